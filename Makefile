@@ -2,7 +2,7 @@
 # make demo   the pipeline over real data, with kills        make test   ten minutes of tests, no Java needed but Spark's
 # make fuzz   minutes of hostile requests                   make kills  kill -9 under load, KILLS=100 times
 # make check  format, lint, types, layers, tidy, all tests   make bench  numbers beside other brokers
-# make chaos  half an hour of faults on three brokers       make storms 200 rounds of members that join, die and stand still
+# make chaos  half an hour of faults on three brokers       make storms 200 rounds of members that join, die and pause
 
 SHELL := /bin/bash
 # Tests start thousands of Python processes. Without stored bytecode each one compiles all modules again.
@@ -134,7 +134,7 @@ mutations: setup
 transaction-walks: setup
 	PYTHONPATH=tests $(BIN)/python -m differential.transaction_walks $(WALKS)
 
-# What the comparison with Apache Kafka covers, into docs/compatibility.md.
+# Write the coverage of the comparison with Apache Kafka into docs/compatibility.md.
 .PHONY: compatibility
 compatibility: setup
 	PYTHONPATH=tests $(BIN)/python -m differential.document

@@ -154,7 +154,7 @@ def _kafka(directory: Path, settings: Mapping[str, str], port: int) -> Iterator[
 
 
 def missing_for(name: str) -> str:
-    """Return what must be installed to run this broker; empty if nothing is missing."""
+    """Return the programs required by this broker; empty if nothing is missing."""
     if name != "kafka":
         return ""
     absent = [command for command in ("java", "mvn") if shutil.which(command) is None]

@@ -1,4 +1,4 @@
-"""One client library reads or writes a topic, in a process of its own; prints what it took as JSON.
+"""One client library reads or writes a topic, in a process of its own; prints its cost as JSON.
 
     python -m bench.client_loads consume barnabas 127.0.0.1:9092 topic 1000000 100
 

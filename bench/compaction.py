@@ -1,6 +1,6 @@
 """`python -m bench.compaction`: a topic is compacted while a client produces to another one.
 
-It prints how fast the topic was read and written anew, what that cost, and the round trips of the
+It prints how fast the topic was read and written anew, the cost of that, and the round trips of the
 client (one 100 byte record, acks=1, no pipelining) before and meanwhile. `--bootstrap HOST:PORT
 --data DIR --pid PID` measures another broker, an Apache Kafka for instance.
 """

@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20)
     count = parser.parse_args().count
-    # The first run reads what the others find in memory.
+    # The first run reads files that the later runs find in memory.
     measure()
     runs = [measure() for _ in range(count)]
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {count} starts")

@@ -262,7 +262,7 @@ async def until_stable(progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Size:
-    """What is measured."""
+    """The measurements."""
 
     groups: int
     members: int

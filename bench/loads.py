@@ -25,7 +25,7 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True)
 class Figure:
-    """What one load took: CPU seconds of the broker per GB of values, and MB a second."""
+    """Cost of one load: CPU seconds of the broker per GB of values, and MB a second."""
 
     cpu_seconds_per_gb: float
     mb_per_second: float

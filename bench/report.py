@@ -1,4 +1,4 @@
-"""What the benchmarks share: the choice of brokers, the console, and the file of figures."""
+"""Shared by the benchmarks: the choice of brokers, the console, and the file of figures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`make bench`, first table: one broker beside other brokers, with ratios and budgets.
 
-Each broker runs every load several times, deletes what it wrote, and goes on; the brokers take
+Each broker runs every load several times, deletes its records, and continues; the brokers take
 turns, load by load, so that noise hits all. The first round warms up (Java compiles what it has run
 often) and does not count; of the others the best figure is shown. Client and broker share the
 machine's cores, so the processor time of the broker is the figure that says most.

@@ -52,7 +52,7 @@ BATCH_MS = 10
 IN_FLIGHT = 100
 READS = 1_500
 
-# By what is measured, one value a number of segments.
+# By measured operation, one value for each number of segments.
 Figures = dict[str, list[str]]
 
 

@@ -39,7 +39,7 @@ SIZE = 100
 
 @dataclass(frozen=True)
 class Figure:
-    """What a read took: millions of records a second, processor time of a record in µs."""
+    """Cost of a read: millions of records a second, processor time of a record in µs."""
 
     rate: float
     cpu_us: float
@@ -75,7 +75,7 @@ def topic_of(spark: SparkSession, broker: Broker, source: str) -> DataFrame:
 
 
 def cpu_seconds() -> float:
-    """What the session's Java process and its Python workers have used so far."""
+    """Resources that the session's Java process and its Python workers have used so far."""
     [java] = [one for one in psutil.Process().children() if "pyspark-shell" in one.cmdline()]
     used = 0.0
     for process in (java, *java.children(recursive=True)):

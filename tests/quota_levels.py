@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.client_quotas_image import QuotaEntity
+from barnabas.metadata.configs.client_quotas_image import QuotaEntity
 
 # Whether the level names a user, and a client id: by the name, by default (None), or not at all.
 NAMED, DEFAULT, ABSENT = "named", "default", "absent"
@@ -28,7 +28,7 @@ def entity(user: str | None, client_id: str | None, kinds: tuple[str, str]) -> Q
 
 
 def limit_by_model(quotas: Quotas, user: str, client_id: str) -> tuple[float, str, str] | None:
-    """The limit, and who shares it: the first level with a quota."""
+    """Return the limit of the first level with a quota, and the clients that share it."""
     for kinds in LEVELS:
         if client_id == "" and kinds[1] != ABSENT:
             continue

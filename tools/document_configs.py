@@ -13,8 +13,8 @@ from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
-from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
-from barnabas.metadata.group_configs import GROUP_CONFIGS
+from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from barnabas.metadata.configs.group_configs import GROUP_CONFIGS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.configs.config import LISTENER_KEYS, NODE_KEYS, PROTECTION_KEYS, SERVER_KEYS
@@ -40,7 +40,7 @@ Names, defaults and meanings are those of Apache Kafka 4.4.
   brokers. *read-only* keys take a restart.
 - **Topic keys** are given to `barnabas topics create --config KEY=VALUE` and changed by
   `barnabas configs set topic NAME KEY=VALUE`. Where a topic says nothing the broker key holds.
-- `barnabas configs describe` shows what is in force and where it comes from;
+- `barnabas configs describe` shows the current values and their sources;
   `barnabas doctor server.properties` finds keys that mean nothing.
 """
 
@@ -64,7 +64,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         and key.name not in TLS_KEYS
     ]
     found = [
-        ("The node", "Who it is and where it keeps its data.", list(NODE_KEYS)),
+        ("The node", "Its identity and its data directories.", list(NODE_KEYS)),
         ("Listeners", "Where it listens and what clients are told.", list(LISTENER_KEYS)),
         (
             "Protection",
@@ -81,7 +81,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         ("Requests", "What requests may ask for.", requests),
         (
             "Quotas",
-            "How use is measured. Who may use how much: `AlterClientQuotas`.",
+            "How use is measured. `AlterClientQuotas` sets the limits of users and clients.",
             list(QUOTA_KEYS),
         ),
         (
@@ -91,7 +91,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         ),
         ("Replication", "Copies on several brokers.", list(REPLICATION_KEYS)),
         ("Metadata quorum", "The log of metadata and its voters.", list(RAFT_CONFIGS)),
-        ("Controller", "What the active controller does.", list(CONTROLLER_CONFIGS)),
+        ("Controller", "Work of the active controller.", list(CONTROLLER_CONFIGS)),
         ("Groups", "Consumer groups and their offsets.", list(COORDINATOR_KEYS)),
         ("Share coordinator", "The state of share groups' partitions.", list(SHARE_KEYS)),
         ("Transactions", "Transactional ids and their state.", list(TRANSACTION_KEYS)),

@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-# What a source archive has at its top, beside PKG-INFO and .gitignore, which hatchling adds.
+# Top-level names of a source archive, without PKG-INFO and .gitignore, which hatchling adds.
 SOURCE_TOP = {"src", "README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "pyproject.toml"}
 ADDED = {"PKG-INFO", ".gitignore"}
 # Each file or folder that users need, below the packages.
@@ -89,7 +89,7 @@ def check_wheel(wheel: Path) -> None:
 
 
 def check_source(source: Path) -> None:
-    """Raise ReleaseError unless the archive has what a wheel is built of, and nothing else."""
+    """Raise ReleaseError unless the archive has exactly the sources of a wheel."""
     with tarfile.open(source) as archive:
         names = {each.name.partition("/")[2] for each in archive.getmembers() if each.isfile()}
     top = {name.partition("/")[0] for name in names}
@@ -196,7 +196,7 @@ def run(words: list[str], directory: Path, stdin: str | None = None) -> str:
     """Run a command to its end and return its output.
 
     Raises:
-        ReleaseError: it failed; the message has what it printed.
+        ReleaseError: it failed; the message has its output.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(

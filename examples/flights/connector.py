@@ -19,7 +19,7 @@ JARS = ROOT / "build" / "spark-kafka"
 def fetch_jars() -> str:
     """Return the connector's jars in the format of `spark.jars`; Maven fetches them the first time.
 
-    Raises: DemoError without Maven, or with what it had to complain of.
+    Raises: DemoError without Maven, or with Maven's error message.
     """
     fetched = JARS / POM.name
     if not fetched.exists() or fetched.read_bytes() != POM.read_bytes():

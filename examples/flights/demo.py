@@ -206,7 +206,7 @@ def judge(demo: Demo) -> int:
 
 
 def further(demo: Demo) -> None:
-    """Says how to look at what is left behind."""
+    """Print how to look at the remaining files."""
     first = demo.bootstrap.split(",")[0]
     demo.console.print(
         f"""

@@ -20,8 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession, functions as f
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery, StreamingQueryListener
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
@@ -36,7 +35,7 @@ WEATHER_SCHEMA = (
     "time timestamp, origin string, temp double, wind_speed double, wind_gust double, "
     "precip double, visib double"
 )
-# What `airport_hours` selects: a file stream is not read without a schema.
+# Columns of `airport_hours`: a file stream needs a schema.
 TABLE_SCHEMA = (
     "hour timestamp, origin string, flights bigint, delayed bigint, cancelled bigint, "
     "delay_minutes double, miles bigint, latest_airline string, latest_minutes double, "

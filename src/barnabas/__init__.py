@@ -9,174 +9,113 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from barnabas.version import __version__
+from barnabas.version import __version__ as __version__
 
+# Type checkers read the names here: `as` marks a name as public. A test compares both lists.
 if TYPE_CHECKING:
-    from barnabas import aio, serializers
-    from barnabas.client.admin.admin import Admin
-    from barnabas.client.admin.cluster.features import UpgradeType
-    from barnabas.client.admin.cluster.quorum import VoterEndpoint
-    from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-    from barnabas.client.admin.configs.quotas import QuotaEntity
-    from barnabas.client.admin.groups.group_members import MemberToRemove
+    from barnabas import (
+        aio as aio,
+        serializers as serializers,
+    )
+    from barnabas.client.admin.admin import Admin as Admin
+    from barnabas.client.admin.cluster.features import UpgradeType as UpgradeType
+    from barnabas.client.admin.cluster.quorum import VoterEndpoint as VoterEndpoint
+    from barnabas.client.admin.configs.configs import (
+        ConfigResource as ConfigResource,
+        ResourceType as ResourceType,
+    )
+    from barnabas.client.admin.configs.quotas import QuotaEntity as QuotaEntity
+    from barnabas.client.admin.groups.group_members import MemberToRemove as MemberToRemove
     from barnabas.client.admin.security.acls import (
-        Acl,
-        AclFilter,
-        AclOperation,
-        AclPermission,
-        AclResourceType,
-        PatternType,
+        Acl as Acl,
+        AclFilter as AclFilter,
+        AclOperation as AclOperation,
+        AclPermission as AclPermission,
+        AclResourceType as AclResourceType,
+        PatternType as PatternType,
     )
-    from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
-    from barnabas.client.admin.topics.partitions import ElectionType
-    from barnabas.client.admin.topics.topics import NewPartitions, NewTopic
-    from barnabas.client.admin.transactions import TransactionFilter
-    from barnabas.client.connections.metadata_cache import PartitionInfo
-    from barnabas.client.consumer.assignment.subscription import SubscriptionPattern
-    from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.admin.security.scram import (
+        ScramDeletion as ScramDeletion,
+        ScramMechanism as ScramMechanism,
+        ScramUpsertion as ScramUpsertion,
+    )
+    from barnabas.client.admin.topics.partitions import ElectionType as ElectionType
+    from barnabas.client.admin.topics.topics import (
+        NewPartitions as NewPartitions,
+        NewTopic as NewTopic,
+    )
+    from barnabas.client.admin.transactions import TransactionFilter as TransactionFilter
+    from barnabas.client.connections.metadata_cache import PartitionInfo as PartitionInfo
+    from barnabas.client.consumer.assignment.subscription import (
+        SubscriptionPattern as SubscriptionPattern,
+    )
+    from barnabas.client.consumer.consumer import Consumer as Consumer
     from barnabas.client.consumer.errors import (
-        CommitFailedError,
-        ConcurrentUseError,
-        InvalidGroupIdError,
-        LogTruncationError,
-        NoOffsetError,
-        SubscriptionError,
-        WakeupError,
+        CommitFailedError as CommitFailedError,
+        ConcurrentUseError as ConcurrentUseError,
+        InvalidGroupIdError as InvalidGroupIdError,
+        LogTruncationError as LogTruncationError,
+        NoOffsetError as NoOffsetError,
+        SubscriptionError as SubscriptionError,
+        WakeupError as WakeupError,
     )
-    from barnabas.client.consumer.rebalance_listener import RebalanceListener
-    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
-    from barnabas.client.consumer.user_objects import ConsumerInterceptor
+    from barnabas.client.consumer.rebalance_listener import RebalanceListener as RebalanceListener
+    from barnabas.client.consumer.records.consumer_records import ConsumerRecords as ConsumerRecords
+    from barnabas.client.consumer.user_objects import ConsumerInterceptor as ConsumerInterceptor
     from barnabas.client.errors import (
-        AdminResultsError,
-        AuthenticationError,
-        BrokerError,
-        BufferFullError,
-        ClientClosedError,
-        ClientConfigError,
-        ClientError,
-        ClientTimeoutError,
-        CorruptRecordsError,
-        DeliveryTimeoutError,
-        DisconnectedError,
-        ForkedClientError,
-        IllegalTransactionStateError,
-        InvalidRecordError,
-        NoBrokersError,
-        OffsetOutOfRangeError,
-        ProducerFencedError,
-        RangeStalledError,
-        RecordDeserializationError,
-        RecordTooLargeError,
-        SerializationError,
-        TlsFailedError,
-        TransactionAbortedError,
-        UnfitRecordError,
-        UnknownPartitionError,
-        UnknownTopicError,
-        UnreachableBrokerError,
-        UnsendableRequestError,
-        UnsupportedVersionError,
-        UnusableResponseError,
+        AdminResultsError as AdminResultsError,
+        AuthenticationError as AuthenticationError,
+        BrokerError as BrokerError,
+        BufferFullError as BufferFullError,
+        ClientClosedError as ClientClosedError,
+        ClientConfigError as ClientConfigError,
+        ClientError as ClientError,
+        ClientTimeoutError as ClientTimeoutError,
+        CorruptRecordsError as CorruptRecordsError,
+        DeliveryTimeoutError as DeliveryTimeoutError,
+        DisconnectedError as DisconnectedError,
+        ForkedClientError as ForkedClientError,
+        IllegalTransactionStateError as IllegalTransactionStateError,
+        InvalidRecordError as InvalidRecordError,
+        NoBrokersError as NoBrokersError,
+        OffsetOutOfRangeError as OffsetOutOfRangeError,
+        ProducerFencedError as ProducerFencedError,
+        RangeStalledError as RangeStalledError,
+        RecordDeserializationError as RecordDeserializationError,
+        RecordTooLargeError as RecordTooLargeError,
+        SerializationError as SerializationError,
+        TlsFailedError as TlsFailedError,
+        TransactionAbortedError as TransactionAbortedError,
+        UnfitRecordError as UnfitRecordError,
+        UnknownPartitionError as UnknownPartitionError,
+        UnknownTopicError as UnknownTopicError,
+        UnreachableBrokerError as UnreachableBrokerError,
+        UnsendableRequestError as UnsendableRequestError,
+        UnsupportedVersionError as UnsupportedVersionError,
+        UnusableResponseError as UnusableResponseError,
     )
-    from barnabas.client.facade import Client
-    from barnabas.client.fetch.list_offsets import ListedOffset
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
-    from barnabas.client.group.group_offsets import CommittedOffset
-    from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.producer.delivery import Delivery
-    from barnabas.client.producer.interceptors import ProducerInterceptor, ProducerRecord
-    from barnabas.client.producer.producer import Producer
-    from barnabas.client.producer.producer_batch import RecordMetadata
-    from barnabas.client.share.acknowledge_type import AcknowledgeType
-    from barnabas.client.share.errors import IllegalAcknowledgementError
-    from barnabas.client.share.share_consumer import ShareConsumer
-    from barnabas.client.share.share_records import ShareRecord, ShareRecords
-    from barnabas.client.topic_partition import TopicPartition
-
-__all__ = [
-    "AcknowledgeType",
-    "Acl",
-    "AclFilter",
-    "AclOperation",
-    "AclPermission",
-    "AclResourceType",
-    "Admin",
-    "AdminResultsError",
-    "AuthenticationError",
-    "BrokerError",
-    "BufferFullError",
-    "Client",
-    "ClientClosedError",
-    "ClientConfigError",
-    "ClientError",
-    "ClientTimeoutError",
-    "CommitFailedError",
-    "CommittedOffset",
-    "ConcurrentUseError",
-    "ConfigResource",
-    "Consumer",
-    "ConsumerInterceptor",
-    "ConsumerRecord",
-    "ConsumerRecords",
-    "CorruptRecordsError",
-    "Delivery",
-    "DeliveryTimeoutError",
-    "DisconnectedError",
-    "ElectionType",
-    "ForkedClientError",
-    "GroupGeneration",
-    "IllegalAcknowledgementError",
-    "IllegalTransactionStateError",
-    "InvalidGroupIdError",
-    "InvalidRecordError",
-    "ListedOffset",
-    "LogTruncationError",
-    "MemberToRemove",
-    "NewPartitions",
-    "NewTopic",
-    "NoBrokersError",
-    "NoOffsetError",
-    "OffsetOutOfRangeError",
-    "PartitionInfo",
-    "PatternType",
-    "Producer",
-    "ProducerFencedError",
-    "ProducerInterceptor",
-    "ProducerRecord",
-    "QuotaEntity",
-    "RangeStalledError",
-    "RebalanceListener",
-    "RecordDeserializationError",
-    "RecordMetadata",
-    "RecordTooLargeError",
-    "ResourceType",
-    "ScramDeletion",
-    "ScramMechanism",
-    "ScramUpsertion",
-    "SerializationError",
-    "ShareConsumer",
-    "ShareRecord",
-    "ShareRecords",
-    "SubscriptionError",
-    "SubscriptionPattern",
-    "TlsFailedError",
-    "TopicPartition",
-    "TransactionAbortedError",
-    "TransactionFilter",
-    "UnfitRecordError",
-    "UnknownPartitionError",
-    "UnknownTopicError",
-    "UnreachableBrokerError",
-    "UnsendableRequestError",
-    "UnsupportedVersionError",
-    "UnusableResponseError",
-    "UpgradeType",
-    "VoterEndpoint",
-    "WakeupError",
-    "__version__",
-    "aio",
-    "serializers",
-]
+    from barnabas.client.facade import Client as Client
+    from barnabas.client.fetch.list_offsets import ListedOffset as ListedOffset
+    from barnabas.client.fetch.record_decoding import ConsumerRecord as ConsumerRecord
+    from barnabas.client.group.group_offsets import CommittedOffset as CommittedOffset
+    from barnabas.client.group.membership import GroupGeneration as GroupGeneration
+    from barnabas.client.producer.batches.delivery import Delivery as Delivery
+    from barnabas.client.producer.batches.producer_batch import RecordMetadata as RecordMetadata
+    from barnabas.client.producer.interceptors import (
+        ProducerInterceptor as ProducerInterceptor,
+        ProducerRecord as ProducerRecord,
+    )
+    from barnabas.client.producer.producer import Producer as Producer
+    from barnabas.client.share.acknowledge_type import AcknowledgeType as AcknowledgeType
+    from barnabas.client.share.errors import (
+        IllegalAcknowledgementError as IllegalAcknowledgementError,
+    )
+    from barnabas.client.share.share_consumer import ShareConsumer as ShareConsumer
+    from barnabas.client.share.share_records import (
+        ShareRecord as ShareRecord,
+        ShareRecords as ShareRecords,
+    )
+    from barnabas.client.topic_partition import TopicPartition as TopicPartition
 
 # The public names by the module that defines them.
 _DEFINED_IN = {
@@ -259,13 +198,13 @@ _DEFINED_IN = {
     "barnabas.client.group.group_offsets": ("CommittedOffset",),
     "barnabas.client.fetch.list_offsets": ("ListedOffset",),
     "barnabas.client.connections.metadata_cache": ("PartitionInfo",),
-    "barnabas.client.producer.delivery": ("Delivery",),
+    "barnabas.client.producer.batches.delivery": ("Delivery",),
     "barnabas.client.producer.interceptors": (
         "ProducerInterceptor",
         "ProducerRecord",
     ),
     "barnabas.client.producer.producer": ("Producer",),
-    "barnabas.client.producer.producer_batch": ("RecordMetadata",),
+    "barnabas.client.producer.batches.producer_batch": ("RecordMetadata",),
     "barnabas.client.fetch.record_decoding": ("ConsumerRecord",),
     "barnabas.client.share.acknowledge_type": ("AcknowledgeType",),
     "barnabas.client.share.errors": ("IllegalAcknowledgementError",),
@@ -278,6 +217,9 @@ _DEFINED_IN = {
 }
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names}
 _SUBMODULES = ("aio", "serializers")
+
+__all__ = list(_MODULE_OF)
+__all__ += ["__version__", "aio", "serializers"]
 
 
 def __getattr__(name: str) -> Any:

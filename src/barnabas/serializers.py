@@ -45,9 +45,10 @@ __all__ = [
 
 T = TypeVar("T")
 
-# What a producer takes: a value to its bytes. It may raise anything; the producer says where.
+# The type of a producer's serializer: a value to its bytes. It may raise anything; the producer
+# says where.
 Serializer: TypeAlias = Callable[[Any], "bytes | None"]
-# What a consumer takes: bytes, or None for null, to a value.
+# The type of a consumer's deserializer: bytes, or None for null, to a value.
 Deserializer: TypeAlias = Callable[["bytes | None"], Any]
 
 _json_encoder = msgspec.json.Encoder()
@@ -104,7 +105,7 @@ def serialize_json(value: Any) -> bytes | None:
 
 
 def deserialize_json(data: bytes | None) -> Any:
-    """What the JSON says, as dictionaries, lists, strings, numbers, booleans and None.
+    """The content of the JSON, as dictionaries, lists, strings, numbers, booleans and None.
 
     Raises:
         msgspec.DecodeError: a ValueError; the bytes are no JSON.

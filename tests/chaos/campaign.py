@@ -72,7 +72,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
 }
-# What a node's log must not have: an error that nobody expected.
+# Lines that a node's log must not have: unexpected errors.
 UNEXPECTED = re.compile(r"Traceback|AssertionError|never retrieved")
 # CPU time that one turn of a node's event loop may take.
 TURN_CPU_MS_MAX = 250.0
@@ -507,7 +507,7 @@ def main() -> None:
     )
     if not given.no_transactions and not given.tls:
         options = replace(options, transactional=TransactionalOptions())
-    # Whoever ends the campaign ends its processes too.
+    # The end of the campaign also ends its processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {options.seed}", flush=True)
     outcome = _run_in_new_directory(options, given.keep)

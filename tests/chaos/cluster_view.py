@@ -35,7 +35,7 @@ from barnabas.protocol.schema import Message
 from barnabas.testing.cluster_process import ClusterProcess
 from waiting import PATIENCE_S
 
-# Of one request: a node that stands still costs this much each time.
+# Of one request: a paused node costs this much each time.
 ASK_TIMEOUT_S = 2.0
 ORDER_TIMEOUT_S = 30.0
 POLL_S = 0.02
@@ -106,7 +106,7 @@ class ClusterView:
         """Return one partition of a topic.
 
         Raises:
-            NoAnswerError: nobody knows it.
+            NoAnswerError: no broker knows it.
         """
         found = self.partitions(topic).get(index)
         if found is None:

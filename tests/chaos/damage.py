@@ -20,7 +20,7 @@ _FIRST_BITS = 500
 class Flip:
     """A bit that was flipped."""
 
-    # What the file is for.
+    # Purpose of the file.
     kind: str
     path: Path
     bit: int

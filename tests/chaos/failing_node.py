@@ -65,7 +65,7 @@ class DoorKeeper:
 
     @property
     def doors(self) -> Doors:
-        """What the control file says now."""
+        """Return the current content of the control file."""
         try:
             changed_ns = os.stat(self._control).st_mtime_ns
         except OSError:

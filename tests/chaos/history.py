@@ -43,7 +43,7 @@ def code_in(value: bytes | None) -> int:
 
 @dataclass
 class Sends:
-    """What one producer sent to one partition. Written by that producer's thread alone."""
+    """Records that one producer sent to one partition. Written by that producer's thread alone."""
 
     producer: int
     partition: int

@@ -2,7 +2,7 @@
 
     python -m chaos.hostile HOST:PORT SEED
 
-It sends them to one broker as fast as it answers; what the broker answers does not matter. Its
+It sends them to one broker as fast as it answers; the response of the broker does not matter. Its
 topic is `TOPIC`, which must be there.
 """
 

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
-from barnabas.client.producer.producer_batch import RecordMetadata
+from barnabas.client.producer.batches.producer_batch import RecordMetadata
 from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, value_of
 from waiting import PATIENCE_S, eventually
 
@@ -31,7 +31,7 @@ _EARLY = (
 # A record stays undecided for no longer, so that a history has an end.
 DELIVERY_TIMEOUT_MS = 120_000
 # Clients retry soon: what is measured is the cluster, not their patience.
-# A broker that stands still holds an answer back for as long as the client waits for it.
+# A paused broker delays a response for as long as the client waits for it.
 ANSWER_TIMEOUT_MS = 3000
 QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 

@@ -56,14 +56,14 @@ class Stress:
     undo: list[Callable[[], object]] = field(default_factory=list)
     # Called once all replicas are in sync again; each returns what it did, in words.
     after_healing: list[Callable[[], str]] = field(default_factory=list)
-    # What was done to heal, in words.
+    # The steps that healed the cluster, in words.
     notes: list[str] = field(default_factory=list)
     # CPU time of the longest turn of an event loop that `look_at_turns` has seen.
     longest_turn_cpu_ms: float = 0.0
 
     @property
     def view(self) -> ClusterView:
-        """What the cluster says of itself."""
+        """The state that the cluster reports."""
         return view_of(self.cluster, self.tls)
 
     @property

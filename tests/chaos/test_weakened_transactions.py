@@ -307,7 +307,7 @@ def transactions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
     style="fencing",
 )
 def initialization_forgets_the_open_transaction(patch: pytest.MonkeyPatch) -> None:
-    """The open transaction of the earlier producer is not aborted: nobody ends it."""
+    """The open transaction of the earlier producer is not aborted: no producer ends it."""
     real = TransactionShard.initialize
 
     def initialize(self: Any, request: Any, new_producer_id: Any) -> Any:

@@ -48,11 +48,12 @@ GROUP = "processors"
 TESTS = Path(__file__).parents[1]
 # Seconds between two disturbances of clients.
 DISTURBED_EVERY_S = (4.0, 10.0)
-# A process that stands still does so for this long: longer than a session, and than a transaction.
+# A process pauses for this long: longer than a session, and than a transaction.
 PAUSE_S = (0.5, 14.0)
 # A transactional id stays without a process for this long: longer than a transaction, at most.
 DEAD_S = (0.0, 13.0)
-# Transactions that nobody ends are aborted after their timeout; the coordinator looks every second.
+# Transactions that no producer ends are aborted after their timeout; the coordinator looks every
+# second.
 HANGING_S = TRANSACTION_TIMEOUT_MS / 1000 + 20.0
 LOOP_S = 0.1
 
@@ -78,7 +79,7 @@ class Worker:
     is_replaced: bool = False
     # It was told to end.
     is_stopped: bool = False
-    # When it goes on (SIGCONT), monotonic seconds; None unless it stands still.
+    # When it goes on (SIGCONT), monotonic seconds; None unless it is paused.
     resumes_at: float | None = None
 
 
@@ -255,7 +256,7 @@ class TransactionalLoad:
             self.counts.doubled += 1
             self._replace(victim, now)
 
-    # What the campaign asks.
+    # Options of the campaign.
 
     def check_alive(self) -> None:
         """Raise the exception of the supervisor or of a dead client."""
@@ -367,7 +368,7 @@ class TransactionalLoad:
         )
 
     def _await_end_of_transactions(self) -> None:
-        """Wait for transactions that nobody ends; what hangs is kept for the checker."""
+        """Wait for transactions that no producer ends; what hangs is kept for the checker."""
         deadline = time.monotonic() + HANGING_S
         with Client(self._bootstrap, **QUICK) as client:
             while not self._are_all_ended(client) and time.monotonic() < deadline:

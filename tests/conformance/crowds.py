@@ -1,4 +1,4 @@
-"""What brokers need to which many clients connect at once."""
+"""Limits of the machine for brokers to which many clients connect at once."""
 
 # The kernel drops connection attempts beyond the backlog, and the client's kernel repeats them
 # after a second. With Kafka's backlog of 50, 10,000 connections take minutes, and the broker never

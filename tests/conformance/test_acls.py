@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka import KafkaError, KafkaException, Producer as ConfluentProducer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
+    AclOperation as ConfluentOperation,
     AclPermissionType,
     AdminClient,
     ResourcePatternType,
     ResourceType,
 )
-from confluent_kafka.admin import AclOperation as ConfluentOperation
 
 import barnabas
 from barnabas.cli.group import group
@@ -289,7 +288,7 @@ def test_kafkas_tool_prints_the_same_for_both_brokers(broker: Broker, tool_host:
     assert "operation=WRITE, permissionType=ALLOW" in printed[0]
 
 
-# What the tool printed on the first of the two brokers.
+# The tool's output for the first of the two brokers.
 PRINTED: dict[str, list[str]] = {}
 
 

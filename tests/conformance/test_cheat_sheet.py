@@ -20,9 +20,9 @@ pytestmark = pytest.mark.conformance
 
 SHEET = Path(__file__).parents[2] / "docs" / "cheat-sheet.md"
 TOOLS = {"barnabas": 5, "kcat": 2}
-# What ends by an interrupt only.
+# Commands that only an interrupt ends.
 ENDLESS = {"barnabas consume -t flights", "kcat -C -t flights -o end"}
-# What a lone broker of ours refuses, and the words that say so.
+# Requests that a single broker of ours refuses, and the words of its messages.
 REFUSED = {
     "barnabas brokers unregister 3 --yes": "BROKER_ID_NOT_REGISTERED",
     "barnabas transactions describe orders-1": "TRANSACTIONAL_ID_NOT_FOUND",

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.conformance
 
 PARTITIONS = 6
 WAIT_MS = PATIENCE_S * 1000
-# Of who is to stay a member however slow the machine is, and of who is to be missed soon.
+# Session timeouts: of members that must stay on a slow machine, and of members that must be removed
+# soon.
 SESSION_MS = 120_000
 BRIEF_SESSION_MS = 3_000
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
@@ -214,7 +215,7 @@ def test_commits_of_the_current_generation_are_accepted(group: Group) -> None:
     error = group.commit(first, stranger, 3)
     assert isinstance(error, BrokerError)
     assert error.error_code is ErrorCode.UNKNOWN_MEMBER_ID
-    # Who is no member of a group that has some.
+    # A client that is not a member of a group with members.
     error = group.commit(first, GroupGeneration(group.name), 3)
     assert isinstance(error, BrokerError)
     assert error.error_code is ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,4 +1,4 @@
-"""`barnabas bench` against each kind of broker: what it sends, reads, counts and shows."""
+"""`barnabas bench` against each kind of broker: its sends, reads, counts and output."""
 
 from __future__ import annotations
 

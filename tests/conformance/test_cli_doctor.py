@@ -31,7 +31,7 @@ def examine(target: object) -> tuple[bool, list[tuple[str, str, str]]]:
 
 
 def wrong(target: object) -> list[tuple[str, str]]:
-    """What is wrong and the remedy of each."""
+    """Each problem with its remedy."""
     return [(what, remedy) for verdict, what, remedy in examine(target)[1] if verdict == "wrong"]
 
 
@@ -50,7 +50,7 @@ def listener(answer: bytes) -> Iterator[str]:
                     connection.recv(1000)
                     connection.sendall(answer)
                     connection.shutdown(socket.SHUT_WR)
-                    # What is left unread would take the answer back.
+                    # Unread bytes would reset the connection and lose the response.
                     while connection.recv(1000):
                         pass
 
@@ -77,7 +77,7 @@ def test_a_running_broker_has_no_findings(broker: BrokerProcess | KafkaProcess) 
 
 def test_a_port_without_a_listener_is_reported() -> None:
     with socket.socket() as taken:
-        # Nobody else can listen there meanwhile.
+        # No other process can listen there meanwhile.
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         ((what, remedy),) = wrong(f"127.0.0.1:{port}")
@@ -105,7 +105,7 @@ def test_a_server_that_is_no_broker_is_reported(answer: bytes, what: str) -> Non
         return [remedy for said, remedy in wrong(address) if what in said]
 
     with listener(answer) as address:
-        # Who takes seconds to answer is told to be silent.
+        # A listener that takes seconds to respond is reported as silent.
         assert all(eventually(lambda: remedies(address)))
 
 
@@ -114,7 +114,7 @@ def test_an_advertised_address_without_a_listener_is_reported(
 ) -> None:
     process = make_broker({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
     process.start()
-    # What it prints is what it advertises: where it listens stands in its log or in /proc.
+    # It prints the address that it advertises: where it listens stands in its log or in /proc.
     port = listening_port(process.pid)
     found = wrong(f"127.0.0.1:{port}")
     assert any("tells clients to connect to 127.0.0.1:1" in what for what, _ in found), found

@@ -1,4 +1,4 @@
-"""`barnabas log dump` and `log verify` over what a broker has written, and damage done to it."""
+"""`barnabas log dump` and `log verify` over the files of a broker, intact and damaged."""
 
 from __future__ import annotations
 

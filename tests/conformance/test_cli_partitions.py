@@ -189,7 +189,7 @@ def test_a_throttle_is_set_during_the_reassignment_and_removed(shell: Shell) -> 
 
     def is_over() -> bool:
         moving = shell.json("partitions", "reassign", shell.topic, "--status")
-        # Throttles are taken off by who sees that nothing moves, if it has heard of them.
+        # A command that sees no move removes the throttles that it knows.
         return not moving and not config_of(shell, *of_topic, followers)
 
     eventually(is_over)
@@ -211,7 +211,7 @@ def test_a_reassignment_to_a_paused_broker_is_shown_and_canceled(
     ok(shell, "partitions", "reassign", "-r", before, "--execute")
     await_replicas(shell, others)
     three_brokers.node(target).pause()
-    # Who hangs is not asked first.
+    # The broker that hangs is not asked first.
     live = ("-b", ",".join(three_brokers.node(node).address for node in others))
     try:
         words = ["-r", f"{shell.topic}:0={others[0]},{target}", "--execute", "--no-wait", *live]

@@ -104,7 +104,7 @@ def test_topics_are_listed_described_and_deleted(shell: Shell) -> None:
 
 def test_an_undelivered_record_is_an_error(shell: Shell) -> None:
     shell.ok("topics", "alter", shell.topic, "-c", "max.message.bytes=100")
-    # Until the broker has heard of the limit it takes such records.
+    # The broker accepts such records until it knows the limit.
     done = eventually(
         lambda: (tried := shell.run("produce", shell.topic, stdin="x" * 500)).returncode and tried
     )

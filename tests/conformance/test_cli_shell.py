@@ -112,7 +112,7 @@ def test_a_quota_that_does_not_exist_is_refused(shell: Shell) -> None:
 
 
 def read_until(process: subprocess.Popen[bytes], words: str) -> str:
-    """What the process says on standard error up to a line with `words`."""
+    """Return the standard error of the process up to a line with `words`."""
     assert process.stderr is not None
     said = b""
     deadline = time.monotonic() + PATIENCE_S

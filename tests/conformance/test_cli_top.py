@@ -51,7 +51,7 @@ def test_once_as_json_has_rates_lag_and_load(metered: tuple[Shell, str]) -> None
     words = ("top", "--once", "--json", "-i", "2", "--metrics", metrics)
 
     def seen_at_work() -> Any:
-        """What it prints; None if no records came in between its two looks."""
+        """Its output; None if no records came in between its two looks."""
         process = subprocess.Popen(
             shell.command(*words), env=shell.environment, stdout=subprocess.PIPE, text=True
         )

@@ -121,7 +121,7 @@ def test_a_stalled_high_watermark_is_explained(shell: Shell, three_brokers: Clus
             written += count
 
         def seen_while_one_hangs() -> Any:
-            """The facts, who hangs and its reason; None if it was out of the ISR too soon."""
+            """The facts, broker and reason; None if it was out of the ISR too soon."""
             write(1)
             eventually_equal(lambda: writer.list_offsets({tp: "latest"})[tp].offset, written)
             await_reason(lambda: kinds(why(shell, f"{tp.topic}:0")[str(tp)]), "well")

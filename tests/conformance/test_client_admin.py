@@ -211,7 +211,7 @@ def test_members_are_removed_from_a_group(client: Client, partition: TopicPartit
         assert [(each.instance_id, error) for each, error in removed.items()] == [
             ("static-1", None)
         ]
-        # It may have joined anew by now, as somebody else.
+        # It may have joined again by now, with another member id.
         assert member.member_id not in {each.member_id for each in members(client, group)}
     finally:
         consumer.close()

@@ -130,7 +130,7 @@ def test_groups_of_all_coordinators_are_listed(
     set_replica_order(
         client, {TopicPartition("__consumer_offsets", n): ORDERS[n] for n in range(3)}
     )
-    # Brokers hear one after the other of who coordinates.
+    # Brokers learn of the coordinator one after the other.
     eventually(lambda: set(client.admin.coordinators(names).values()) == set(BROKERS))
     for name in names:
         client.commit_offsets(name, {partitions[0]: 3})

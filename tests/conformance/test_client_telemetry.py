@@ -46,7 +46,7 @@ def subscribe(bootstrap: str) -> None:
 
 
 def pushes(log: Path) -> list[dict[str, Any]]:
-    """What the broker has written of pushes, to the end of its last line."""
+    """Return the broker's log of pushes, to the end of its last line."""
     marker = "barnabas.client_metrics: "
     return [
         json.loads(line.partition(marker)[2])

@@ -150,7 +150,7 @@ def paused(pid: int) -> Iterator[None]:
 def test_a_transaction_is_atomic_for_readers(
     broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    # What is not flushed is not sent before its transaction ends.
+    # Records that are not flushed are not sent before their transaction ends.
     with producer_of(broker, transactional_id, linger_ms=60_000) as producer:
         producer.init_transactions()
         with producer.transaction():

@@ -63,7 +63,7 @@ def make_topic(bootstrap: str, name: str) -> None:
 
 
 def refused(call: Callable[[], object]) -> ClientError:
-    """The error of a call that ends with one, as soon as it knows what came of dialling.
+    """The error of a call that fails once the result of the connection attempt is known.
 
     A slow machine may have dialled too late for the first one.
     """

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
-from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
-from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+from barnabas.protocol.messages.alter_configs import (
+    AlterableConfig as LegacyConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource as LegacyResource,
+)
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

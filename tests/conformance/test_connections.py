@@ -49,7 +49,7 @@ def test_an_idle_connection_is_closed_and_an_active_one_is_not() -> None:
     idle_s = 0.6
 
     def only_the_idle_one_is_closed() -> bool:
-        """False if the one that asks did not ask often enough, on a machine that stood still."""
+        """False if the observer did not ask often enough, because the machine paused."""
         idle, busy = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
         gone = threading.Thread(target=idle.is_closed_by_broker)
         gone.start()

@@ -232,7 +232,7 @@ def test_a_member_stays_alive_between_polls(group: Group, topic: str) -> None:
         def stays_a_member() -> bool:
             until(lambda: len(consumer.assignment()) == 4, consumer)
             before = consumer.group_metadata()
-            # No call for longer than the session lasts: only the keeper is heard of.
+            # No call for longer than the session lasts: only the keeper sends heartbeats.
             away.wait(2.5)
             consumer.poll(0.3)
             try:
@@ -241,7 +241,7 @@ def test_a_member_stays_alive_between_polls(group: Group, topic: str) -> None:
                 return False
             return consumer.group_metadata() == before
 
-        # A busy machine may let the keeper, too, stand still for longer than that session.
+        # On a busy machine the keeper may also pause for longer than that session.
         eventually(stays_a_member)
 
 

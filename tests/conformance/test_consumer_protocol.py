@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import Consumer, Producer, TopicPartition as Place
 
 import barnabas
 from barnabas.client.config import ClientConfig

@@ -218,7 +218,7 @@ def test_without_a_committed_offset_the_reset_policy_applies(broker: Broker, top
 
     assert first_position("earliest") == 0
     assert first_position("latest") == 100
-    # The records are of 1970: none is as late as an hour ago, all are as a hundred years.
+    # The records are of 1970: older than an hour, and younger than a hundred years.
     assert first_position("by_duration:PT1H") == 100
     assert first_position("by_duration:P36500D") == 0
     with pytest.raises(NoOffsetError, match="earliest"):

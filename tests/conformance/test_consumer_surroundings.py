@@ -96,7 +96,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(racks: ClusterProcess) ->
         assert not consumer.poll(LONGER_THAN_A_FETCH_S)
         write(racks.bootstrap, "near", 5)
         follower_address = racks.node(follower).address
-        # The follower, too, knows by and by that they are committed.
+        # The follower also learns, a little later, that they are committed.
         eventually(lambda: high_watermark(follower_address, partition) == 15)
         assert not consumer.poll(LONGER_THAN_A_FETCH_S)
         racks.node(leader).pause()

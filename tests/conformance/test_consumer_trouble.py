@@ -88,7 +88,7 @@ def broken_topic(request: pytest.FixtureRequest, broker: Broker, client: Client)
 
 
 def read_until_corrupt(consumer: barnabas.Consumer, values: list[str]) -> CorruptRecordsError:
-    """Poll, and look at what comes partition by partition, until a batch cannot be read."""
+    """Poll, and check the records partition by partition, until a batch cannot be read."""
     corrupt: list[CorruptRecordsError] = []
 
     def has_read_all_else() -> bool:
@@ -207,7 +207,7 @@ def test_columns_of_a_broken_batch_name_it_too(broker: Broker, broken_topic: str
 
 
 def session_errors(broker: Broker, sessions: dict[int, int]) -> list[ErrorCode]:
-    """What the broker says to an epoch that none of these sessions can have."""
+    """The broker's error for an epoch that these sessions cannot have."""
 
     def made(session_id: int) -> FetchRequest:
         return FetchRequest(
@@ -267,7 +267,7 @@ def test_close_of_the_asyncio_consumer_ends_the_fetch_sessions(
 
 def make_again(client: Client, topic: str, *values: str) -> None:
     assert client.admin.delete_topics([topic]) == {topic: None}
-    # A broker that has not heard of it would take what is written for the old one.
+    # A broker that does not know the new topic would accept records for the old one.
     eventually(lambda: topic not in client.topics())
     client.create_topic(topic, partitions=1, replication_factor=1)
     write(client, topic, 0, *values)

@@ -39,7 +39,7 @@ class LimitedBroker(BrokerProcess):
 
 
 def crowd(broker: LimitedBroker) -> list[socket.socket]:
-    """More connections than the broker has descriptors; none of them asks anything."""
+    """Open more connections than the broker has descriptors; they send no request."""
     return [socket.create_connection((broker.host, broker.port), timeout=60) for _ in range(LIMIT)]
 
 

@@ -43,7 +43,7 @@ __all__ = ["group_bootstrap", "kcats"]
 
 PARTITIONS = 12
 SECONDS = 60
-# Of kcats that die: they are missed soon, and never commit what they have not printed yet.
+# Of kcats that die: they are removed soon, and never commit records that they have not printed yet.
 DYING = {"session_timeout_ms": str(BRIEF_SESSION_MS), "auto_commit_interval_ms": "3600000"}
 _numbers = itertools.count(1)
 
@@ -206,7 +206,7 @@ def test_members_survive_a_stop_and_a_kill_of_their_broker(tmp_path: Path) -> No
     with BrokerProcess(tmp_path / "broker", SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topic = make_numbers(broker.bootstrap, admin)
-        # Sessions outlive a restart: members are to stay who they are.
+        # Sessions outlive a restart: members must keep their member ids.
         members = Kcats(broker.bootstrap, tmp_path)
         try:
             for _ in range(3):

@@ -35,7 +35,8 @@ from loop_turns import loop_turns
 from waiting import PATIENCE_S, eventually
 
 COUNT = int(os.environ.get("HALF_DONE", "1500"))
-# What one of them may cost. A started handshake takes 45 KB in OpenSSL, and 1,000 are started.
+# Limit of the cost of one connection. A started handshake takes 45 KB in OpenSSL, and 1,000 are
+# started.
 BYTES_EACH = 24_000
 BYTES_BESIDES = 80_000_000
 # Silent connections of SASL are idle. Those of TLS have a limit of 10 s.
@@ -120,7 +121,7 @@ class Good:
         self.slowest_s = max(self.slowest_s, time.monotonic() - began)
 
     def read_on_new_connection(self) -> None:
-        """Log in again, and read what was written."""
+        """Log in again, and read the written records."""
         consumer = confluent_kafka.Consumer({**self._keys, "group.id": "good"})
         consumer.assign([confluent_kafka.TopicPartition("good", 0, 0)])
         record = consumer.poll(PATIENCE_S)

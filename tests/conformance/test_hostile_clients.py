@@ -243,7 +243,7 @@ def test_delayed_requests_end_with_their_connection(attacked: BrokerProcess) -> 
     assert memory(attacked) - before < 30 * MEGABYTE
 
 
-# Floods that a single client can send. Each is bounded, and so is what the broker may take for it.
+# Floods that a single client can send. Each is bounded, and so is the broker's memory for it.
 
 
 def await_coordinator(broker: BrokerProcess) -> None:
@@ -296,10 +296,10 @@ def test_large_requests_that_never_end_share_one_budget(tmp_path: Path) -> None:
         for connection in connections:
             connection.sendall(struct.pack(">i", 30 * MEGABYTE))
         send_all_of(connections, bytes(MEGABYTE), 20 * MEGABYTE)
-        # More than the budget, since buffers are copied as they grow, and the allocator keeps
-        # what was freed. Without a budget the connections would hold 800 MB.
+        # More than the budget, since buffers are copied as they grow, and the allocator keeps freed
+        # memory. Without a budget the connections would hold 800 MB.
         assert memory(broker) - before < 4 * budget
-        # A request that is larger than what is left is served in its turn.
+        # A request that is larger than the rest of the budget is served in its turn.
         producer = Producer(
             {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 10 * MEGABYTE}
         )

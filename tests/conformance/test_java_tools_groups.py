@@ -157,7 +157,7 @@ def test_a_group_with_members_is_not_changed(tools: Tools, topic: str, live_grou
 def test_kafka_groups_lists_groups_by_type_and_protocol(tools: Tools, topic: str) -> None:
     group = f"listed-{topic}"
     reset(tools, group, "--topic", topic, "--to-earliest", "--execute")
-    # Nobody joined: there are offsets, and no protocol yet.
+    # No member joined: there are offsets, and no protocol yet.
     assert any(row[:2] == [group, "Classic"] for row in tools.rows("GroupsCommand", "--list"))
     classic = ("--list", "--group-type", "classic")
     assert any(row[0] == group for row in tools.rows("GroupsCommand", *classic))

@@ -56,7 +56,7 @@ def test_end_to_end_latency_reads_each_record(tools: Tools) -> None:
 
 
 def events(printed: str, name: str) -> list[dict]:
-    """What a verifiable client said of one kind, a line of JSON each."""
+    """Return the events of one kind that a verifiable client printed, one line of JSON each."""
     said = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return [each for each in said if each["name"] == name]
 
@@ -65,7 +65,7 @@ def test_the_verifiable_consumer_reads_the_records_of_the_verifiable_producer(
     tools: Tools,
 ) -> None:
     topic = tools.new_topic(2)
-    # It says what was acknowledged when its process ends: it needs one of its own.
+    # It prints the acknowledged records when its process ends: it needs one of its own.
     words = ("--bootstrap-server", tools.bootstrap, "--topic", topic)
     produced = run_java(
         "kafka-tools", TOOLS + "VerifiableProducer", *words, "--max-messages", "200",
@@ -86,7 +86,7 @@ def test_the_verifiable_consumer_reads_the_records_of_the_verifiable_producer(
 
     assert len(found(acked)) == 200
     assert found(events(read, "record_data")) == found(acked)
-    # On a machine that stood still, it may have had to join once more.
+    # If the machine paused, it may have had to join once more.
     assigned = events(read, "partitions_assigned")[-1]
     assert assigned["partitions"] == [{"topic": topic, "partition": each} for each in range(2)]
     assert all(each["success"] for each in events(read, "offsets_committed"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
-from barnabas import TopicPartition
+from barnabas import ConfigResource, NewTopic, ResourceType, TopicPartition
 from barnabas.client.admin.groups.groups import GroupDescription
 from barnabas.client.admin.groups.share_groups import ShareOffset
 from barnabas.client.errors import BrokerError
@@ -22,6 +22,7 @@ from conformance.java_tools import Tools
 from conformance.raw_client import RawClient
 from waiting import eventually, eventually_equal
 
+CONSOLE = "consumer.ConsoleShareConsumer"
 SHARE_GROUPS, GROUPS = "consumer.group.ShareGroupCommand", "GroupsCommand"
 TEN = [f"value-{number}" for number in range(10)]
 MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -136,3 +137,16 @@ def test_our_admin_describes_alters_and_deletes_offsets(
     assert admin.delete_share_group_offsets(group, [topic]) == {topic: None}
     eventually(lambda: not isinstance(offset(), ShareOffset))
     assert admin.delete_groups([group]) == {group: True}
+
+
+def test_records_that_the_console_consumer_rejects_get_dead_letters(
+    tools: Tools, admin: barnabas.Admin, topic: str
+) -> None:
+    group, dead = f"rejecting-{topic}", f"dlq.{topic}"
+    enabled = {"errors.deadletterqueue.group.enable": "true"}
+    admin.create_topics([NewTopic(dead, 1, 1, enabled)])
+    configs = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": dead}
+    admin.alter_configs(ConfigResource(ResourceType.GROUP, group), configs)
+    words = ("--topic", topic, "--group", group, "--reject", "--max-messages", "10")
+    assert sorted(tools.run(CONSOLE, *words).splitlines()) == sorted(TEN)
+    eventually_equal(lambda: tools.offsets(dead), {0: 10})

@@ -64,5 +64,5 @@ def test_the_client_works_with_api_versions_of_an_old_broker(
     client_scenarios.pause_and_resume(old)
     client_scenarios.errors(old)
     if api_version == "0.9":
-        # JoinGroup v0; what comes after it is spoken by the tests above.
+        # JoinGroup v0; the tests above cover later versions.
         client_scenarios.rebalances(old)

@@ -1,7 +1,7 @@
-"""kill -9 under load, twenty times: what was acknowledged is there once and in order.
+"""kill -9 under load, twenty times: each acknowledged record is there once, in order.
 
 Idempotent producers write numbered records, and a member of a group commits the offsets that it has
-reached: after each restart it goes on from there, never from further back. `make kills KILLS=100`
+reached: after each restart it continues there, never at a lower offset. `make kills KILLS=100`
 is the same for longer.
 
 This shows durability against the death of the process (the page cache survives it), not against
@@ -95,13 +95,13 @@ class Load:
 
 
 class Reader:
-    """A member of a group that reads on and commits what it has read, until it is told to stop."""
+    """A member of a group that reads and commits its records until it is told to stop."""
 
     def __init__(self, address: str) -> None:
         # Per partition: the largest offset whose commit was acknowledged.
         self.committed = [0] * PARTITIONS
         self.read = 0
-        # Places from where it had to go on behind what it had committed.
+        # Positions below its committed offsets from which it had to continue.
         self.setbacks: list[str] = []
         self._address = address
         self._stopping = threading.Event()
@@ -138,8 +138,8 @@ class Reader:
             try:
                 done = consumer.commit(asynchronous=False)
             except confluent_kafka.KafkaException as error:
-                # Killed meanwhile: whether it holds is not known, and it is not counted on. What
-                # a rebalance has taken back is read again.
+                # Killed meanwhile: whether it holds is not known, and it is not counted on. Records
+                # of revoked partitions are read again.
                 is_to_commit = error.args[0].code() != KafkaError._NO_OFFSET
                 continue
             is_to_commit = False
@@ -150,7 +150,7 @@ class Reader:
         consumer.close()
 
     def check_committed(self) -> None:
-        """What the broker has is not behind what it acknowledged."""
+        """The broker has all records that it acknowledged."""
         asker = Consumer({"bootstrap.servers": self._address, "group.id": GROUP})
         acknowledged = list(self.committed)
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]

@@ -353,7 +353,7 @@ def test_offsets_of_a_group_are_committed_by_v1_and_not_in_zookeeper(
     sought = FindCoordinatorRequest(key=f"group-of-{topic}")
     eventually(lambda: not raw.ask(sought, 0).error_code)
     not_here = ErrorCode.UNSUPPORTED_VERSION
-    # The coordinator loads what it has before it answers.
+    # The coordinator loads its log before it responds.
     errors: list[int] = []
     eventually(lambda: errors.append(commit(raw, 1, topic, 6)) or errors[-1] not in (14, 16))
     assert errors[-1] == 0

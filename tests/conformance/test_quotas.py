@@ -80,7 +80,7 @@ def describe(raw: RawClient, *components: ComponentData, strict: bool) -> Any:
 
 
 def await_quota(raw: RawClient, entity: Entity, key: str, value: float) -> None:
-    """Brokers take in what the controller has committed a little later."""
+    """Brokers apply the records of the controller a little after their commit."""
     components = [
         ComponentData(entity_type=kind, match_type=int(name is None), match=name)
         for kind, name in entity.items()
@@ -257,8 +257,7 @@ def test_a_consumer_is_throttled_and_gets_no_more_than_its_quota(
         return any(times)
 
     eventually(is_throttled)
-    # What a window of 11 s allows, and the time that has passed meanwhile, but for the last answer
-    # and the one before.
+    # Bytes that a window of 11 s and the elapsed time allow, without the last two responses.
     assert received <= rate * (11 + time.monotonic() - began) + 2 * response_bytes
     consumer.close()
 
@@ -289,7 +288,7 @@ def test_mutations_over_the_quota_are_refused(
 def test_a_strict_version_gets_the_error(
     bootstrap: str, topic: str, set_quota: Callable[..., None], client_id: str
 ) -> None:
-    # What is overdrawn is not made good before this test ends.
+    # The excess is not compensated before this test ends.
     set_quota({"client-id": "raw"}, "controller_mutation_rate", 0.01)
     numbers = itertools.count()
 

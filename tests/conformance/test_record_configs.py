@@ -1,4 +1,4 @@
-"""Topic configs that change or refuse what is produced: time, compression, sizes."""
+"""Topic configs that change or refuse produced records: time, compression, sizes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def error_of(raw: RawClient, topic: str, records: bytes | bytearray) -> str:
 
 
 def stored(raw: RawClient, topic: str) -> list[tuple[BatchHeader, list[Record]]]:
-    """What the topic has, every checksum right."""
+    """Return the content of the topic, with all checksums verified."""
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
     topics = [FetchTopic(topic=topic, partitions=[partition])]
     request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 24, topics=topics)

@@ -38,7 +38,7 @@ JS = Path(__file__).parent / "programs" / "sasl_login.js"
 
 
 class Login(NamedTuple):
-    """Where a client logs in, and as whom."""
+    """The listener and the user of a client's login."""
 
     bootstrap: str
     mechanism: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 import threading
@@ -37,25 +38,62 @@ from barnabas.server.configs.security.oauth_settings import VALIDATOR
 from conformance.raw_client import RawClient
 from conformance.sasl_brokers import LISTENER, SHORT_LISTENER, SaslBarnabas, SaslKafka
 from jvm.java import QUICK
+from waiting import eventually
 
 Broker = SaslBarnabas | SaslKafka
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
 STRANGE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+# The issuer publishes it later.
+NEXT_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 ISSUER, AUDIENCE = "https://issuer.example", "kafka"
 
 
-def key_set() -> str:
-    rsa_key = json.loads(RSAAlgorithm.to_jwk(KEY.public_key()))
-    ec_key = json.loads(ECAlgorithm.to_jwk(EC_KEY.public_key()))
-    return json.dumps(
+def rsa_keys(**keys: rsa.RSAPrivateKey) -> list[dict[str, Any]]:
+    return [
         {
-            "keys": [
-                {**rsa_key, "kid": "rsa", "use": "sig", "alg": "RS256"},
-                {**ec_key, "kid": "ec", "use": "sig", "alg": "ES256"},
-            ]
+            **json.loads(RSAAlgorithm.to_jwk(key.public_key())),
+            "kid": name,
+            "use": "sig",
+            "alg": "RS256",
         }
-    )
+        for name, key in keys.items()
+    ]
+
+
+def key_set() -> str:
+    ec_key = json.loads(ECAlgorithm.to_jwk(EC_KEY.public_key()))
+    ec_key |= {"kid": "ec", "use": "sig", "alg": "ES256"}
+    return json.dumps({"keys": [*rsa_keys(rsa=KEY), ec_key]})
+
+
+class Publishing(BaseHTTPRequestHandler):
+    """The keys of the issuer over HTTP."""
+
+    published: ClassVar[str] = ""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(self.published.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@contextlib.contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """URL of an HTTP server."""
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def token(key: Any = KEY, kid: str = "rsa", algorithm: str = "RS256", **claims: Any) -> str:
@@ -72,25 +110,35 @@ def token(key: Any = KEY, kid: str = "rsa", algorithm: str = "RS256", **claims: 
     return jwt.encode(given, key, algorithm, {"kid": kid})
 
 
+@pytest.fixture(scope="module")
+def keys_url() -> Iterator[str]:
+    """URL of the keys of the issuer."""
+    with serving(Publishing) as url:
+        yield f"{url}/keys"
+
+
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
 def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, keys_url: str
 ) -> Iterator[Broker]:
+    """A broker with two listeners: one gets the keys from a server, the other one from a file."""
+    Publishing.published = key_set()
     directory = tmp_path_factory.mktemp(request.param)
     file = directory / "keys.json"
     file.write_text(key_set())
     settings = {
         "sasl.enabled.mechanisms": "OAUTHBEARER",
-        "sasl.oauthbearer.jwks.endpoint.url": file.as_uri(),
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "sasl.oauthbearer.expected.issuer": ISSUER,
     }
-    for name in (LISTENER, SHORT_LISTENER):
+    for name, url in ((LISTENER, keys_url), (SHORT_LISTENER, file.as_uri())):
         prefix = f"listener.name.{name.lower()}.oauthbearer"
         settings[f"{prefix}.sasl.jaas.config"] = f"{OAUTHBEARER_MODULE} required;"
         settings[f"{prefix}.sasl.server.callback.handler.class"] = VALIDATOR
+        settings[f"{prefix}.sasl.oauthbearer.jwks.endpoint.url"] = url
+        settings[f"{prefix}.sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"] = "500"
     if request.param == "kafka":
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys_url},{file.as_uri()}"
         allowed_file = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={file}"
         made: Broker = SaslKafka(directory, settings, (*QUICK, allowed, allowed_file))
     else:
@@ -114,8 +162,8 @@ def authenticate(client: RawClient, message: bytes) -> Any:
     return done
 
 
-def accepts(broker: Broker, text: str) -> bool:
-    client = RawClient(broker.sasl_bootstrap)
+def accepts(broker: Broker, text: str, bootstrap: str = "") -> bool:
+    client = RawClient(bootstrap or broker.sasl_bootstrap)
     done = authenticate(client, bearer_message(text, {}))
     client.close()
     return bool(done.error_code == 0)
@@ -140,6 +188,20 @@ def now_s() -> int:
 )
 def test_a_valid_token_is_accepted(broker: Broker, make: Callable[[], str]) -> None:
     assert accepts(broker, make())
+
+
+def test_keys_may_be_in_a_file(broker: Broker) -> None:
+    assert accepts(broker, token(), broker.short_bootstrap)
+    assert not accepts(broker, token(STRANGE_KEY), broker.short_bootstrap)
+
+
+def test_the_keys_of_the_issuer_may_change(broker: Broker) -> None:
+    assert not accepts(broker, token(NEXT_KEY, "next"))
+    published = json.loads(key_set())["keys"] + rsa_keys(next=NEXT_KEY)
+    Publishing.published = json.dumps({"keys": published})
+    # The token with the unknown key lets the broker load the keys.
+    eventually(lambda: accepts(broker, token(NEXT_KEY, "next")), pause_s=0.1)
+    assert accepts(broker, token())
 
 
 @pytest.mark.parametrize(
@@ -245,13 +307,8 @@ class Issuing(BaseHTTPRequestHandler):
 def issuer() -> Iterator[str]:
     """URL of a server that issues tokens."""
     Issuing.asked, Issuing.lifetime_s = [], 300
-    server = HTTPServer(("127.0.0.1", 0), Issuing)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/token"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Issuing) as url:
+        yield f"{url}/token"
 
 
 class Provider:

@@ -1,4 +1,4 @@
-"""A broker process under a service manager that it tells what it does (systemd, Type=notify)."""
+"""A broker process that notifies a service manager of its state (systemd, Type=notify)."""
 
 from __future__ import annotations
 

@@ -43,5 +43,5 @@ def test_records_follow_their_leaders(three_brokers: ClusterProcess) -> None:
         while len(found[b"b"]) < PARTITIONS:
             for record in read(consumer, 1, consumer.acknowledge):
                 found[record.value].add(record.partition)
-        # Nothing is lost, and only what was refused comes again.
+        # Nothing is lost, and only released records are delivered again.
         assert found[b"a"] == set(refused)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WAIT_S = 90.0
 START = [sys.executable, "-m", "barnabas.cli.main", "start"]
 
-# Starts servers, says what they are, and then waits until it is killed.
+# Starts servers, prints their addresses, and then waits until it is killed.
 OWNER = """
 import sys, time
 from barnabas.testing.broker_process import BrokerProcess

@@ -1,4 +1,4 @@
-"""What users of aiokafka and kafka-python reported to those projects, asked of our client.
+"""Reports of users of aiokafka and kafka-python, tested with our client.
 
 Each test names the project and the number (issue or change) in its tracker, and what went wrong;
 the words are ours. Groups are tried in both protocols where the broker serves them.
@@ -67,7 +67,7 @@ def test_a_member_survives_a_broker_restart_and_another_closes_during_it(
         consumer.poll(0.3)
         group_place.broker.start()
         group_place.write(topic, "after")
-        # A member that the group went on without meanwhile reads again what it could not commit.
+        # A member that the group has removed meanwhile reads its uncommitted records again.
         assert set(read_and_commit(consumer)) == {"after"}
 
 
@@ -95,7 +95,7 @@ def test_a_cancelled_read_does_not_end_the_reading(group_place: Place, group: st
 
 
 def test_a_wait_for_records_ends_when_the_consumer_is_closed(place: Place, group: str) -> None:
-    """aiokafka 80: who waited for records went on waiting after the consumer had been stopped."""
+    """aiokafka 80: a poll went on waiting for records after the consumer had been stopped."""
     topic = place.make_topic()
 
     async def story() -> None:
@@ -232,7 +232,7 @@ def test_a_member_removed_from_the_group_rejoins_without_an_error(
         assert read(1, consumer) == ["one"]
         make_forget(group_place, consumer.group_metadata())
         group_place.write(topic, "two")
-        # What was not committed when it was forgotten comes again.
+        # Records that were not committed when the group was forgotten are read again.
         assert read_until("two", consumer)[-1] == "two"
         tp = TopicPartition(topic, 0)
         poll_until(lambda: offset_of(client, group, tp) == 2, consumer)
@@ -253,7 +253,7 @@ def test_commits_after_a_rejoin_are_of_the_new_generation(group_place: Place, gr
             poll_until(lambda: len(consumer.assignment()) == 1, consumer, other)
         poll_until(lambda: len(consumer.assignment()) == 2, consumer)
         group_place.write(topic, "two")
-        # Nothing is committed yet: what was read before may come again.
+        # Nothing is committed yet: earlier records may be read again.
         assert read_until("two", consumer)[-1] == "two"
         assert consumer.group_metadata().generation_id > before
         consumer.commit()

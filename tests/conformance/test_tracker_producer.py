@@ -1,4 +1,4 @@
-"""What users of aiokafka and kafka-python reported of producers, asked of ours.
+"""Reports of users of aiokafka and kafka-python about producers, tested with ours.
 
 Each test names the project and the number (issue or change) in its tracker, and what went wrong;
 the words are ours.
@@ -126,7 +126,7 @@ def test_a_send_after_close_is_refused_at_once(place: Place) -> None:
 
 
 def test_close_sends_lingering_records_or_fails_them_immediately(place: Place) -> None:
-    """kafka-python 2537: close threw away what was held. 1052: close without time never ended."""
+    """kafka-python 2537: close discarded pending records. 1052: close without time never ended."""
     topic = place.make_topic()
     producer = barnabas.Producer(place.broker.bootstrap, linger_ms=60_000)
     held = producer.send(topic, b"held")

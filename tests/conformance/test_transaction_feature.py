@@ -101,7 +101,7 @@ class Worker(threading.Thread):
 
 
 def committed_values(client: Client, topic: str, partition: int) -> Counter[bytes | None]:
-    """What a reader of committed records finds in a partition."""
+    """Return the records of a partition that a reader with read_committed gets."""
     place = TopicPartition(topic, partition)
 
     def end(level: str) -> int:

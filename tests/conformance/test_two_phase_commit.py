@@ -1,7 +1,7 @@
 """Two-phase commit (KIP-939) against both brokers.
 
 Apache Kafka 4.4 never lets such a transaction time out, but does not keep one for the next producer
-yet: it answers UNSUPPORTED_VERSION. What follows from keeping one is shown on Barnabas alone.
+yet: it answers UNSUPPORTED_VERSION. The effects of a kept transaction are tested on Barnabas only.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def last_record(client: Client, transactional_id: str) -> TransactionLogValue:
     return decode_coordinator_value(TransactionLogValue, bytes(values[-1]))
 
 
-# What Kafka does not do yet.
+# Kafka does not implement this yet.
 
 
 @pytest.mark.parametrize("is_stored", [True, False])

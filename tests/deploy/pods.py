@@ -27,7 +27,7 @@ _PORTS = {"kafka": "9092", "controller": "9093", "metrics": "9308"}
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """What the manifest holds, by kind and name."""
+    """Objects of the manifest, by kind and name."""
     found = list(yaml.safe_load_all(MANIFEST.read_text()))
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
 

@@ -101,7 +101,7 @@ def play(cluster: ClusterProcess, nodes: Sequence[NodeProcess], lines: list[str]
 
 
 def records(cluster: ClusterProcess) -> list[int]:
-    """What is in the topic, sorted."""
+    """Return the records of the topic, sorted."""
     return sorted(
         int(line)
         for line in shell(cluster, "barnabas consume orders --from beginning --exit-at-end").split()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Flat = dict[str, object]
 
 
-# What is told of a path that one of the answers has not.
+# Text for a path that one of the responses lacks.
 ABSENT = "not there"
 # The sentences of errors that are our own: those that begin with a group or a member are Kafka's.
 _DETAIL = re.compile(r"status_detail=(?P<quote>['\"]).+?(?P=quote)")

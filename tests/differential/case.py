@@ -4,7 +4,7 @@
     def an_unknown_topic(scene: Scene) -> None:
         scene.compare(list_offsets("absent"))
 
-The function's name is the case's name. What is known to differ stands in `known_differences`; when
+The function's name is the case's name. `known_differences` lists the accepted differences; when
 a difference is gone, the case fails until it no longer stands there.
 """
 

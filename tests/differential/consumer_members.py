@@ -168,7 +168,7 @@ def records(members: Members) -> list[str]:
 
 
 def normalize(value: Any) -> None:
-    """Replace what each broker stamps, and sort what Kafka keeps in hash tables."""
+    """Replace values that each broker assigns, and sort lists that Kafka keeps in hash tables."""
     now_ms = time.time() * 1000
     for name in ("assignment_timestamp", "timestamp", "current_state_timestamp"):
         stamp = getattr(value, name, 0)

@@ -24,11 +24,7 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
-)
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
     PartitionDataRequest as AssignedPartition,
-)
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
     TopicDataRequest as AssignedTopic,
 )
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -68,7 +64,8 @@ CAUGHT_UP = 1 << 40
 # Kafka writes them in the order of a hash set.
 _SETS = frozenset({"eligible_leader_replicas"})
 _EPOCHS = frozenset({"broker_epoch", "epoch"})
-# Our own words, and what the comparison of brokers compares already; what one side does by time.
+# Our own messages, and fields that the comparison of brokers covers already; records that one side
+# writes by time.
 _NOT_COMPARED = frozenset({"error_message", "throttle_time_ms", "configs"})
 _BY_TIME = frozenset({"NoOpRecord"})
 _SLACK_S = 0.1
@@ -240,7 +237,7 @@ class Scene:
     def register(
         self, broker: int, life: int = 1, *, clean: bool = False, version: int = 4, **fields: Any
     ) -> tuple[Any, ...]:
-        """A broker says who it is; `fields` take the place of the request's."""
+        """A broker states its identity; `fields` take the place of the request's."""
         levels = {name: (0, level) for name, level in FEATURES.items()}
         levels["metadata.version"] = (7, 33)
 

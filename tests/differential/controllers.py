@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Versioned = tuple[Record, int]
 
 SESSION_MS = 3000
-# What both clusters begin with.
+# Initial content of both clusters.
 FEATURES = dict(BOOTSTRAP_FEATURES)
 # Of Kafka's, those that a cluster may be without.
 _OPTIONAL_FEATURES = ("group.version", "transaction.version", "share.version", "streams.version")
@@ -49,7 +49,7 @@ class ControllerSide:
     def __init__(self, name: str, bootstrap: str) -> None:
         self.name = name
         self.image = ClusterImage()
-        # Topic ids and broker epochs that it drew, and what a case calls them.
+        # Topic ids and broker epochs that it assigned, and their names in a case.
         self.topics: dict[bytes, str] = {}
         self.epochs: dict[tuple[int, int], str] = {}
         self._client = RawClient(bootstrap)
@@ -58,7 +58,7 @@ class ControllerSide:
         self._leader_epoch = 1
         # Of the last record that was read.
         self._last_epoch = 0
-        # It accepts connections before it has written what a new cluster begins with.
+        # It accepts connections before it has written the first records of a new cluster.
         eventually(self._has_begun, "the controller does not begin")
 
     def _has_begun(self) -> bool:

@@ -1,4 +1,4 @@
-"""Writes what the cases compared into docs/compatibility.md: `make compatibility`.
+"""Writes the numbers of comparisons into docs/compatibility.md: `make compatibility`.
 
 Runs the generated cases against both brokers, counts the others, and replaces what stands between
 the two marks. The text has no times, and only numbers that come out the same in each run.

@@ -111,7 +111,7 @@ def transactions(side: Side, ids: list[str], partitions: int) -> list[str]:
 
 
 def _transaction(content: bytes, producers: Producers) -> str:
-    """The bytes of a value, and what they say."""
+    """The bytes of a value, and its fields."""
     value = decode_coordinator_value(TransactionLogValue, content)
     version = read_prefix(content)
     assert encode_coordinator_value(value, version) == content, f"{value} {content.hex()}"

@@ -56,7 +56,7 @@ CHANGES_METADATA = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.ELECT_LEADERS,
 }
-# Topics that a Metadata request creates are there by and by.
+# Topics that a Metadata request creates appear a little later.
 _CREATED = re.compile(r".+-unknown-\d+")
 
 
@@ -146,7 +146,7 @@ class Round:
     def _send(self, together: Sequence[Input]) -> list[Difference]:
         scene, values = self._scene, self._make(self._scene)
         for each in together:
-            # What one change took away, the next one cannot change any more.
+            # A change cannot alter a field that an earlier change has removed.
             if _is_there(values, each.path):
                 values = changed(values, each.path, _change(scene, each))
         loose = loose_request(self.api)

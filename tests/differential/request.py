@@ -1,7 +1,7 @@
 """Requests from plain values: `request(ApiKey.METADATA, 9, {"topics": [{"name": "a"}]})`.
 
-A field that is not named has its default, and what a version cannot carry is left out, so that a
-case says what it is about and holds for every version.
+A field that is not named has its default, and fields that a version lacks are left out, so that a
+case names only its subject and holds for every version.
 """
 
 from __future__ import annotations

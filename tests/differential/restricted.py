@@ -3,8 +3,9 @@
 `Scene` and the matrix set up the same on two sides. Here both sides are Barnabas, so that no test
 of this kind needs Apache Kafka; `test_secured` compares the same requests with it.
 
-Resources that a request names begin with `HIDDEN`. What no request names has `PLANTED` in it:
-topic, group, transactional id, user, client, member and record. An answer may not have its bytes.
+Resources that a request names begin with `HIDDEN`. Names that no request contains have `PLANTED` in
+them: topic, group, transactional id, user, client, member and record. An answer may not have its
+bytes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class RestrictedPair(Pair):
 
 @contextlib.contextmanager
 def started_restricted_pair(directory: Path) -> Iterator[RestrictedPair]:
-    """Run both below that directory, with the entries of `secured` and what is planted."""
+    """Run both below that directory, with the entries of `secured` and the planted objects."""
     key = ec.generate_private_key(ec.SECP256R1())
     brokers = [SecuredBroker(directory / name, key, _SETTINGS) for name in ("one", "other")]
     try:
@@ -89,7 +90,7 @@ class _PlantingScene(Scene):
 
 
 def plant(pair: Pair) -> None:
-    """Create what no request may find."""
+    """Create the objects that no request may find."""
     scene = _PlantingScene(pair, ApiKey.METADATA, PLANTED, 0)
     name = scene.topic(1, retention_ms="918273645")
     scene.produce(name, batch(f"{PLANTED}-record".encode()))

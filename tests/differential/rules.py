@@ -30,7 +30,7 @@ DRAWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 class Rule(NamedTuple):
-    """Fields by a pattern of their path, what is compared instead, and the reason."""
+    """Fields by a pattern of their path, their replacement for the comparison, and the reason."""
 
     pattern: str
     replace: Callable[[Any, Side], object]
@@ -73,7 +73,7 @@ def _positive(value: Any, side: Side) -> object:
 
 
 def _records(value: Any, side: Side) -> object:
-    """Batches as bytes, without what a broker draws or stamps, and then without checksum.
+    """Batches as bytes, without values that a broker assigns, and then without checksum.
 
     A broker stamps batches with log append time and control batches; it draws producer ids, which
     are replaced by the case's name.
@@ -209,9 +209,6 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
 # What Barnabas does not have, and therefore does not show, is left out of Kafka's lists. Were it
 # there on our side, the lists would differ.
 _KEYS_NOT_OBEYED = {
-    "errors.deadletterqueue.copy.record.enable",
-    "errors.deadletterqueue.group.enable",
-    "errors.deadletterqueue.topic.name",
     "local.retention.bytes",
     "local.retention.ms",
     "preallocate",
@@ -227,7 +224,7 @@ NOT_SERVED: dict[str, Collection[object]] = {
     "DescribeConfigs.results[].configs": _KEYS_NOT_OBEYED,
 }
 
-# What Kafka 4 dropped and Barnabas has for older clients.
+# Versions that Kafka 4 dropped and Barnabas serves for older clients.
 NOT_IN_KAFKA: dict[str, Collection[object]] = {
     "CreateTopics.topics[].configs": {"message.downconversion.enable"},
     "DescribeConfigs.results[].configs": {"message.downconversion.enable"},

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from differential.side import Identity
 
-    # The same for both, or made of what a side calls by its own ids.
+    # The same for both, or made of the ids of each side.
     Build = Values | Callable[[Side], Values | Message]
 
 POLL_S = 0.003
@@ -64,9 +64,9 @@ class Pair:
         self.transactions = 0
         # Transactional ids whose transaction took too long, with their producer ids.
         self.timed_out: list[tuple[str, list[Identity]]] = []
-        # What cases set up once on both, by what they call it.
+        # Objects that cases set up once on both, by name.
         self.standing: dict[str, Any] = {}
-        # What each case compared.
+        # Comparisons of each case.
         self.by_case: dict[str, Compared] = {}
         self._served = [advertised(side) for side in self.sides()]
 
@@ -75,7 +75,7 @@ class Pair:
         return self.kafka, self.barnabas
 
     def versions(self, api: ApiKey) -> range:
-        """What both advertise of an API."""
+        """Versions of an API that both sides advertise."""
         spans = [served.get(api, (0, -1)) for served in self._served]
         spans.append((ADVERTISED_ONLY.get(api, 0), 0x7FFF))
         return range(max(first for first, _ in spans), min(last for _, last in spans) + 1)
@@ -95,9 +95,9 @@ class Scene:
         self.version = version
         # Answers compared, by the class of input.
         self.by_class: Counter[str] = Counter()
-        # What the next answers are called in what is found; empty for their numbers.
+        # Name of the next responses in the findings; empty for their numbers.
         self.label = ""
-        # Takes out of an answer what is none of the case's business.
+        # Removes the parts of a response that do not concern the case.
         self.before_comparing: Callable[[Any], None] = lambda _: None
         # Gets Kafka's answer in values and ours in bytes, with their API and version.
         self.after_comparing: Callable[[ApiKey, int, Flat, bytes], None] = lambda *_: None
@@ -171,8 +171,8 @@ class Scene:
                 came = self._came(PATIENCE_S, on)
         for _ in range(LATE_PINGS):
             if any(came) and not all(came):
-                # What one has answered is late on the other, or not answered at all while it
-                # answers others: a broker that stands still is waited for.
+                # The other side's response is late, or it does not come although other responses
+                # come: the scene waits for a broker that is paused.
                 self.await_arrival()
                 came = self._came(LATE_S, on)
         if all(came):
@@ -188,7 +188,7 @@ class Scene:
     def compare_unanswered(self, build: Build) -> None:
         """Compare whether a request is answered, where one of them may never do it.
 
-        It has a connection of its own; what is asked on another one meanwhile is answered.
+        It has a connection of its own; requests on another one get responses meanwhile.
         """
         self.send(build, on="unanswered")
         if not self.answer_if_any(lambda: self.do(ApiKey.API_VERSIONS, 0, {}), on="unanswered"):
@@ -225,7 +225,7 @@ class Scene:
         self._note(flats)
 
     def compare_bytes(self, data: bytes) -> None:
-        """Send raw bytes to both; compare the answer's bytes, or what came instead."""
+        """Send raw bytes to both; compare the bytes of the response, or the event instead."""
         flats: list[Flat] = []
         for side in self.pair.sides():
             side.send_bytes(data)

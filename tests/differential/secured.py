@@ -1,4 +1,4 @@
-"""Both brokers with an authorizer, and what each host may do there.
+"""Both brokers with an authorizer, and the rights of each host there.
 
 Every client is anonymous, so rights differ by host: a client binds another address of the loopback
 network. Scenes are set up from the brokers' own host, which may do everything, and their requests
@@ -67,7 +67,7 @@ def entry(
 
 
 def _hosts() -> dict[str, tuple[str, list[Entry]]]:
-    """What a host may do, by what it is called: its address and its entries."""
+    """Rights of a host by its name: its address and its entries."""
     deny = AclPermission.DENY
     made: dict[str, list[Entry]] = {"nothing": []}
     for operation in AclOperation:
@@ -105,7 +105,7 @@ FEW_HOSTS = ("nothing", "read", "describe", "all but topic", "all but cluster")
 
 
 def all_entries() -> list[Entry]:
-    """What is created at the start."""
+    """Objects that are created at the start."""
     first = [entry(ALL_RIGHTS, kind) for kind in EVERY]
     return [*first, *(each for _, entries in HOSTS.values() for each in entries)]
 

@@ -1,4 +1,4 @@
-"""Requests for several resources, of which the client may use some: what it learns of the others.
+"""Requests for several resources, of which the client may use some: the responses about the others.
 
 The client may use topics, groups and transactional ids whose names begin with `may-`.
 """
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from differential.secured import SecuredScene
     from differential.side import Side
 
-    Values = dict[str, Any]
-    Make = Callable[["SecuredScene", "Names"], Values]
+    Make = Callable[["SecuredScene", "Names"], dict[str, Any]]
+
+Values = dict[str, Any]
 
 
 class Names(NamedTuple):
@@ -92,7 +93,7 @@ def _sort_refused(answer: Any) -> None:
 
 
 def _ids(names: Names) -> dict[str, Any]:
-    """Names and ids; topics that are not there have an id that nobody gave."""
+    """Names and ids; topics that do not exist have an id that was never assigned."""
     return {
         names.may: id_of(names.may),
         names.hidden: id_of(names.hidden),

@@ -210,7 +210,7 @@ class ShareMembers:
         return [f"{key} {text}" for key, texts in sorted(lines.items()) for text in texts]
 
     def _normalize(self, value: Any) -> None:
-        """Replace what each broker stamps, and sort what Kafka keeps in hash tables."""
+        """Replace values of each broker, and sort lists of Kafka's hash tables."""
         stamp = getattr(value, "assignment_timestamp", 0)
         if abs(stamp - time.time() * 1000) < HOUR_MS:
             value.assignment_timestamp = 1

@@ -104,7 +104,7 @@ def _key_bytes(record_type: int, content: bytes) -> bytes:
 
 
 def _value(record_type: int, content: bytes) -> str:
-    """The bytes of a value, and what they say."""
+    """The bytes of a value, and its fields."""
     if record_type != SNAPSHOT_TYPE:
         update = decode_coordinator_value(ShareUpdateValue, content)
         assert encode_coordinator_value(update, 0) == content, f"{update} {content.hex()}"

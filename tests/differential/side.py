@@ -54,7 +54,7 @@ class Side:
         self.port = int(bootstrap.rpartition(":")[2])
         self._connections: dict[str, RawClient] = {}
         self._numbers = itertools.count(1)
-        # What this broker drew -> what the case calls it, and back.
+        # Value that this broker assigned -> its name in the case, and back.
         self._names: dict[tuple[type, Identity], str] = {}
         self._values: dict[str, Identity] = {}
 
@@ -108,7 +108,7 @@ class Side:
         return found
 
     def name_of(self, value: Identity) -> Identity:
-        """What the case calls `value`; itself when the case has no name for it."""
+        """The value that the case calls `value`; itself when the case has no name for it."""
         known = self._names.get((type(value), value))
         return value if known is None else f"<{known}>"
 
@@ -124,7 +124,7 @@ class Side:
         self._connection(on).send_bytes(data)
 
     def receive(self, on: str = "") -> Outcome:
-        """The next answer on that connection, or what came instead."""
+        """The next response on that connection, or the event instead."""
         try:
             frame = self._connection(on).receive_frame()
         except TimeoutError:

@@ -35,7 +35,7 @@ SETTINGS = {
     "group.streams.initial.rebalance.delay.ms": "0",
     # InitProducerId 6 (KIP-939).
     "unstable.api.versions.enable": "true",
-    # What a broker does from time to time, often enough to wait for.
+    # Periodic work of a broker, with intervals short enough for a test.
     "log.initial.task.delay.ms": "100",
     "log.retention.check.interval.ms": "500",
     "log.cleaner.backoff.ms": "500",

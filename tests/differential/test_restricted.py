@@ -1,7 +1,7 @@
 """Requests of every API without a login, and of clients with few rights: nothing is given away.
 
 A client without a login gets no answer, and changes nothing. A client without rights gets the same
-answer for a resource that is there and for one that is not, and no byte of what others have.
+answer for a resource that is there and for one that is not, and no byte of other clients' data.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ WAYS = [
 IDS = [f"{api.name.lower()}: {name}" for api, name, _ in WAYS]
 # Inputs that ask for everything there is.
 EVERYTHING = {"null allowed", "empty list"}
-# What a host with some rights may not see, beside hosts that may see nothing planted.
+# Names that a host with some rights may not see, beside hosts that may see no planted name.
 MAY_NOT_SEE = {
     "nothing": [PLANTED],
     "by prefix": [PLANTED],
@@ -210,7 +210,7 @@ def test_answers_have_nothing_of_other_people(
                 try:
                     frame = frame_of(api, version, values, side)
                 except (ProtocolError, TypeError, AttributeError):
-                    # What the request's class cannot write.
+                    # Requests that the class of the request cannot encode.
                     continue
                 answer = _answer(side, frame, f"{host}/")
                 seen = [marker for marker in markers if marker.encode() in answer]

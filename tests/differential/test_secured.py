@@ -19,7 +19,8 @@ from differential.matrix.standing import resolved
 from differential.matrix.valid import VALID
 from differential.request import request
 from differential.secured import FEW_HOSTS, HOSTS, SecuredScene, started_secured_pair
-from differential.secured_cases import CASES, play
+from differential.secured_cases import play
+from differential.secured_group_cases import ALL_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ WAYS = [
     if api != ApiKey.API_VERSIONS
     for name, make in ways.items()
 ]
-# What has nothing to do with rights, and what Kafka gives away.
+# Differences that do not concern rights, and names that Kafka discloses.
 KNOWN = {
     "*DescribeQuorum.nodes*listeners*": "a single node has no controller listener",
     "*AlterShareGroupOffsets.responses*topic_id*": "Kafka shows the ids of refused topics",
@@ -112,7 +113,7 @@ def test_an_invalid_request_gets_the_same_response_for_all_permissions(
 
 
 def _without_others(scene: SecuredScene) -> Callable[[Any], None]:
-    """Take out of an answer what the scenes of other hosts left behind."""
+    """Remove the objects of other hosts' scenes from a response."""
     take_out = without_others(scene)
 
     def without(answer: Any) -> None:
@@ -126,7 +127,9 @@ def _without_others(scene: SecuredScene) -> Callable[[Any], None]:
 
 
 @pytest.mark.parametrize(
-    ("api", "name", "make"), CASES, ids=[f"{api.name.lower()}: {name}" for api, name, _ in CASES]
+    ("api", "name", "make"),
+    ALL_CASES,
+    ids=[f"{api.name.lower()}: {name}" for api, name, _ in ALL_CASES],
 )
 @pytest.mark.parametrize("host", ["by prefix", "nothing", "describe", "all but describing topics"])
 def test_the_refused_part_of_a_request_gets_the_same_response(

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.api_table import ApiKey
-from differential.scene import Scene
+from barnabas.record.columns import iter_records
+from differential.scene import Scene, ask
 from differential.share_fetches import LOADING_MS_MAX, SharedGroup
+from differential.share_state import SUMMARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from differential.scene import Pair
+    from differential.side import Side
 
     Story = Callable[[SharedGroup], None]
 
@@ -222,5 +225,95 @@ def test_responses_and_states_are_equal(pair: Pair, story: Story) -> None:
     story(shared)
     shared.state.look()
     shared.state.look(partition=1)
+    found = list(scene.unexpected({}, set()))
+    assert not found, "\n".join(found)
+
+
+Letter = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+class DeadLetters:
+    """The dead-letter topic of a group (KIP-1191) on both brokers."""
+
+    def __init__(self, shared: SharedGroup) -> None:
+        self.shared = shared
+        self.topic = f"dlq.{shared.topic}"
+        config = {"name": "errors.deadletterqueue.group.enable", "value": "true"}
+        topic = {"name": self.topic, "num_partitions": 1, "replication_factor": 1}
+        topic |= {"assignments": [], "configs": [config]}
+        shared.scene.do(ApiKey.CREATE_TOPICS, 5, {"topics": [topic], "timeout_ms": 30_000})
+        self.configure(**{"errors.deadletterqueue.topic.name": self.topic})
+        self.configure(**{"share.delivery.count.limit": "2"})
+
+    def configure(self, **configs: str) -> None:
+        """Compare the responses to a change of the group's configs."""
+        changes = [
+            {"name": name, "config_operation": 0, "value": value} for name, value in configs.items()
+        ]
+        resource = {"resource_type": 32, "resource_name": self.shared.group, "configs": changes}
+        values = {"resources": [resource], "validate_only": False}
+        self.shared.scene.compare(lambda _: values, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+        self.shared.scene.settle()
+
+    def read(self, side: Side) -> list[Letter]:
+        """Return key, value and headers of each record, by its offset in the source topic."""
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        values = {
+            "replica_id": -1,
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "max_bytes": 1 << 20,
+            "topics": [{"topic": self.topic, "partitions": [partition]}],
+            "forgotten_topics_data": [],
+        }
+        (found,) = ask(side, ApiKey.FETCH, 11, values).responses
+        records = iter_records(bytes(found.partitions[0].records or b""))
+        letters = [(each.key, each.value, tuple(each.headers)) for each in records]
+        return sorted(letters, key=lambda letter: int(dict(letter[2])["__dlq.errors.offset"] or -1))
+
+    def start_offset(self, side: Side) -> int:
+        """Return the start offset that the share coordinator knows."""
+        partitions = [{"partition": 0, "leader_epoch": 0}]
+        topics = [{"topic_id": side.topic_id(self.shared.topic), "partitions": partitions}]
+        values = {"group_id": self.shared.group, "topics": topics}
+        (found,) = ask(side, SUMMARY, 1, values).results
+        return int(found.partitions[0].start_offset)
+
+    def compare(self, count: int, start_offset: int) -> None:
+        """Wait for so many records and for the start offset, and compare the records."""
+        scene = self.shared.scene
+        scene.until(lambda side: len(self.read(side)) >= count)
+        scene.until(lambda side: self.start_offset(side) == start_offset)
+        kafka, barnabas = (self.read(side) for side in scene.pair.sides())
+        assert len(kafka) == count
+        assert kafka == barnabas
+
+
+def test_dead_letters_are_equal(pair: Pair) -> None:
+    scene = Scene(pair, ApiKey.SHARE_FETCH, "share-dead-letters", 2)
+    shared = SharedGroup(scene, partitions=2)
+    dead = DeadLetters(shared)
+    shared.produce(6)
+    member = shared.member()
+    member.fetch()
+    member.acknowledge((0, 5, [REJECT, ACCEPT, REJECT, REJECT, RELEASE, GAP]))
+    dead.compare(3, 4)
+    member.fetch()
+    member.acknowledge((4, 4, [RELEASE]))
+    dead.compare(4, 6)
+    dead.configure(**{"errors.deadletterqueue.copy.record.enable": "true"})
+    shared.produce(2)
+    shared.produce(3, compression=1)
+    member.fetch()
+    member.acknowledge((6, 10, [ACCEPT, REJECT, REJECT, REJECT, ACCEPT]))
+    dead.compare(7, 11)
+    for value in ("__internal", "dlq.missing", ""):
+        dead.configure(**{"errors.deadletterqueue.topic.name": value})
+    dead.configure(**{"errors.deadletterqueue.copy.record.enable": "perhaps"})
+    shared.produce(1)
+    member.fetch()
+    member.acknowledge((11, 11, [REJECT]))
+    dead.compare(7, 12)
+    shared.state.look()
     found = list(scene.unexpected({}, set()))
     assert not found, "\n".join(found)

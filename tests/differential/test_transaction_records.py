@@ -1,7 +1,7 @@
 """The records of transactions: `__transaction_state`, data, markers and offsets, byte for byte.
 
 The same transactions on both brokers at each level of transaction.version, by clients of both
-kinds. What the brokers draw or stamp (producer ids, times) is made alike; everything else is
+kinds. Values that the brokers assign (producer ids, times) are made equal; everything else is
 compared as it is in the logs.
 """
 

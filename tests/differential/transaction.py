@@ -1,4 +1,4 @@
-"""One transactional id on both brokers: its requests, and what can be seen of its transaction."""
+"""One transactional id on both brokers: its requests, and the visible facts of its transaction."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Transaction:
         }
 
     def fetch(self, isolation: int = READ_COMMITTED, session_epoch: int = -1) -> Make:
-        """A Fetch of what the case wrote."""
+        """A Fetch of the records of the case."""
         partitions = [
             {"partition": index, "fetch_offset": start, "partition_max_bytes": 1 << 20}
             for index, start in zip(PARTITIONS, self.starts, strict=True)
@@ -266,7 +266,7 @@ def _is_ending(scene: Scene, transaction: Transaction) -> bool:
 
 
 def new_transaction(scene: Scene) -> Transaction:
-    """An id that nobody has used, in a topic whose former transactions have ended."""
+    """A new id, in a topic whose earlier transactions have ended."""
     topic, starts = _quiet_topic(scene)
     scene.pair.transactions += 1
     number = scene.pair.transactions
@@ -307,7 +307,7 @@ def _end_offsets(side: Side, topic: str, isolation: int) -> tuple[Any, ...]:
 
 
 def look(scene: Scene, transaction: Transaction) -> None:
-    """Compare all that can be seen of a transaction, but who waits for its end."""
+    """Compare all visible facts of a transaction, except the requests that wait for its end."""
     settle(scene, transaction)
     scene.note(*(_seen(side, transaction) for side in scene.pair.sides()))
 
@@ -381,7 +381,7 @@ def _initialized(scene: Scene, side: Side, transaction: Transaction, values: Val
 
 
 def finish(scene: Scene, transaction: Transaction) -> None:
-    """Compare what the next producer of the id gets; no transaction stays open."""
+    """Compare the response to the next producer of the id; no transaction stays open."""
     for _ in range(2):
         scene.compare(transaction.init(), INIT, 4)
         settle(scene, transaction)

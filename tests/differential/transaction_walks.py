@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 IDS, PRODUCERS_OF_ID = 2, 2
 STEPS = 25
-# Operations, how often each is drawn, and the versions that differ in what they do.
+# Operations, the frequency of each, and the versions that differ in their effects.
 OPERATIONS: dict[str, tuple[int, tuple[int, ...]]] = {
     "initialize": (2, (2, 4, 5)),
     "go on": (1, (3, 4, 5)),
@@ -123,7 +123,7 @@ def _versions(operation: str, *, is_old: bool) -> list[int]:
 
 @dataclass
 class _Producer:
-    """What a producer believes to be."""
+    """Id and epoch that a producer believes to have."""
 
     transaction: Transaction
     # The name of its producer id on both sides.

@@ -1,4 +1,4 @@
-"""What comes a little after the start: the coordinators and the first producer ids."""
+"""Effects that appear a little after the start: the coordinators and the first producer ids."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-# Kinds that are run. `console` shows commands behind `$ ` and what they print; the output of the
+# Kinds that are run. `console` shows commands behind `$ ` and their output; the output of the
 # others stands in the `text` block that follows.
 CONSOLE, SCRIPT, PYTHON, OUTPUT = "console", "sh", "python", "text"
 BROKERS = ("barnabas", "kafka")
@@ -40,14 +40,12 @@ class Block:
     Attributes:
         line: where its text begins, counted from 1.
         heading: the nearest heading above it.
-        output: what it prints, from the `text` block behind it; None if the page does not show it.
-        status: the exit status that its last command has.
-        not_run: the reason why it is not run.
-        file: the name under which it is written into the directory of the page, instead of run.
-        checked_by: the other test that checks it.
-        kafka_only: whether it runs only where the broker is Apache Kafka.
-        eventually: whether its commands are repeated until they print what the page shows. They
-            only look at what a cluster does a moment later.
+        output: its expected output, from the `text` block behind it; None if the page does not show
+        it. status: the exit status that its last command has. not_run: the reason why it is not
+        run. file: the name under which it is written into the directory of the page, instead of
+        run. checked_by: the other test that checks it. kafka_only: whether it runs only where the
+        broker is Apache Kafka. eventually: whether its commands are repeated until their output
+        equals the page. They only observe a later effect of earlier commands.
     """
 
     page: str
@@ -73,7 +71,7 @@ class Block:
 class Section:
     """Blocks that run in order in one directory: a page, or the part of it from a `fresh` mark.
 
-    The files of the sections before it are there, and what they need is needed.
+    It has the files and the requirements of the sections before it.
 
     Attributes:
         brokers: kinds of brokers that the page takes as running; empty if it starts its own.

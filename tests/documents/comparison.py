@@ -1,4 +1,4 @@
-"""Compares what a page shows with what its commands print.
+"""Compares the text of a page with the output of its commands.
 
 `…` stands for anything within a line, and a line that is only `…` for any lines. Three things need
 no `…`, because they differ from run to run: a number before a unit of time or size, a date
@@ -29,10 +29,10 @@ def lines_of(printed: str) -> list[str]:
 
 
 def matches(shown: Sequence[str], printed: str, begins: bool = False) -> bool:
-    """Return whether the page shows what was printed.
+    """Return whether the page shows the output.
 
     Args:
-        begins: whether more may have been printed below what the page shows.
+        begins: whether the output may go on below the text of the page.
     """
     pattern = "".join(_pattern(line) for line in shown)
     text = "".join(f"{_without_varying(line)}\n" for line in lines_of(printed))

@@ -1,7 +1,7 @@
 """One Python process that runs the programs of a page in order, in one namespace.
 
 Run as a program it is that process: it takes a program as a line of JSON, and writes the mark
-behind what the program prints.
+behind the program's output.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Interpreter:
             )
 
     def run(self, program: str, name: str) -> str:
-        """Run a program, and return what it prints.
+        """Run a program, and return its output.
 
         Raises:
             AssertionError: it raised an exception, or the process ended.

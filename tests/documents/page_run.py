@@ -1,4 +1,4 @@
-"""Runs the blocks of a section in order, and compares what they print with what the page shows."""
+"""Runs the blocks of a section in order, and compares their output with the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from documents.surroundings import Surroundings
 from documents.terminal import Shell, Window
 from waiting import eventually_equal
 
-# What a page shows where the reader presses Ctrl-C.
+# Text of a page where the reader presses Ctrl-C.
 INTERRUPT = "^C"
 # Commands that go on: each gets a window of its own, unless it ends in `&` or detaches.
 _GOES_ON = re.compile(r"barnabas (?:start|cluster start)\b(?!.*(?:&|--detach|--help)\s*$)")

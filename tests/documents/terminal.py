@@ -26,7 +26,7 @@ _MARK = "\x1d"
 
 
 class CommandEndError(AssertionError):
-    """A shell ended or hangs; the message has what it printed."""
+    """A shell ended or hangs; the message has the output."""
 
 
 def _open_terminal() -> tuple[int, int]:
@@ -69,7 +69,7 @@ class Shell:
         return output.read_text(), errors.read_text(), status
 
     def close(self) -> None:
-        """End the shell and what it runs in the background."""
+        """End the shell and its background processes."""
         end_group(self._process)
         os.close(self._ours)
         os.close(self._theirs)
@@ -166,7 +166,7 @@ class Window:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ask the processes of a session to stop, then kill what is left of them."""
+    """Ask the processes of a session to stop, then kill those that remain."""
     if process.stdin is not None:
         process.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):

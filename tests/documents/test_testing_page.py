@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conformance.client_packages import HERE as PACKAGES
-from conformance.client_packages import node_package
+from conformance.client_packages import HERE as PACKAGES, node_package
 from documents.blocks import sections_of
 from jvm.maven import need, one_maven
 
 PAGE = sections_of("docs/testing.md")
-# A limit for what hangs; Maven and Go fetch what they need the first time.
+# A limit for what hangs; Maven and Go fetch their dependencies the first time.
 TIMEOUT_S = 500
 PLUGIN = "barnabas.testing.pytest_plugin"
 

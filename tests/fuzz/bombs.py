@@ -80,7 +80,7 @@ def made_bombs() -> list[bytes]:
             _with_time(batch(many, 200_000, code), _MAX_TIMESTAMP),
             batch(many, 200_000, code, _TIMESTAMP_TYPE_FLAG),
         ]
-    # What a default broker takes at all.
+    # Largest request that a default broker accepts.
     return [bytes(each) for each in bombs if len(each) <= 1_000_000]
 
 

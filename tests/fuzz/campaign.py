@@ -2,7 +2,7 @@
 
 The broker must live, its memory and the turns of its event loop stay bounded, its log tell of no
 unexpected error, and the polite client see every record once and in order. Every two minutes, and
-at the end, the broker is killed and must start on what the clients have left behind.
+at the end, the broker is killed and must start with the files that the clients have caused.
 
     python -m fuzz.campaign --seconds 600 --frames 1000000 --seed 7
 """
@@ -30,8 +30,8 @@ from fuzz.large_requests import large_requests, send
 from loop_turns import LoopTurns, long_turns_in, loop_turns
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a broker with all the pools' topics, groups and producers may hold, and one batch that
-# decompresses to the limit of 128 MiB.
+# Memory limit of a broker with all topics, groups and producers of the pools, and with one batch
+# that decompresses to the limit of 128 MiB.
 MEMORY_MB_MAX = 400
 # CPU time that one turn of the loop may take. Reading a hostile batch at once took minutes.
 TURN_CPU_MS_MAX = 100.0
@@ -51,7 +51,7 @@ TOPIC_CONFIGS = {
     # The topic of the enormous requests.
     "t": {},
 }
-# What the log must not have: an error that nobody expected.
+# Lines that the log must not have: unexpected errors.
 UNEXPECTED = ("Traceback", "AssertionError", "never retrieved")
 # A limit for what hangs.
 POLITE_SECONDS = 240
@@ -59,7 +59,7 @@ POLITE_SECONDS = 240
 
 @dataclass
 class Outcome:
-    """What a campaign saw; `problems` is empty when the broker stood it."""
+    """Observations of a campaign; `problems` is empty when the broker stood it."""
 
     seed: int
     commit: str
@@ -108,7 +108,7 @@ class Watched:
             )
 
     def restart(self) -> None:
-        """Kill it (SIGKILL) and start it on what the attack has left behind.
+        """Kill it (SIGKILL) and start it with the files that the attack has caused.
 
         Raises:
             BrokerStartError: it does not start.
@@ -119,7 +119,7 @@ class Watched:
         self.restarts += 1
 
     def problems(self) -> list[str]:
-        """What is wrong with it, now that all is over."""
+        """Return the problems at the end of the campaign."""
         found = []
         if not self.broker.is_running:
             found.append("the broker's process has ended")
@@ -168,7 +168,7 @@ def run(
                 if time.monotonic() >= restart_at:
                     watched.restart()
                     restart_at = time.monotonic() + restart_s
-            # What clients have left behind must not keep the broker from starting.
+            # Files that clients have caused must not prevent a start of the broker.
             watched.restart()
         except (OSError, psutil.Error, BrokerStartError) as error:
             problems.append(f"the broker is gone: {error}")
@@ -239,7 +239,7 @@ def start_polite(bootstrap: str, keys: Mapping[str, str] | None = None) -> subpr
 
 
 def finish_polite(process: subprocess.Popen[str], problems: list[str]) -> dict[str, Any]:
-    """End it, add what disturbed it to the problems, and return what it saw."""
+    """End it, add its errors to the problems, and return its observations."""
     try:
         output, _ = process.communicate("", timeout=POLITE_SECONDS)
         seen: dict[str, Any] = json.loads(output)

@@ -30,7 +30,7 @@ FORBIDDEN = b"\x7b\xad\xf0\x0d"
 # Names with quotes, separators, line ends, and more bytes than a log line should have.
 _NAMES = ["", "a" * 5000, "a\nb", "a=2Cb", "a,b", "\x00", "κόσμος", "=3D=3D", "User:alice", "'--"]
 _ALLOWED = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-# Above what a listener accepts before the login, and a little below it.
+# Sizes above the limit of a listener before the login, and a little below it.
 _LARGE = 500_000
 
 

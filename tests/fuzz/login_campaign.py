@@ -37,9 +37,9 @@ from waiting import PATIENCE_S, eventually
 OPEN_MAX = 200
 # Limit of one answer in the middle of an attack: for what hangs.
 ANSWER_S = 30.0
-# The time limit of handshakes, 10 s, and of what the broker may do besides.
+# The time limit of handshakes, 10 s, and of the other work of the broker.
 CLOSED_WITHIN_S = 60.0
-# What a broker under attack may hold more than before.
+# Memory that a broker under attack may hold in addition.
 MEMORY_GROWTH_MB_MAX = 150
 # CPU time of one turn of the loop; collections of garbage are in it.
 TURN_CPU_MS_MAX = 100.0
@@ -52,7 +52,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass
 class Outcome:
-    """What a campaign saw; `problems` is empty when the broker stood it."""
+    """Observations of a campaign; `problems` is empty when the broker stood it."""
 
     seed: int
     seconds: float = 0.0
@@ -104,7 +104,7 @@ class Wire:
         return None
 
     def is_closed(self) -> bool:
-        """Read what is there; return whether the broker has closed the connection."""
+        """Read the available bytes; return whether the broker has closed the connection."""
         try:
             while data := self.end.recv(1 << 16):
                 self.received += data

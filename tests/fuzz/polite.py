@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 RECORDS_PER_SECOND = 50
-# A broker that is being started again; what is said of it does not matter, all records arrive.
+# A broker that is being started again; the messages about it do not matter, all records arrive.
 GONE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 # A limit for what hangs.
 LAST_RECORDS_SECONDS = 90
@@ -48,10 +48,10 @@ def clients(
 
 
 class Reading:
-    """What the consumer got. After an assignment it may read again what was not committed."""
+    """Records of the consumer. After an assignment it may read uncommitted records again."""
 
     def __init__(self) -> None:
-        # All but what was read again.
+        # All records, without repetitions.
         self.numbers: list[int] = []
         self.repeated = 0
         self._may_repeat = False

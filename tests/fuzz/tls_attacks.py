@@ -29,7 +29,7 @@ class Peer:
     def __init__(self, newest: ssl.TLSVersion | None = None) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # This client attacks; it does not care whom.
+        # This client attacks; the client is arbitrary.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         if newest is not None:

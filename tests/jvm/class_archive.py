@@ -32,7 +32,7 @@ def class_archive(jars: str, run_with: Callable[[Path, str], None]) -> str:
         try:
             run_with(scratch, f"-XX:ArchiveClassesAtExit={archive}")
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-            # Kafka starts without an archive, too, and says there what is wrong.
+            # Kafka also starts without an archive, and logs the problem there.
             (target / "error.txt").write_text(f"{error}\n")
         shutil.rmtree(scratch, ignore_errors=True)
 

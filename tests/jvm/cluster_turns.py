@@ -1,6 +1,6 @@
 """The nodes of a cluster, each on its directories as Barnabas or as Apache Kafka, in turns.
 
-Both have the same addresses: clients, and the other nodes, do not see who is there.
+Both have the same addresses: clients and the other nodes do not see which program runs a node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SMALL = ("-Xmx384m", "-Xms64m")
-# A client's view is that of this moment, and what it retries it retries soon.
+# A client's metadata is recent, and its retries come soon.
 IMPATIENT = {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2000}
 # Limits for what hangs.
 FLUSH_S = 300.0
@@ -155,7 +155,7 @@ class Writer:
         self._thread.start()
 
     def close(self) -> Sequence[Acknowledged]:
-        """Send no more, and wait for what is under way; all that was acknowledged."""
+        """Send no more, and wait for pending records; all that was acknowledged."""
         self._is_over.set()
         self._thread.join()
         assert self._producer.flush(FLUSH_S) == 0

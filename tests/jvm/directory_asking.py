@@ -39,7 +39,7 @@ class Place(NamedTuple):
     partition: int
 
 
-# What a request that is for one partition is for.
+# The partition that a request for one partition names.
 _PARTITIONS: dict[type[Message], Callable[[Any], Place]] = {
     ProduceRequest: lambda asked: Place(
         asked.topic_data[0].name, asked.topic_data[0].partition_data[0].index
@@ -118,7 +118,7 @@ class Ask:
         )
         (topic,) = self._metadata(request).topics
         led = {each.partition_index: each.leader_id for each in topic.partitions}
-        # Whoever is asked for a partition that nobody leads says so.
+        # Each broker reports that the partition has no leader.
         leader = led.get(place.partition, -1)
         return self._any if leader < 0 else self._node(leader)
 

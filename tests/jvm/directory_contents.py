@@ -1,5 +1,5 @@
-"""Fills the directories of a broker or a cluster with one of everything, and says what it serves:
-the same for Apache Kafka and Barnabas, by requests in versions that both have.
+"""Fills the directories of a broker or a cluster with one object of each kind, and describes its
+responses: the same for Apache Kafka and Barnabas, by requests in versions that both have.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class Contents:
     def await_replicas(self, ask: Ask) -> dict[str, Any]:
         """Kafka's listener is open a moment before its partitions are, and before others follow.
 
-        Returns what is said of the topics then.
+        Returns the description of the topics after that.
         """
 
         def all_in_sync() -> dict[str, Any] | None:
@@ -281,7 +281,7 @@ class Contents:
 
 
 class IdempotentSequence:
-    """What one producer has written to one partition, over all brokers."""
+    """Records of one producer in one partition, over all brokers."""
 
     PRODUCER_ID, EPOCH, COUNT = 424_242, 3, 4
 

@@ -1,4 +1,4 @@
-"""Kafka's DumpLogSegments over the files of data directories: none may be complained of."""
+"""Kafka's DumpLogSegments over the files of data directories: it must not report an error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Dump:
         self._has_kafka_written = has_kafka_written
 
     def __call__(self, paths: Iterable[Path], *words: str) -> str:
-        """What it says of files, those without content left out; there must be one with some."""
+        """Its output for files, without empty files; there must be one with some."""
         files = ",".join(str(path) for path in paths if path.stat().st_size)
         assert files, words
         done = self._kafka_tools("DumpLogSegments", "--files", files, *words)
@@ -53,7 +53,7 @@ class Dump:
         return done.stdout
 
     def check_logs(self, partitions: Sequence[Path], *words: str) -> str:
-        """Of partitions' directories all segments, with their indexes; what it says of the logs."""
+        """Of partitions' directories all segments, with their indexes; its output for the logs."""
         logs = [path for directory in partitions for path in sorted(directory.glob("*.log"))]
         text = self(logs, "--deep-iteration", *words)
         for suffix in ("index", "timeindex"):
@@ -63,11 +63,11 @@ class Dump:
         return text
 
     def producers(self, partitions: Iterable[Path]) -> str:
-        """What it says of the snapshots of producers."""
+        """Its output for the snapshots of producers."""
         return self(path for directory in partitions for path in directory.glob("*.snapshot"))
 
     def metadata(self, directory: Path) -> tuple[str, str]:
-        """What it says of the metadata log of a data directory, and of its newest snapshot."""
+        """Its output for the metadata log of a data directory, and for its newest snapshot."""
         log = self((directory / METADATA).glob("*.log"), "--cluster-metadata-decoder")
         snapshot = ""
         for path in sorted((directory / METADATA).glob("*.checkpoint")):

@@ -61,7 +61,7 @@ def java_classes(jars: str, source: Path) -> Path:
 def run_java(
     jars: str, main_class: str, *arguments: str, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a class to its end; what it printed and its status are the caller's to judge."""
+    """Run a class to its end; the caller judges its output and its status."""
     return subprocess.run(
         [*java_command(jars), main_class, *arguments],
         input=stdin,

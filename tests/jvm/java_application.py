@@ -18,7 +18,7 @@ class JavaApplication:
 
     Args:
         command: all words, `java` first.
-        log_file: where its standard output and error go, after what is there.
+        log_file: the file to which its standard output and error are appended.
     """
 
     def __init__(self, command: Sequence[str], log_file: Path) -> None:
@@ -30,7 +30,7 @@ class JavaApplication:
             )
 
     def log(self) -> str:
-        """What this process has written."""
+        """The output of this process."""
         return self._log_file.read_bytes()[self._said_before :].decode(errors="replace")
 
     def await_said(self, pattern: str, timeout_s: float = START_TIMEOUT_S) -> re.Match[str]:

@@ -27,7 +27,7 @@ class KafkaNode(NodeProcess):
     """One Apache Kafka, formatted for its cluster when its directory is empty.
 
     Args:
-        options: what it is.
+        options: roles, addresses and configs of the node.
         settings: all of its server.properties.
         machine: options of Java for memory, compiler and collector; by default those that start
             quickly.
@@ -53,7 +53,7 @@ class KafkaNode(NodeProcess):
         super().prepare()
         if (self.data_directory / META).exists():
             return
-        # Formatting takes two seconds; what it makes differs between nodes in two lines only.
+        # Formatting takes two seconds; its files differ between nodes in two lines only.
         template = self.directory.parent / "formatted"
         if not template.exists():
             self.format()

@@ -214,7 +214,7 @@ class KafkaProcess:
         return self.start()
 
     def log(self) -> str:
-        """What it has written, over all its lives."""
+        """Its output, over all starts."""
         return self.log_file.read_text() if self.log_file.exists() else ""
 
     def close(self) -> None:

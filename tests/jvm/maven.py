@@ -40,7 +40,7 @@ def need(*commands: str) -> None:
 
 @functools.cache
 def class_path(name: str) -> str:
-    """The class path of tests/jvm/NAME/pom.xml; Maven fetches what is not there yet."""
+    """The class path of tests/jvm/NAME/pom.xml; Maven fetches missing jars."""
     need("java")
     pom = HERE / name / "pom.xml"
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]

@@ -2,7 +2,7 @@
 
 As a whole, after a clean stop of all and after kill -9 of all, and one node at a time; with static
 voters, and with a dynamic quorum (kraft.version 1). All the while an idempotent producer goes on
-with acks=all: what it was told to be written is there, once, at its offset.
+with acks=all: each record that was acknowledged is there once, at its offset.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from jvm.directory_contents import (
     EXPLICIT,
     GROUP,
     OFFSETS_TOPIC,
+    PARTITIONS as FILLED,
     PLAIN,
     Contents,
     commit,
@@ -25,7 +26,6 @@ from jvm.directory_contents import (
     is_cleaned,
     records,
 )
-from jvm.directory_contents import PARTITIONS as FILLED
 from jvm.directory_dump import Dump
 from jvm.test_directories import SETTINGS, verify
 from waiting import eventually

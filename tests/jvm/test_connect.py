@@ -55,7 +55,7 @@ class Worker:
             "rest.advertised.host.name": "127.0.0.1",
             "plugin.discovery": "service_load",
             "offset.flush.interval.ms": "100",
-            # Who stands still for less keeps its tasks, and repeats nothing.
+            # A worker that pauses for less time keeps its tasks, and repeats nothing.
             "session.timeout.ms": "8000",
             "heartbeat.interval.ms": "300",
             "scheduled.rebalance.max.delay.ms": "0",
@@ -78,7 +78,7 @@ class Worker:
         return self
 
     def ask(self, path: str, put: dict[str, str] | None = None, method: str | None = None) -> Any:
-        """What REST answers; None for what is not there, or not now."""
+        """What REST answers; None for a connector that does not exist, or not now."""
         body = None if put is None else json.dumps(put).encode()
         request = urllib.request.Request(
             f"http://{self.address}{path}",

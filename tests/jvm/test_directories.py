@@ -1,8 +1,8 @@
-"""Data directories that Apache Kafka 4.4 and Barnabas open in turn: each serves what it finds.
+"""Data directories that Apache Kafka 4.4 and Barnabas open in turn: each serves the existing data.
 
-What a directory has is in `directory_contents`: topics with configs, configs of brokers, quotas,
-groups with offsets, idempotent producers, all compressions, several segments, compacted and trimmed
-logs, in two log directories. After a clean stop and after kill -9 with a torn tail.
+`directory_contents` lists the content of a directory: topics with configs, configs of brokers,
+quotas, groups with offsets, idempotent producers, all compressions, several segments, compacted and
+trimmed logs, in two log directories. After a clean stop and after kill -9 with a torn tail.
 """
 
 from __future__ import annotations
@@ -132,12 +132,12 @@ def test_barnabas_continues_in_a_kafka_directory_and_kafka_after_it(turns: Turns
 
 
 def kinds_of_files(directories: Iterable[Path]) -> dict[str, str]:
-    """What a file looks like, by where it lies; numbers and ids are taken out."""
+    """Format of a file, by its directory; numbers and ids are taken out."""
     found: dict[str, str] = {}
     for directory in directories:
         for path in directory.rglob("*"):
-            # Kafka takes its lock away; what is deleted goes a minute later, and what a cleaner
-            # was at when it was stopped at the next start.
+            # Kafka removes its lock file. Deleted files disappear a minute later, and unfinished
+            # files of the cleaner at the next start.
             within = str(path.relative_to(directory))
             is_passing = path.name == ".lock" or "delete" in within or path.suffix == ".cleaned"
             if is_passing or not path.is_file():

@@ -2,7 +2,7 @@
 
 One quorum of three first voters: Kafka runs on a directory that we formatted, we run on one that
 Kafka formatted, and on one of our own. A quorum of one, which each begins in the other's directory.
-Kafka's `kafka-storage info` says of our directories what it says of its own.
+Kafka's `kafka-storage info` prints the same for our directories as for its own.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def format_by_kafka(node: NodeProcess, *words: str) -> None:
 
 
 def content(node: NodeProcess) -> tuple[dict[str, str], int, VoterSet, dict[str, int]]:
-    """meta.properties, and what the checkpoint says."""
+    """meta.properties, and the content of the checkpoint."""
     lines = (node.data_directory / "meta.properties").read_text().splitlines()
     meta = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
     history = VoterHistory(VoterSet())

@@ -98,7 +98,7 @@ class JointQuorum:
             return b""
 
     def leaders(self, node_id: int) -> dict[int, int]:
-        """Who led each epoch, by the log of a node."""
+        """Return the leader of each epoch, by the log of a node."""
         found = {}
         for header, records in read_batches(self.log(node_id)):
             for record in records if header.is_control else ():
@@ -111,13 +111,13 @@ class JointQuorum:
         return [node_id for node_id, node in self.nodes.items() if node.is_running]
 
     def agreed_leader(self, later_than: int = 0) -> tuple[int, int] | None:
-        """Who leads a later epoch than that, and the epoch, when all that run say the same."""
+        """Return leader and epoch of a later epoch, once all running nodes agree."""
         (said, *others) = {self.leader(each) for each in self.running()}
         leader, epoch = said
         return said if not others and leader in self.running() and epoch > later_than else None
 
     def await_leader(self, later_than: int = 0) -> tuple[int, int]:
-        """Leader and epoch. A node that stands still for a while may lose its office again."""
+        """Leader and epoch. A node that pauses for a while may lose the leadership again."""
         return eventually(lambda: self.agreed_leader(later_than), "no leader")
 
     def await_voters(self, node_ids: set[int]) -> None:
@@ -150,7 +150,7 @@ class JointQuorum:
             client.close()
 
     def voters(self, node_id: int) -> set[int]:
-        """What the leader says; empty if the node does not lead, or has committed nothing."""
+        """Response of the leader; empty if the node does not lead, or has committed nothing."""
         partition = describe_quorum.PartitionDataRequest(partition_index=0)
         topic = describe_quorum.TopicDataRequest(topic_name=METADATA, partitions=[partition])
         try:

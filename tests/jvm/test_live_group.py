@@ -58,7 +58,7 @@ class Member:
         # By partition the value of each offset that was delivered.
         self.delivered: dict[int, dict[int, bytes]] = {each: {} for each in range(PARTITIONS)}
         self.repeated = 0
-        # By partition what the coordinator said was committed.
+        # Committed offsets by partition, as the coordinator reported them.
         self.committed = dict.fromkeys(range(PARTITIONS), 0)
         self.wrong: list[str] = []
         self._is_over = threading.Event()

@@ -1,7 +1,7 @@
 """MirrorMaker 2, unchanged, from Apache Kafka 4.4 to Barnabas: both ends are compared.
 
-Topics with their configs and partitions, records, the offsets of groups, heartbeats. What it keeps
-for itself lies in topics of the target.
+Topics with their configs and partitions, records, the offsets of groups, heartbeats. Its own state
+is in topics of the target.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def test_configs_records_and_groups_of_a_kafka_are_mirrored(
         ours, theirs = topic_configs(mirror, MIRROR), topic_configs(source, TOPIC)
         assert {key: ours[key] for key in CONFIGS} == CONFIGS
         assert {key for key, value in theirs.items() if ours.get(key, value) != value} == set()
-        # Its own topics: what it has read, what it is told, what it found.
+        # Its own topics: its offsets, its configs, and its status.
         for topic in ("mm2-configs", "mm2-offsets", "mm2-status"):
             policy = topic_configs(mirror, f"{topic}.source.internal")["cleanup.policy"]
             assert policy == "compact"

@@ -24,7 +24,7 @@ RECORDS = 400
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    # Nobody dies: a node that is slow for a while keeps what it leads.
+    # No node dies: a node that is slow for a while keeps its leaderships.
     "broker.session.timeout.ms": "60000",
 }
 
@@ -57,7 +57,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterP
 
 def test_brokers_of_both_kinds_replicate_and_coordinate(cluster: ClusterProcess) -> None:
     for node in cluster.brokers:
-        # Whoever is asked hands the request to the controller.
+        # Each broker forwards the request to the controller.
         admin = AdminClient({"bootstrap.servers": node.address})
         name = f"asked-{node.node_id}"
         topic = NewTopic(name, 4, 2, config={"min.insync.replicas": "2"})

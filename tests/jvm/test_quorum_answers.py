@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.protocol.messages import add_raft_voter as adds
-from barnabas.protocol.messages import begin_quorum_epoch as begins
-from barnabas.protocol.messages import end_quorum_epoch as ends
-from barnabas.protocol.messages import fetch as fetches
-from barnabas.protocol.messages import remove_raft_voter as removes
-from barnabas.protocol.messages import update_raft_voter as updates
-from barnabas.protocol.messages import vote as votes
+from barnabas.protocol.messages import (
+    add_raft_voter as adds,
+    begin_quorum_epoch as begins,
+    end_quorum_epoch as ends,
+    fetch as fetches,
+    remove_raft_voter as removes,
+    update_raft_voter as updates,
+    vote as votes,
+)
 from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, METADATA, JointQuorum
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ CHANCE = re.compile(r"(high_watermark|end_offset)=(\d+)|<memory at \w+>")
 
 
 class Asked:
-    """Who is asked, for requests that name it."""
+    """The receiver, for requests that name it."""
 
     def __init__(self, joint: JointQuorum, node_id: int) -> None:
         self.id = node_id
@@ -218,7 +220,7 @@ def both(
 
 
 def answer(joint: JointQuorum, node_id: int, case: str) -> str:
-    """What a side says, without what only it can say."""
+    """Response of a side, without the values that differ between sides."""
     request, version = CASES[case](Asked(joint, node_id))
     text = str(joint.ask(node_id, request, version))
     port = joint.nodes[node_id].address.rpartition(":")[2]

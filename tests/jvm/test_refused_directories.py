@@ -33,7 +33,7 @@ START_S = 60.0
 
 
 class Refusal(NamedTuple):
-    """What is done to the directories, how the node is started, and what it says."""
+    """The change of the directories, the start of the node, and the node's message."""
 
     done: Callable[[Path], object]
     said: str

@@ -1,4 +1,4 @@
-"""SCRAM users in the metadata log: either broker serves what the other one formats and writes."""
+"""SCRAM users in the metadata log: either broker serves directories of the other one."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from jvm.word_count import CHANGELOG, REPARTITION, TIMEOUT_S, WORDS, Pipeline, r
 from waiting import eventually, eventually_equal
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-# What was restarted takes the place of what it was, though that was killed.
+# A restarted instance takes the place of the killed one.
 STATIC = {"group_instance_id": "instance"}
 
 
@@ -58,7 +58,7 @@ def test_words_are_counted_despite_a_stop_a_kill_and_a_state_loss(
     with pipeline.start() as program:
         pipeline.feed(302)
         pipeline.await_counts()
-        # What was read from the repartition topic is deleted from it as the application goes.
+        # The application deletes records of the repartition topic after it has read them.
         with reader(broker.bootstrap) as consumer:
             place = TopicPartition(REPARTITION, 0)
             eventually(lambda: consumer.get_watermark_offsets(place, TIMEOUT_S)[0] > 0)

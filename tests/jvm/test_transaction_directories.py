@@ -37,7 +37,7 @@ TRANSACTIONS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-# It is open when the first broker ends: what is compared is written to another topic before.
+# It is open when the first broker ends: the compared records are written to another topic before.
 ABANDONED_MS = 8_000
 KAFKA_FIRST, OURS_FIRST = "ours after Kafka", "Kafka after ours"
 
@@ -207,7 +207,7 @@ def test_transactions_continue_at_the_other_broker(
     after = picture(second)
     for what, was in before.items():
         assert after[what] == was, what
-    # The next producer of the id aborts what the first one left open, and goes on.
+    # The next producer of the id aborts the open transaction of the first one, and continues.
     begin(second, "left").commit_transaction(TIMEOUT_S)
     begin(second, "ended").commit_transaction(TIMEOUT_S)
     eventually(lambda: is_stable(second), "a transaction is still open")

@@ -52,7 +52,7 @@ METRICS = {
 
 
 class Side(NamedTuple):
-    """A broker, and what a metric of ours says there."""
+    """A broker, and the value of a metric of ours there."""
 
     bootstrap: str
     read: Callable[[str], float]

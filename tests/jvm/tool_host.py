@@ -32,7 +32,7 @@ class ToolHost:
     def run(
         self, tool: str, *words: str, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a tool's main to its end; what it printed and its status are the caller's to judge.
+        """Run a tool's main to its end; the caller judges its output and its status.
 
         Args:
             tool: its class below org.apache.kafka.tools, or in full.

@@ -1,4 +1,4 @@
-"""The word count of WordCount.java: its input, its instances, and the counts that are right."""
+"""The word count of WordCount.java: its input, its instances, and the expected counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS = ("log", "event", "offset", "broker", "leader", "epoch", "group")
 
 
 class Pipeline:
-    """Lines in, counts out, and what they have to be."""
+    """Lines in, counts out, and the expected counts."""
 
     def __init__(self, bootstrap: str, directory: Path, **settings: object) -> None:
         """`settings` are those of the application, with "_" for "."."""
@@ -102,7 +102,7 @@ class Pipeline:
         return found
 
     def await_counts(self) -> None:
-        """Wait until every count is what it has to be, and all of it is committed."""
+        """Wait until every count is as expected, and all offsets are committed."""
         eventually_equal(lambda: self.last_by_key("counts"), dict(self.expected))
         eventually_equal(self.uncommitted, 0)
 

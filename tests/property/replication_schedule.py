@@ -1,8 +1,8 @@
 """One random life of a replicated partition, from a seed, under the invariants of ARCHITECTURE 5.
 
-Producers write to whoever believes to lead, one of them idempotent, which sends again what it has
-no answer to; brokers are killed, lose power and come back; links between them, and theirs to the
-controller, are cut; leaders change, now and then so quickly that logs part more than once and
+Producers write to the node that believes to lead, one of them idempotent, which retries requests
+without a response; brokers are killed, lose power and come back; links between them, and theirs to
+the controller, are cut; leaders change, now and then so quickly that logs part more than once and
 followers are cut in the midst of it; records are deleted. In some lives followers fetch in a
 version that does not tell where logs part, and ask for ends of epochs. After each step the
 invariants are checked, and in the end all replicas must be the same.
@@ -44,7 +44,7 @@ class Once:
 
     def __init__(self) -> None:
         self.count = 0
-        # What is in flight: its sequence, which is its value too.
+        # The record in flight: its sequence, which is its value too.
         self.pending: int | None = None
         self.answers: list[ProduceResult] = []
         self.acknowledged: dict[int, bytes] = {}
@@ -82,7 +82,7 @@ class Once:
 
 
 class Life:
-    """One schedule and what must hold of it."""
+    """One schedule and its invariants."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -147,7 +147,7 @@ class Life:
         return [node for node in self.cluster.nodes.values() if node.is_up]
 
     def leaders(self) -> list[Node]:
-        """Whoever believes to lead."""
+        """Return the node that believes to lead."""
         return [node for node in self.up() if PARTITION in node.logs.logs
                 and node.partition().is_leader]  # fmt: skip
 
@@ -230,7 +230,7 @@ class Life:
             self.cluster.controller.fence(node_id)
 
     def kill_leader(self) -> None:
-        """Soon after it has taken records that not everybody has."""
+        """Soon after it has taken records that some replicas lack."""
         self.produce()
         node_id = self.cluster.registration().leader
         if node_id < 0 or not self.cluster[node_id].is_up:
@@ -312,14 +312,14 @@ class Life:
         nodes = self.cluster.nodes.values()
         entries = [node.log().producer_state.entries.get(PRODUCER) for node in nodes]
         last = {entry.batches[-1] if entry and entry.batches else None for entry in entries}
-        # Whoever began anew behind deleted records never saw what they said of the producer.
+        # A replica that restarted behind deleted records never saw their producer state.
         start = max(node.log().log_start_offset for node in nodes)
         is_deleted = all(each is None or each.last_offset < start for each in last)
         assert len(last) == 1 or is_deleted, f"the producer is remembered differently: {entries}"
         if not self.once.count:
             return
         leader = self.cluster.leader()
-        # Also by the newest leader, which perhaps never heard of it while it followed.
+        # Also by the newest leader, which may not have known it as a follower.
         self.once.send(leader)
         assert self.cluster.until(lambda: bool(self.once.answers))
         assert self.once.answers[0].error is ErrorCode.NONE, self.once.answers
@@ -335,7 +335,7 @@ class Life:
         leader = self.cluster[registration.leader]
         return leader.partition().is_leader and self.cluster.in_sync()
 
-    # What must hold.
+    # Check the invariants.
 
     def check(self) -> None:
         registration = self.cluster.registration()
@@ -398,7 +398,7 @@ class Life:
                 if not common:
                     continue
                 last = max(common)
-                # What is deleted on one of them need not be what the other had.
+                # The replicas need not have the same deleted records.
                 first = (max(start, other_start, min(one)[0], min(other)[0]), -1)
                 mine, theirs = (
                     {key: content for key, content in each.items() if first <= key <= last}
@@ -461,7 +461,7 @@ def live(seed: int) -> Life:
 
 
 if __name__ == "__main__":
-    # What brokers warn of is what is done to them.
+    # Warnings of brokers are expected: the schedule causes them.
     logging.disable(logging.CRITICAL)
     begin, count = int(sys.argv[1]), int(sys.argv[2])
     for number in range(begin, begin + count):

@@ -2,7 +2,8 @@
 
 Every request is answered once (EveryRequestAnsweredOnce). Each member gets only the assignment that
 the leader of its generation made for it (OneOwnerPerPartition). Generations increase. A new
-coordinator knows what an earlier one sent to members. A group without heartbeats becomes empty.
+coordinator knows the responses of the earlier one to members. A group without heartbeats becomes
+empty.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.group_state import GroupState
@@ -159,7 +159,7 @@ class Story:
                         for owner, what in each.items()
                         if what == answer.assignment
                     }
-                    assert len(owners) == 1, "an assignment belongs to one member"
+                    assert len(owners) == 1, f"OneOwnerPerPartition: {owners}"
                     if client.instance is None:
                         assert owners <= {answer.assignment.decode().split(" ")[0]}
         self.syncs = [each for each in self.syncs if not each[2]]

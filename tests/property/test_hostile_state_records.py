@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from barnabas.coordinator.runtime.shard_state import ShardState
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value

@@ -7,8 +7,7 @@ import struct
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from barnabas.protocol.codec import ProtocolError, decode, decode_from, encode_bytes
 from barnabas.protocol.headers import decode_request_header, decode_response_header

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from barnabas.server.share.acknowledgement import AcknowledgedBatch, Refusal
 from barnabas.server.share.acquisition import RECORD_LIMIT, FetchedBatch
-from barnabas.server.share.in_flight_records import ShareLimits, StoredBatch
+from barnabas.server.share.in_flight_records import StoredBatch
 from barnabas.server.share.record_run import StateChange
 from barnabas.server.share.record_state import RecordState
+from barnabas.server.share.share_limits import ShareLimits
 from barnabas.server.share.share_records import FetchedRecords, MemberRequest, ShareRecords
 from tests.property.share_model import TERMINAL, Entry, acknowledged, entries, timed_out
 
@@ -68,9 +68,11 @@ class SharePartitionMachine(RuleBasedStateMachine):
             assert len(offsets) <= records_max
         for offset, deliveries in offsets:
             old = before.get(offset)
-            assert old is None or (old.state is RecordState.AVAILABLE and not old.is_changing)
+            is_free = old is None or (old.state is RecordState.AVAILABLE and not old.is_changing)
+            assert is_free, f"AcquiredByOne: offset={offset} before={old}"
             assert old is not None or offset >= start or fetched.batches[0].first < start
-            assert deliveries == (old.deliveries if old else 0) + 1
+            earlier = old.deliveries if old else 0
+            assert deliveries == earlier + 1, f"DeliveryCountsGrow: {offset=} {earlier=}"
             assert deliveries <= LIMITS.delivery_count_limit
             lock_ends_ms = self.now_ms + LIMITS.lock_duration_ms
             acquired_entry = Entry(RecordState.ACQUIRED, deliveries, member, lock_ends_ms, False)
@@ -222,7 +224,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     @rule()
     def change_leader(self) -> None:
-        """The new leader has only what was written: neither locks nor pending changes."""
+        """The new leader has only the written states: neither locks nor pending changes."""
         stored: list[StoredBatch] = []
         start = self.records.in_flight.start_offset
         for offset, entry in self.entries.items():

@@ -6,8 +6,7 @@ retry of a producer's last batch is a duplicate.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from barnabas.record.control import ControlType
@@ -34,7 +33,7 @@ class CompactedLog(RuleBasedStateMachine):
             COMPACTED, segment_bytes=1200, delete_retention_ms=1000, file_delete_delay_ms=10
         )
         self.bench = CleanerBench(config, CLEANER)
-        # What was written, by offset; None for records of aborted transactions.
+        # The written records by offset; None for records of aborted transactions.
         self.written: dict[int, tuple[bytes, bytes | None] | None] = {}
         self.table: dict[bytes, bytes] = {}
         # The last batch of each producer, to send it again.

@@ -7,8 +7,7 @@ the written records.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from barnabas.storage.config import LogConfig
@@ -30,7 +29,8 @@ class LogAgainstList(RuleBasedStateMachine):
         self.epoch = 0
         self.sequence: dict[int, int] = {}
         self.counter = 0
-        # What the log held before cuts that no sync followed: a loss of power may bring it back.
+        # Records of the log before truncations without a later sync: a loss of power may bring it
+        # back.
         self.before_cuts: list[tuple[int, list[bytes]]] = []
 
     @property
@@ -139,7 +139,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule()
     def lose_power(self) -> None:
         synced = self.bench.log.recovery_point
-        # The name of the log's own directory is synced by whoever made it.
+        # The creator of the log's own directory syncs its name.
         self.bench.disk.sync_directory("/data")
         self.bench.disk.crash()
         self.bench.open(recovery_point=synced, log_start_offset=self.start)

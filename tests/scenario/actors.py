@@ -47,7 +47,7 @@ class Actors:
         self.errors = Errors()
 
     def close(self) -> None:
-        """Have the background end; it may die of what is left of the cluster."""
+        """Have the background end; it may die because of the state of the cluster."""
         self._spares.clear()
         for worker in [*self._producing, *(member for _, member in self._members)]:
             worker.stop()
@@ -157,7 +157,7 @@ class Actors:
         self._members.append((topic, worker))
 
     def stop_consuming(self) -> None:
-        """Once the members have committed the end of what is there."""
+        """Once the members have committed the end of all records."""
         for topic, worker in self._members:
             values = self.values(topic)
             end = values[-1][0] + 1 if values else 0

@@ -1,8 +1,8 @@
 """The language of stories: one command a line, read into steps, with errors that help.
 
-A story's first lines, "# ...", say what it is about. Commands and what they mean are in `COMMANDS`;
-words in braces are places: {n} a number, {topic} a word, {ids} numbers, {node} who is meant, {keys}
-KEY=VALUE pairs. An `expect` waits: what it says comes about by and by.
+A story's first lines, "# ...", state its subject. Commands and their meanings are in `COMMANDS`;
+words in braces are places: {n} a number, {topic} a word, {ids} numbers, {node} a node, {keys}
+KEY=VALUE pairs. An `expect` waits until its condition holds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NODE = (
     r"transaction coordinator of \w+|"
     r"controller|it|all brokers|all"
 )
-# The last word of a place's name says what may stand there.
+# The last word of a place's name is the kind of its values.
 PLACES = {
     "n": r"\d+",
     "ms": r"\d+",
@@ -47,7 +47,7 @@ COMMANDS = {
     "topic {topic} replicas {ids} min-isr {n}": "the same, with min.insync.replicas",
     "topic {topic} replicas {ids} with {keys}": "the same, with other configs",
     "topic {topic} replicas {ids} min-isr {n} while nodes are down": "with fewer in sync",
-    # What clients do.
+    # Actions of clients.
     "produce {topic} {n}": "send records with acks=all: all must be acknowledged",
     "produce {topic} {n} acks {acks}": "the same with other acks",
     "produce {topic} {n} acks {acks} fails": "none may be acknowledged",

@@ -1,4 +1,4 @@
-"""`barnabas doctor` as a process of its own, and what the rows of the table need of it."""
+"""`barnabas doctor` as a separate process, for the rows of the table."""
 
 from __future__ import annotations
 

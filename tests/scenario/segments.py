@@ -52,7 +52,7 @@ class ReplicaLog:
 
 
 def read_replica(data_directory: Path, topic: str, partition: int = 0) -> ReplicaLog:
-    """Read a replica's segments; what is being written at their end is left out."""
+    """Read a replica's segments; records that are being written at their end are left out."""
     data = bytearray()
     spans: list[tuple[int, int, int]] = []
     for path in segments(data_directory, topic, partition):

@@ -46,7 +46,7 @@ SETTINGS = {
 }
 # Kafka learns of a death by the session alone.
 KAFKA_SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-# What may be lost when a story says so.
+# Records that may be lost when a story says so.
 LOSSES = {"lost", "vanished", "unread", "went back", "two values", "misplaced"}
 
 
@@ -75,7 +75,7 @@ class Stage:
         # Megabytes by broker, until there are brokers; then their disks.
         self._disk_sizes: dict[int, int] = {}
         self._disks: dict[int, SmallDisk] = {}
-        # Who "it" is.
+        # The node that "it" means.
         self._last: list[NodeProcess] = []
         # When a link was changed last.
         self._changed_at = 0.0
@@ -84,7 +84,7 @@ class Stage:
     # Playing
 
     def play(self, story: Story) -> None:
-        """All steps, and then the verdict on what clients saw.
+        """All steps, and then the verdict on the clients' observations.
 
         Raises:
             StepError: names the line, and what was seen instead.
@@ -162,7 +162,7 @@ class Stage:
 
     @property
     def view(self) -> ClusterView:
-        """What the cluster says of itself."""
+        """The state that the cluster reports."""
         return ClusterView(self.cluster)
 
     # The stage
@@ -411,7 +411,7 @@ class Stage:
             election_type=election_type, topic_partitions=[wanted], timeout_ms=10_000
         )
         fine = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
-        # Who is to lead may be known to be back a moment later.
+        # The expected leader may be reported as back a moment later.
         self._await(
             lambda: (
                 self._ask_until_done(request, 2).replica_election_results[0].partition_result[0]

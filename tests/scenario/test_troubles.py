@@ -84,8 +84,8 @@ def quorum_leader(cluster: ClusterProcess) -> int:
 
 
 def test_dead_broker(cluster: ClusterProcess) -> None:
-    # A quorum leader tells the last time it heard of a broker; a new one has not heard of those
-    # that died before it.
+    # A quorum leader reports the time of a broker's last heartbeat; a new one does not know brokers
+    # that died before its election.
     if quorum_leader(cluster) == 3:
         cluster.node(3).kill()
         eventually(lambda: quorum_leader(cluster) != 3)

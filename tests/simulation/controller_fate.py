@@ -58,15 +58,15 @@ class SimBroker:
 
 
 class ControllerFate:
-    """Acts on the cluster; every request has to be answered once by who lives on."""
+    """Acts on the cluster; the surviving controllers must respond once to every request."""
 
     def __init__(self, seed: int) -> None:
-        # Snapshots so often that who was away has to load one.
+        # Snapshots so often that a node that was away has to load one.
         self.hosts = ControllerHosts(seed, snapshot_record_bytes=4_000, retention_bytes=1)
         self.rng = self.hosts.rng
         self.brokers = {each: SimBroker(each) for each in BROKERS}
         self._topics = 0
-        # Requests that are not answered yet, and who has them.
+        # Requests without a response so far, and the node that has each of them.
         self.open: dict[int, ControllerReplica] = {}
         self._asked = 0
         self.answered: dict[int, int] = {}
@@ -145,7 +145,7 @@ class ControllerFate:
             if answer.should_shut_down:
                 broker.is_alive, broker.wants_shut_down = False, False
             elif answer.error_code == 77:
-                # Another controller does not know this life: what it knew was not committed.
+                # Another controller does not know this registration: it was not committed.
                 broker.epoch = -1
 
         request = BrokerHeartbeatRequest(

@@ -1,6 +1,6 @@
 """Three controllers on simulated hosts, and made-up brokers that live, die and change their ISRs.
 
-What is committed is checked as it is committed, under the names of ARCHITECTURE section 5.
+Records are checked as they are committed, under the names of ARCHITECTURE (Invariants).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def check_partition(image: ClusterImage, name: str, partition: PartitionRegistra
     assert set(partition.removing_replicas) <= replicas, where
     assert len(partition.directories) == len(partition.replicas), where
     if partition.leader == NO_LEADER:
-        # A move that is cancelled uncleanly gives the partition back to who may be down.
+        # An unclean cancellation of a move gives the partition back to a node that may be down.
         return
     for member in isr:
         broker = image.brokers.get(member)
@@ -150,7 +150,7 @@ class ControllerHosts(QuorumHosts):
         return answers[0]
 
     def settle_metadata(self) -> ClusterImage:
-        """Everybody runs and has everything; all their images are what the records make."""
+        """All nodes run and have all records; all their images are what the records make."""
         self.world.network.heal()
         self.start_all()
 

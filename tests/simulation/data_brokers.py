@@ -21,11 +21,7 @@ from barnabas.protocol.messages.alter_partition import (
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
-)
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
     PartitionDataRequest as AssignedPartition,
-)
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
     TopicDataRequest as AssignedTopic,
 )
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest

@@ -57,7 +57,7 @@ EARLIEST, LATEST = -2, -1
 # The broker notes commits of metadata once a second; damage above the note, after a kill, looks
 # like the torn end of a log.
 NOTED_MS = 1000
-# What may be wrong without the loss of a record: the broker makes it anew.
+# Damage that may occur without the loss of a record: the broker makes it anew.
 DAMAGES = ("flip", "flip", "flip", "flip", "truncate", "empty", "remove")
 
 
@@ -77,7 +77,7 @@ class FlipWalk:
             log_segment_delete_delay_ms="500",
             metadata_log_max_record_bytes_between_snapshots=str(self.rng.choice([1500, 100_000])),
         )
-        # What was acknowledged: the value of each offset, and where the log begins.
+        # Acknowledged records: the value of each offset, and where the log begins.
         self.values: dict[str, dict[int, bytes]] = {}
         self.starts: dict[str, int] = {}
         self.numbers = iter(range(1 << 30))
@@ -240,7 +240,7 @@ class FlipWalk:
         """Compare all records with those that were acknowledged.
 
         Args:
-            noted: records above it may be lost in silence; None if none may.
+            noted: records above it may be lost in silence; None if no record may.
         """
         known, start = self.values[name], self.starts[name]
         wanted = {offset: value for offset, value in known.items() if offset >= start}
@@ -265,7 +265,7 @@ class FlipWalk:
         if refused:
             self.give_up(name)
             return
-        # The log goes on from what is there.
+        # The log continues from its present end.
         self.values[name] = {offset: known[offset] for offset in found if offset in known}
         self.starts[name] = max(earliest, 0)
 
@@ -334,12 +334,12 @@ def run(seed: int) -> Counter[str]:
 
 
 def main() -> int:
-    """Run many seeds and print what they saw."""
+    """Run many seeds and print their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=1)
     options = parser.parse_args()
-    # Each start says what it found; that is expected here.
+    # Each start logs its findings; that is expected here.
     logging.disable(logging.CRITICAL)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False

@@ -21,11 +21,11 @@ _BELIEVED = {"leader_epoch", "current_leader"}
 
 
 class HostileAnswers:
-    """Stands between a client's connections and those who wait for answers.
+    """Stands between a client's connections and the callers that wait for responses.
 
     Args:
         cluster: of the client.
-        rng: decides what is changed.
+        rng: chooses the changed fields.
         chance: of an answer to be changed.
         apis: whose answers are changed; all if None.
     """

@@ -2,7 +2,7 @@
 
 A seed picks topics, settings and a random walk of produce, roll, retention, deletion, group
 commits, metadata changes, clean stops, kills and losses of power in the midst of it all. After each
-start everything is read and compared with what the client was told.
+start all records are read and compared with the acknowledgements of the client.
 
     python -m simulation.power_loss --seeds 1000 [--first 1]
 """
@@ -368,7 +368,7 @@ class PowerLossWalk:
                         f"{ErrorCode(answer.error_code).name}, {answer.base_offset}"
                     )
                 self.counts["duplicates known"] += 1
-        # What was lost, or was never answered, leaves a gap of sequences: begin anew.
+        # Records that were lost or never acknowledged leave a gap of sequences: begin anew.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
         topic.producer_id = self.broker.ask(request, 3).producer_id
         topic.next_sequence, topic.last = 0, None
@@ -382,7 +382,7 @@ class PowerLossWalk:
             answer = self.broker.ask(request, 5).topics[0].partitions[0]
             if answer.error_code != ErrorCode.OFFSET_NOT_AVAILABLE:
                 break
-            # What was recovered is being synced.
+            # The recovered records are being synced.
             self.broker.world.run_for(1)
         if answer.error_code:
             raise ViolationError(f"{topic.name}: {ErrorCode(answer.error_code).name}")
@@ -417,12 +417,12 @@ def run(seed: int) -> Counter[str]:
 
 
 def main() -> int:
-    """Run many seeds and print what they saw."""
+    """Run many seeds and print their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=1)
     options = parser.parse_args()
-    # Each start says what it found; that is expected here.
+    # Each start logs its findings; that is expected here.
     logging.disable(logging.CRITICAL)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""What a client knows of a topic that loses power now and then, and what it may find afterwards."""
+"""A client's knowledge of a topic that loses power, and the states it may find later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TopicModel:
     is_short: bool = False
     producer_id: int = -1
     next_sequence: int = 0
-    # Offset -> value of what was acknowledged, or read once.
+    # Offset -> value of each record that was acknowledged, or read once.
     values: dict[int, bytes] = field(default_factory=dict)
     # Sent and not answered: in the log or not.
     unknown: list[Batch] = field(default_factory=list)
@@ -53,7 +53,8 @@ class TopicModel:
         Args:
             found: offset and value of every record there is, in order.
             span: log start and log end offset.
-            synced: the end of what was known to be synced, or acknowledged after a kill.
+            synced: the end of the records that were known to be synced, or acknowledged after a
+            kill.
 
         Returns:
             How many acknowledged records the loss of power took.
@@ -65,7 +66,7 @@ class TopicModel:
         unknown = {value for _, values in self.unknown for value in values}
         for offset, value in found:
             known = self.values.get(offset)
-            # What was deleted may come back, unless it was synced that it is gone.
+            # Deleted records may come back, unless their deletion was synced.
             is_old = offset < self.log_start_offset and value in self.ever_unknown
             if known is None and value not in unknown and not is_old:
                 raise ViolationError(f"{self.name}: {value[:12]!r} at {offset} was never sent")

@@ -1,8 +1,8 @@
 """A quorum of whole replicas in virtual time: driver, log, transport and RPC on simulated hosts.
 
 Hosts die with and without their page cache, connections break, networks part, disks are slow, and
-voters come and go. The invariants are checked as the replicas report what they know, under the
-names of ARCHITECTURE section 5.
+voters come and go. The invariants are checked whenever replicas report their state, under the names
+of ARCHITECTURE (Invariants).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.metadata.publisher import MetadataPublisher
-from barnabas.metadata.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.publishing.publisher import MetadataPublisher
+from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
 from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.api_keys import last_stable_version, request_class, schema_versions
@@ -72,7 +72,7 @@ class History:
         self.leaders: dict[int, int] = {}
         # Offset of a committed record -> the topic it names.
         self.committed: dict[int, str] = {}
-        # Offsets that were acknowledged to who appended them.
+        # Offsets that were acknowledged to the node that appended them.
         self.acknowledged: dict[int, str] = {}
 
     def check_leader(self, leader: LeaderAndEpoch) -> None:
@@ -91,7 +91,7 @@ class History:
 class Replica:
     """One process on a host; it is gone when the process dies."""
 
-    # What a new cluster is formatted with.
+    # Records with which a new cluster is formatted.
     features: ClassVar[dict[str, int]] = {"metadata.version": 33}
 
     def __init__(self, hosts: QuorumHosts, config: RaftConfig) -> None:
@@ -128,7 +128,7 @@ class Replica:
         self.driver.start()
 
     def join(self, hosts: QuorumHosts) -> None:
-        """Add what else listens to the log."""
+        """Add further listeners of the log."""
 
     def append(self, name: str) -> int:
         def on_committed(offset: int, error: RaftError | None) -> None:
@@ -306,7 +306,7 @@ class QuorumHosts:
         return max(leading, key=lambda each: each.driver.leader_and_epoch.epoch, default=None)
 
     def append(self) -> tuple[str, int] | None:
-        """Append at the leader; (name, offset), or None if nobody leads."""
+        """Append at the leader; (name, offset), or None without a leader."""
         leader = self.leader()
         if leader is None:
             return None
@@ -324,7 +324,7 @@ class QuorumHosts:
         return self.world.run_until(condition, limit_ms)
 
     def settle(self) -> None:
-        """A record appended now reaches everybody, and with it all that was committed before."""
+        """A record appended now reaches all nodes, with all earlier committed records."""
         found: tuple[str, int] | None = None
 
         def is_committed() -> bool:

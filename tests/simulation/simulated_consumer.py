@@ -31,10 +31,10 @@ _USUAL = {
 
 
 class SimulatedConsumer:
-    """A third face: what it reads is checked against where it is, record by record."""
+    """A third face: each record is compared with the record of its offset."""
 
     def __init__(self, world: SimWorld, name: str, *, strict: bool = True, **keys: object) -> None:
-        """With `strict` off the broker may lie about offsets: what comes is only noted."""
+        """With `strict` off the broker may lie about offsets: records are only stored."""
         self._world = world
         self._strict = strict
         self._timer = world.host(name).runtime.timer
@@ -43,7 +43,8 @@ class SimulatedConsumer:
         self.cluster = Cluster(world.host(name).runtime, config)
         parts, _ = take_user_objects({})
         self.core = ConsumerCore(self.cluster, Coordinators(self.cluster), parts, _run)
-        # What was read, with repetitions after seeks, and the errors that polls raised.
+        # The records that were read, with repetitions after seeks, and the errors that polls
+        # raised.
         self.seen: list[tuple[TopicPartition, int, bytes]] = []
         self.errors: list[ClientError] = []
         self._polls = False

@@ -133,7 +133,7 @@ def test_no_record_is_missed_while_members_join_and_leave(seed: int) -> None:
         member.poll_on()
         broker.world.run_for(rng.random() * 500)
     members[0].leave()
-    # A user who is away: its heartbeats go on, its partitions stay.
+    # An absent user: its heartbeats go on, its partitions stay.
     members[1].pause_polling()
     broker.world.run_for(2_000)
     members[1].poll_on()

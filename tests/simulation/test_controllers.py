@@ -36,7 +36,7 @@ def test_a_new_active_controller_gives_every_broker_a_full_session() -> None:
     fate.hosts.kill(first.config.node_id)
     second = fate.hosts.await_active()
     began = fate.hosts.world.scheduler.now_ms
-    # Nobody says that it lives from now on; sessions last 2 s.
+    # No heartbeat is sent for it from now on; sessions last 2 s.
     fate.hosts.run_for(1_900)
     image = second.controller.image
     assert image is not None

@@ -43,7 +43,7 @@ def endure(world: Any, hostile: HostileAnswers) -> None:
 
 def read_all(world: Any, consumer: SimulatedConsumer, ends: dict[TopicPartition, int]) -> None:
     """Read every partition from its beginning, whatever happened before."""
-    # What it was told may have been a lie that nothing gives away.
+    # The response may have been a lie that cannot be detected.
     consumer.cluster.request_update()
     world.run_for(1_000)
     if consumer.core.membership is not None:

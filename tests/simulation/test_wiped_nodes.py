@@ -50,7 +50,7 @@ def fill(cluster: SimulatedCluster) -> None:
 
 
 def records(cluster: SimulatedCluster, partition: int) -> list[bytes | None]:
-    """Return what a consumer reads; nothing while the leader has not applied its election."""
+    """Return a consumer's records; nothing while the leader has not applied its election."""
     asked = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[asked])]

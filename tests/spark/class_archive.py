@@ -44,12 +44,12 @@ def _install(target: Path) -> None:
         output = _copy(f"{_QUICK} {_QUIET} -XX:ArchiveClassesAtExit={target / _NAME}")
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         output = f"{error}\n"
-    # Without an archive Spark starts too; tests show what is wrong with it.
+    # Without an archive Spark starts too; tests show the problem.
     (target / "output.txt").write_text(output)
 
 
 def _copy(options: str) -> str:
-    """Copy a topic by a driver with these options of Java, and return what the driver wrote."""
+    """Copy a topic by a driver with these options of Java, and return the driver's output."""
     with BrokerProcess() as broker, Client(broker.bootstrap) as client:
         client.create_topic("trained", 3, 1)
         write_records(client, "trained")

@@ -1,4 +1,4 @@
-"""Copies of a topic to another one that tests disturb, and what a reader finds afterwards."""
+"""Copies of a topic to another one that tests disturb, and the records of a reader afterwards."""
 
 from __future__ import annotations
 

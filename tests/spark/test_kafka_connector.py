@@ -1,5 +1,5 @@
-"""Spark's own Kafka connector, unchanged, against Barnabas: what it reads and writes is, row by
-row, what `format("barnabas")` reads and writes.
+"""Spark's own Kafka connector, unchanged, against Barnabas: it reads and writes the same rows as
+`format("barnabas")`.
 
 The jars come through Maven (`examples/spark-kafka`). With KAFKA_BOOTSTRAP set the same tests run
 against that cluster.

@@ -218,7 +218,7 @@ class Storm:
         try:
             found = self._client.committed(self._options.name)
         except ClientError:
-            # The coordinator is being loaded, or has not heard of the group.
+            # The coordinator is being loaded, or does not know the group.
             return
         for partition, seen in self._seen.items():
             committed = found.get(TopicPartition(self._options.name, partition))

@@ -22,7 +22,7 @@ FILES = subprocess.run(
 DOCUMENTS = [name for name in FILES if name.endswith(".md")]
 # A file or a folder in backquotes, or the target of a link.
 NAMED = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|lock|java)|/))`|\]\(([^)#:]+)\)")
-# What users have, not this repository.
+# Files of users, not of this repository.
 ELSEWHERE = {"conftest.py", "pipeline.py"}
 TEST = re.compile(r"`(?:tests/[\w./]+/)?test_\w+\.py`|`tests/\w+(?:/\w+)*`")
 COMMAND = re.compile(r"`make ([a-z-]+)")
@@ -87,7 +87,7 @@ def test_every_kip_has_one_row_with_state_and_files() -> None:
         state = re.match("done|partly: |not", row.state)
         assert state is not None, row
         assert row.numbers == sorted(row.numbers), row
-        # What is not there lies nowhere.
+        # A missing file has no place.
         assert bool(row.files) is (state.group() != "not"), row
         assert not [name for name in row.files if not (ROOT / "src/barnabas" / name).exists()]
 

@@ -1,4 +1,4 @@
-"""Serializers write what Kafka's of the same names write, and read it back."""
+"""Serializers write the same bytes as Kafka's of the same names, and read them back."""
 
 from __future__ import annotations
 

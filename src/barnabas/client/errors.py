@@ -105,7 +105,7 @@ class TlsFailedError(DisconnectedError):
 
 
 class AuthenticationError(ClientError):
-    """The broker has refused the login, or does not offer what the configuration asks for."""
+    """The broker has refused the login, or does not offer the configured mechanism or protocol."""
 
     error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
 from barnabas.protocol.records.begin_transaction_record import BeginTransactionRecord
 from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.protocol.records.end_transaction_record import EndTransactionRecord

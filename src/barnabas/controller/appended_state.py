@@ -9,6 +9,7 @@ leads again.
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
 from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
-from barnabas.waiting.steps import run_in_slices
+from barnabas.waiting.steps import Unfinished, run_in_slices, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -246,16 +247,11 @@ class AppendedState:
     def _run_plan(self, plan: Plan, steps: EncodedSteps) -> None:
         """Run one slice of a request's steps, and schedule the rest for later turns."""
         clock, timer = self._driver.doors.clock, self._driver.doors.timer
-        ends_ms = clock.monotonic_ms() + _SLICE_MS
-        is_last_try = plan.tries >= _TRIES_IN_SLICES
-        try:
-            while True:
-                next(steps)
-                if clock.monotonic_ms() > ends_ms and not is_last_try:
-                    timer.call_soon(lambda: self._run_plan(plan, steps))
-                    return
-        except StopIteration as end:
-            result, encoded = end.value
+        made = run_slice(steps, clock, _SLICE_MS if plan.tries < _TRIES_IN_SLICES else inf)
+        if isinstance(made, Unfinished):
+            timer.call_soon(lambda: self._run_plan(plan, steps))
+            return
+        result, encoded = made
         view = self.view(plan.view.mutations, plan.view.requester)
         if view is None:
             plan.on_lost()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import MutationLimit
     from barnabas.metadata.broker_registration import ControllerRegistration
     from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.publisher import MetadataPublisher
+    from barnabas.metadata.publishing.publisher import MetadataPublisher
     from barnabas.network.principal import Principal
     from barnabas.protocol.schema import Message
     from barnabas.raft.driver.raft_driver import RaftDriver
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ControllerDependencies(msgspec.Struct, frozen=True):
-    """What a controller gets from its node."""
+    """Dependencies that a controller gets from its node."""
 
     driver: RaftDriver
     publisher: MetadataPublisher

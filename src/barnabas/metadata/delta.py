@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.metadata.acls.acl import Acl
 from barnabas.metadata.broker_registration import BrokerRegistration, ControllerRegistration
-from barnabas.metadata.client_quotas_image import QuotaChanges, entity_of
-from barnabas.metadata.configs_image import TOPIC, ConfigChanges
+from barnabas.metadata.configs.client_quotas_image import QuotaChanges, entity_of
+from barnabas.metadata.configs.configs_image import TOPIC, ConfigChanges
 from barnabas.metadata.delegation_tokens import evolve_tokens
 from barnabas.metadata.errors import MetadataReplayError
 from barnabas.metadata.image import NO_PRODUCER_ID, ClusterImage
 from barnabas.metadata.retained_records import is_retained, retained_change
-from barnabas.metadata.topics_delta import TopicsDelta
+from barnabas.metadata.topics.topics_delta import TopicsDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

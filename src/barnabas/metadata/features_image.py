@@ -19,6 +19,9 @@ from barnabas.metadata.metadata_version import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Level of share.version since which share groups may have dead-letter topics.
+DEAD_LETTERS_SINCE = 2
+
 
 class FeaturesImage(msgspec.Struct, frozen=True):
     """Level by feature name; a missing feature has level 0."""
@@ -57,6 +60,11 @@ class FeaturesImage(msgspec.Struct, frozen=True):
     def has_streams_groups(self) -> bool:
         """Whether streams groups are enabled: `streams.version` is 1 (KIP-1071)."""
         return self.finalized.get(STREAMS_VERSION, 0) >= 1
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether share groups may have dead-letter topics: `share.version` is 2 (KIP-1191)."""
+        return self.finalized.get(SHARE_VERSION, 0) >= DEAD_LETTERS_SINCE
 
     def evolve(self, changes: Mapping[str, int]) -> FeaturesImage:
         """Return these features with `changes` applied; level 0 removes a feature."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.metadata.client_quotas_image import ClientQuotasImage
-from barnabas.metadata.configs_image import ConfigsImage
+from barnabas.metadata.configs.client_quotas_image import ClientQuotasImage
+from barnabas.metadata.configs.configs_image import ConfigsImage
 from barnabas.metadata.delegation_tokens import NO_TOKENS
 from barnabas.metadata.features_image import FeaturesImage
 from barnabas.metadata.metadata_version import METADATA_VERSION, has_delegation_tokens
 from barnabas.metadata.provenance import BEFORE_ALL_RECORDS, Provenance
 from barnabas.metadata.retained_records import RetainedRecords
-from barnabas.metadata.topics_image import TopicsImage
+from barnabas.metadata.topics.topics_image import TopicsImage
 from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord

@@ -24,6 +24,7 @@ class MetricRow(NamedTuple):
 
 _TOPIC = ("topic",)
 _PARTITION = ("topic", "partition")
+_GROUP = ("group",)
 _FETCHERS = ("clientId",)
 _FETCHER = ("clientId", "brokerHost", "brokerPort")
 _REQUEST = ("request",)
@@ -105,6 +106,37 @@ CATALOGUE: dict[str, MetricRow] = {
     ),
     names.FETCH_SESSIONS: MetricRow(G, (), "Fetch sessions."),
     names.FETCH_SESSION_PARTITIONS: MetricRow(G, (), "Partitions of all fetch sessions."),
+    names.SHARE_FETCH_REQUESTS: MetricRow(C, _TOPIC, "ShareFetch requests with a topic."),
+    names.FAILED_SHARE_FETCH_REQUESTS: MetricRow(
+        C, _TOPIC, "ShareFetch requests with an error for a partition of the topic."
+    ),
+    names.SHARE_ACKNOWLEDGE_REQUESTS: MetricRow(
+        C, _TOPIC, "Requests that acknowledge records of a topic."
+    ),
+    names.FAILED_SHARE_ACKNOWLEDGE_REQUESTS: MetricRow(
+        C, _TOPIC, "Requests whose acknowledgements of a partition of the topic are refused."
+    ),
+    names.RECORD_ACKNOWLEDGEMENTS: MetricRow(
+        C, ("ackType",), "Acknowledged records, by type: Accept, Release, Reject or Renew."
+    ),
+    names.DEAD_LETTER_RECORDS: MetricRow(
+        C, _GROUP, "Records that were written to the dead-letter topic of a share group."
+    ),
+    names.DEAD_LETTER_PRODUCES: MetricRow(
+        C, _GROUP, "Attempts to write ranges of records to the dead-letter topic of a share group."
+    ),
+    names.FAILED_DEAD_LETTER_PRODUCES: MetricRow(
+        C, _GROUP, "Writes to the dead-letter topic of a share group that were given up."
+    ),
+    names.SHARE_LOCK_TIMEOUTS: MetricRow(
+        C, (*_GROUP, *_PARTITION), "Records whose acquisition lock timed out, by share partition."
+    ),
+    names.SHARE_IN_FLIGHT_MESSAGES: MetricRow(
+        G, (*_GROUP, *_PARTITION), "Records in flight of a share partition."
+    ),
+    names.SHARE_IN_FLIGHT_BATCHES: MetricRow(
+        G, (*_GROUP, *_PARTITION), "Batches in flight of a share partition."
+    ),
     names.SHARE_SESSIONS: MetricRow(G, (), "Share sessions."),
     names.SHARE_SESSION_PARTITIONS: MetricRow(G, (), "Partitions of all share sessions."),
     names.SHARE_SESSION_EVICTIONS: MetricRow(

@@ -52,6 +52,27 @@ FETCH_SESSION_PARTITIONS: Final = (
     "kafka.server:FetchSessionCache:NumIncrementalFetchPartitionsCached"
 )
 FETCH_SESSIONS: Final = "kafka.server:FetchSessionCache:NumIncrementalFetchSessions"
+SHARE_FETCH_REQUESTS: Final = "kafka.server:BrokerTopicMetrics:TotalShareFetchRequestsPerSec"
+FAILED_SHARE_FETCH_REQUESTS: Final = (
+    "kafka.server:BrokerTopicMetrics:FailedShareFetchRequestsPerSec"
+)
+SHARE_ACKNOWLEDGE_REQUESTS: Final = (
+    "kafka.server:BrokerTopicMetrics:TotalShareAcknowledgementRequestsPerSec"
+)
+FAILED_SHARE_ACKNOWLEDGE_REQUESTS: Final = (
+    "kafka.server:BrokerTopicMetrics:FailedShareAcknowledgementRequestsPerSec"
+)
+RECORD_ACKNOWLEDGEMENTS: Final = "kafka.server:ShareGroupMetrics:RecordAcknowledgementsPerSec"
+DEAD_LETTER_RECORDS: Final = "kafka.server:ShareGroupMetrics:DeadLetterQueueRecordCount"
+DEAD_LETTER_PRODUCES: Final = (
+    "kafka.server:ShareGroupMetrics:DeadLetterQueueTotalProduceRequestsPerSec"
+)
+FAILED_DEAD_LETTER_PRODUCES: Final = (
+    "kafka.server:ShareGroupMetrics:DeadLetterQueueFailedProduceRequestsPerSec"
+)
+SHARE_LOCK_TIMEOUTS: Final = "kafka.server:SharePartitionMetrics:AcquisitionLockTimeoutPerSec"
+SHARE_IN_FLIGHT_MESSAGES: Final = "kafka.server:SharePartitionMetrics:InFlightMessageCount"
+SHARE_IN_FLIGHT_BATCHES: Final = "kafka.server:SharePartitionMetrics:InFlightBatchCount"
 SHARE_SESSIONS: Final = "kafka.server:ShareSessionCache:ShareSessionsCount"
 SHARE_SESSION_PARTITIONS: Final = "kafka.server:ShareSessionCache:SharePartitionsCount"
 SHARE_SESSION_EVICTIONS: Final = "kafka.server:ShareSessionCache:ShareSessionEvictionsPerSec"

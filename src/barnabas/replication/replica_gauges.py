@@ -28,6 +28,10 @@ _TOPIC_COUNTS = {
     names.TOTAL_FETCH_REQUESTS: "fetch_requests",
     names.FAILED_PRODUCE_REQUESTS: "failed_produce_requests",
     names.FAILED_FETCH_REQUESTS: "failed_fetch_requests",
+    names.SHARE_FETCH_REQUESTS: "share_fetch_requests",
+    names.FAILED_SHARE_FETCH_REQUESTS: "failed_share_fetch_requests",
+    names.SHARE_ACKNOWLEDGE_REQUESTS: "share_acknowledge_requests",
+    names.FAILED_SHARE_ACKNOWLEDGE_REQUESTS: "failed_share_acknowledge_requests",
     names.PRODUCE_CONVERSIONS: "produce_conversions",
     names.FETCH_CONVERSIONS: "fetch_conversions",
 }

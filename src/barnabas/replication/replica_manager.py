@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from barnabas.metadata.configs_image import TOPIC
+from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.damaged_replicas import DamageDependencies, DamagedReplicas
 from barnabas.replication.fetcher.followed_partitions import (

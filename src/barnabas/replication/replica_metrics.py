@@ -12,11 +12,15 @@ class TopicCounts:
         "bytes_rejected",
         "failed_fetch_requests",
         "failed_produce_requests",
+        "failed_share_acknowledge_requests",
+        "failed_share_fetch_requests",
         "fetch_conversions",
         "fetch_requests",
         "messages_in",
         "produce_conversions",
         "produce_requests",
+        "share_acknowledge_requests",
+        "share_fetch_requests",
     )
 
     def __init__(self) -> None:
@@ -35,6 +39,11 @@ class TopicCounts:
         # Records converted from or to the message formats of old producers and consumers.
         self.produce_conversions = 0
         self.fetch_conversions = 0
+        # Requests of share consumers with the topic, and those with an error for a partition of it.
+        self.share_fetch_requests = 0
+        self.failed_share_fetch_requests = 0
+        self.share_acknowledge_requests = 0
+        self.failed_share_acknowledge_requests = 0
 
     def add(self, other: TopicCounts) -> None:
         """Add the counters of `other` to these."""

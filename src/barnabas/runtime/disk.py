@@ -10,7 +10,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from barnabas.runtime import system_calls
+from barnabas.runtime.system import system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import uvloop
 
-from barnabas.runtime.child_offload import ChildOffload
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.disk import Disk, RealDisk
 from barnabas.runtime.executor import Executor, ThreadExecutor
@@ -17,12 +16,13 @@ from barnabas.runtime.loop_sockets import LoopSockets
 from barnabas.runtime.loop_watch import LoopWatch, loop_watch, unused_watch
 from barnabas.runtime.rng import Rng, SystemRng
 from barnabas.runtime.timer import LoopTimer, Timer, WatchedTimer
+from barnabas.runtime.workers.child_offload import ChildOffload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.runtime.offload import Offload
     from barnabas.runtime.sockets import Sockets
+    from barnabas.runtime.workers.offload import Offload
 
 _WORKERS = 4
 # Number of descriptors that a server reserves for short operations on files.

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.runtime.disk import FileSlice
-from barnabas.runtime.system_calls import HAS_SENDFILE, send_file
+from barnabas.runtime.system.system_calls import HAS_SENDFILE, send_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

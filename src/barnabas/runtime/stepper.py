@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.runtime.interrupts import DeferredInterrupt
-from barnabas.runtime.keeper import LoopKeeper
 from barnabas.runtime.loop import close_loop, new_loop, system_runtime
 from barnabas.runtime.sockets import USUAL_OPTIONS
+from barnabas.runtime.system.interrupts import DeferredInterrupt
+from barnabas.runtime.system.keeper import LoopKeeper
 
 if TYPE_CHECKING:
     import asyncio

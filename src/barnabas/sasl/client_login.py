@@ -26,7 +26,7 @@ PASSWORD_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 
 
 class ClientLogin(Protocol):
-    """What the connections of a client need to log in."""
+    """Mechanism and credentials with which a client's connections log in."""
 
     @property
     def mechanism(self) -> str:
@@ -35,7 +35,7 @@ class ClientLogin(Protocol):
 
     @property
     def subject(self) -> str:
-        """Who logs in, for error messages. It contains no secret."""
+        """The user of the login, for error messages. It contains no secret."""
         ...
 
     @property
@@ -81,7 +81,7 @@ class PasswordLogin:
 
     @property
     def subject(self) -> str:
-        """Who logs in, for error messages."""
+        """The user of the login, for error messages."""
         return f"user {self._user!r}"
 
     def begin(self, on_begun: OnBegun) -> None:

@@ -13,7 +13,7 @@ class ClientMechanism(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to send, and the server has proved what it has to prove."""
+        """Whether the exchange is complete, including a proof of the server if required."""
         ...
 
     def first(self) -> bytes:

@@ -11,7 +11,7 @@ from barnabas.sasl.errors import SaslError
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 _SEPARATOR = "\x01"
-# What a client sends after the error of the server.
+# The client's message after an error of the server.
 ACKNOWLEDGMENT: Final = b"\x01"
 # The status that Kafka's servers send with any error.
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'  # noqa: S105 - not a password

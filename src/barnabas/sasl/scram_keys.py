@@ -1,4 +1,4 @@
-"""Keys of SCRAM (RFC 5802, RFC 7677): what a server stores instead of a password."""
+"""Keys of SCRAM (RFC 5802, RFC 7677): a server stores them instead of a password."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SCRAM_MECHANISMS: Final = {each.sasl_name: each for each in ScramMechanism}
 
 
 class ScramCredential(msgspec.Struct, frozen=True):
-    """What a server knows of a password."""
+    """The keys of a password that a server stores."""
 
     salt: bytes
     stored_key: bytes

@@ -29,7 +29,7 @@ class ScramUser(msgspec.Struct, frozen=True):
     """A user or a delegation token, as it is stored."""
 
     credential: ScramCredential
-    # What the client is after the login: the user, or the owner of the token.
+    # Identity of the client after the login: the user, or the owner of the token.
     identity: Identity
 
 

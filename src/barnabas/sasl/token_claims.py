@@ -16,7 +16,7 @@ _MS_PER_S = 1000
 
 
 class ClaimRules(msgspec.Struct, frozen=True):
-    """What the claims of a token have to be."""
+    """Required values of a token's claims."""
 
     # Accepted audiences. Empty: any, or none.
     audiences: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def identity_of(claims: Mapping[str, Any], rules: ClaimRules, now_ms: int) -> Id
 
     Args:
         claims: the claims of the token.
-        rules: what they have to be.
+        rules: their required values.
         now_ms: wall clock time, in ms.
 
     Raises:

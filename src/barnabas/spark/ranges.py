@@ -1,4 +1,4 @@
-"""Offset ranges: what each task reads, and how much each trigger takes.
+"""Offset ranges: the offsets that each task reads, and the number of records per trigger.
 
 Ranges depend on offsets only. The same offsets give the same ranges after a restart, which
 exactly-once output requires.

@@ -24,8 +24,7 @@ from barnabas.spark.offsets import Offsets, from_json, to_json
 from barnabas.spark.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterator, Sequence, Set as AbstractSet
 
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType

@@ -224,6 +224,8 @@ TOPIC_CONFIGS = ConfigDefinition(
         _topic_key("delete.retention.ms", _LONG, DAY_MS,
                    "Time for which a compacted topic keeps tombstones.",
                    _NOT_NEGATIVE, _same("log.cleaner.delete.retention.ms")),
+        _topic_key("errors.deadletterqueue.group.enable", _BOOLEAN, False,
+                   "Whether share groups may use the topic as their dead-letter topic."),
         _topic_key("file.delete.delay.ms", _LONG, MINUTE_MS,
                    "Delay before the files of a deleted segment are removed.",
                    _NOT_NEGATIVE, _same("log.segment.delete.delay.ms")),

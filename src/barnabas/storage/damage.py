@@ -60,8 +60,8 @@ class DamageRegister:
         Args:
             kind: kind of the damage.
             path: the damaged file, or the directory of a damaged log.
-            problem: what is wrong with it.
-            action: what the broker did, and what the operator has to do.
+            problem: the problem of the file.
+            action: the action of the broker, and the action that the operator has to take.
             position: position in the file.
 
         Returns:

@@ -56,7 +56,7 @@ class DamagedLogError(CorruptRecordError):
     Attributes:
         path: the segment's file.
         position: position in the file.
-        problem: what is wrong there.
+        problem: the problem at this position.
         is_gap: whether offsets are missing while the existing batches are intact.
     """
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.executor import Executor
-    from barnabas.runtime.offload import Offload
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Timer
+    from barnabas.runtime.workers.offload import Offload
 
 
 def _ignore_shortage() -> None:

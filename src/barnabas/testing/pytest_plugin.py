@@ -1,7 +1,7 @@
 """pytest fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster` (docs/testing.md).
 
 pytest imports this module at every start, so it imports nothing but pytest. Each fixture imports
-what it needs.
+its own dependencies.
 """
 
 from __future__ import annotations

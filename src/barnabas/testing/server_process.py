@@ -165,7 +165,7 @@ class ServerProcess:
             raise died
 
     def log(self) -> str:
-        """Return what the process has written to standard error, over all starts."""
+        """Return the standard error of the process, over all starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def close(self) -> None:

@@ -8,10 +8,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from enum import Enum
 
-__all__ = ["StateMachine"]
+__all__ = ["StateMachine", "state_after"]
 
 S = TypeVar("S", bound="Enum")
 E = TypeVar("E", bound="Enum")
+
+
+def state_after(name: str, table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
+    """Return the state after an event; assert that the table allows the event in this state.
+
+    Objects that exist in large numbers store their state themselves and call this function.
+    """
+    following = table[state].get(event)
+    assert following is not None, f"{name}: event {event.name} is not allowed in state {state.name}"
+    return following
 
 
 class StateMachine(Generic[S, E]):
@@ -42,8 +52,4 @@ class StateMachine(Generic[S, E]):
 
     def on(self, event: E) -> None:
         """Change the state as the table says; assert that it has an entry for the event."""
-        following = self._table[self._state].get(event)
-        assert following is not None, (
-            f"{self._name}: event {event.name} is not allowed in state {self._state.name}"
-        )
-        self._state = following
+        self._state = state_after(self._name, self._table, self._state, event)

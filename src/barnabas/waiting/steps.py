@@ -1,6 +1,7 @@
 """Generators that work in small steps, so that the loop can do other work in between.
 
-`server/slices` runs the steps of requests; `run_in_slices` runs those without a request.
+`run_slice` runs steps for a limited time, and all callers that have a time limit use it.
+`run_in_slices` repeats it in the next turns, and `server/dispatch/slices` does so for requests.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 H = TypeVar("H", bound="Hashable")
 
-# Time limit of `run_in_slices` per turn of the loop, in ms.
+# Time limit of `run_in_slices` per turn of the loop, in ms, unless the caller has another one.
 SLICE_MS = 4.0
 # Names counted per step.
 _COUNTED_AT_ONCE = 100
@@ -41,11 +42,42 @@ def count_gradually(names: Iterable[H]) -> Generator[None, None, dict[H, int]]:
     return times
 
 
+class Unfinished:
+    """Type of the constant UNFINISHED."""
+
+
+UNFINISHED = Unfinished()
+
+
+def run_slice(steps: Generator[None, None, T], clock: Clock, limit_ms: float) -> T | Unfinished:
+    """Run steps until their end, or until a step ends after the time limit.
+
+    Args:
+        steps: the work. It may raise any exception, which ends it.
+        clock: measures the slice.
+        limit_ms: the time limit in ms. At least one step runs.
+
+    Returns:
+        The result of the work, or UNFINISHED if steps are left.
+    """
+    monotonic_ms = clock.monotonic_ms
+    ends_ms = monotonic_ms() + limit_ms
+    try:
+        while True:
+            next(steps)
+            if monotonic_ms() > ends_ms:
+                return UNFINISHED
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
 def run_in_slices(
     steps: Generator[None, None, T],
     clock: Clock,
     schedule: Callable[[Callable[[], None]], object],
     on_done: Callable[[T], object],
+    limit_ms: float = SLICE_MS,
 ) -> None:
     """Run the steps: a slice now, and further slices in the next turns.
 
@@ -54,14 +86,10 @@ def run_in_slices(
         clock: measures the slices.
         schedule: has its argument called in a later turn, for example `Timer.call_soon`.
         on_done: receives the result; may run before this returns.
+        limit_ms: the time limit of a slice in ms.
     """
-    ends_ms = clock.monotonic_ms() + SLICE_MS
-    try:
-        while True:
-            next(steps)
-            if clock.monotonic_ms() > ends_ms:
-                schedule(partial(run_in_slices, steps, clock, schedule, on_done))
-                return
-    except StopIteration as end:
-        result: T = end.value
-    on_done(result)
+    result = run_slice(steps, clock, limit_ms)
+    if isinstance(result, Unfinished):
+        schedule(partial(run_in_slices, steps, clock, schedule, on_done, limit_ms))
+    else:
+        on_done(result)

@@ -88,7 +88,7 @@ def content_in(value: bytes | None) -> Content:
 
 
 class Result(Enum):
-    """What the producer was told at the end of a transaction."""
+    """Result that the producer got at the end of a transaction."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -147,7 +147,7 @@ class CommittedLog:
 
 @dataclass
 class ReadRun:
-    """What a read_committed reader got from a partition without a seek, in its order."""
+    """Records that a read_committed reader got from a partition without a seek, in its order."""
 
     reader: str
     place: Place

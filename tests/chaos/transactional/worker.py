@@ -53,7 +53,7 @@ HOPS_MAX = 2
 
 @dataclass(frozen=True)
 class Task:
-    """What a process does."""
+    """Work of a process."""
 
     # "move", "process" or "read".
     role: str

@@ -1,7 +1,7 @@
-"""Frames that are no requests: broken headers, cut bodies, lengths and nulls where none may be.
+"""Frames that are no requests: broken headers, cut bodies, invalid lengths and nulls.
 
-The requests are each API's own, of each version; what is compared is whether the connection is
-closed, and every byte of an answer that is not an echo of something drawn.
+The requests are each API's own, of each version; the comparison covers whether the connection is
+closed, and each byte of a response that does not echo a drawn value.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ JOIN, SYNC = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP
 HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
 
-# No session and no rebalance ends by time, wherever a machine may stand still.
+# No session and no rebalance times out, even if the machine pauses.
 TIMEOUT_MS = 300_000
 
 
@@ -252,7 +252,7 @@ def listed_groups(scene: Scene) -> None:
 
 
 def listing(answer: Any, group: str) -> dict[str, object]:
-    """What a list of groups says of one of them: others may come and go."""
+    """Entry of one group in a list of groups: others may come and go."""
     found = [each for each in answer.groups if each.group_id == group]
     return {"errors": answer.error_code} | {
         f"{index} {name}": getattr(each, name)
@@ -274,7 +274,7 @@ def groups_are_deleted(scene: Scene) -> None:
 
 
 def subscribed(topic: str) -> bytes:
-    """What a consumer says of itself when it joins: it reads one topic."""
+    """Fields of a consumer's request to join: it reads one topic."""
     name = topic.encode()
     return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
 

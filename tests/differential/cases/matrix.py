@@ -54,7 +54,7 @@ def _send(scene: Scene, each: Input, make: Make) -> None:
 
 
 def labels(pair: Pair, api: ApiKey) -> set[str]:
-    """What the inputs of an API are called, those that are not sent among them."""
+    """Names of the inputs of an API, including those that are not sent."""
     scenes = [
         Scene(pair, api, f"labels-{api.name.lower()}", version) for version in pair.versions(api)
     ]

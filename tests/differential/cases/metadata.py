@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions and DescribeCluster: what clients learn about the cluster."""
+"""Metadata, DescribeTopicPartitions and DescribeCluster: the cluster as clients see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce: what is appended, and every way to be refused."""
+"""Produce: appended batches, and every kind of refusal."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 PRODUCE = ApiKey.PRODUCE
 BOOLEAN, TEXT, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
 ALL_BROKERS = ""
-# What keys take that are not numbers, beside what they have.
+# Values of keys that are not numbers, with their defaults.
 WORDS = {
     "cleanup.policy": "compact",
     "compression.type": "lz4",
@@ -123,14 +123,14 @@ def each_key_of_a_broker(scene: Scene) -> None:
     for name, kind, read_only, value in keys_of(scene, BROKER, "1"):
         texts = [value] if read_only else [value, *wrong(kind)]
         tried += [("1", (name, SET, text)) for text in texts if text is not None]
-        # What all brokers have is parsed as what one has.
+        # Configs of all brokers are parsed like those of one broker.
         tried += [(ALL_BROKERS, (name, SET, text)) for text in texts[:1] if text is not None]
         tried.append((ALL_BROKERS, (name, DELETE, None)))
     told(scene, BROKER, tried)
 
 
 def told(scene: Scene, kind: int, tried: list[tuple[str, Change]]) -> None:
-    """Compare what is said of each change, without making it."""
+    """Compare the responses to each change, without making it."""
     kafka: Flat = {}
     barnabas: Flat = {}
     for resource, change in tried:
@@ -188,7 +188,7 @@ def keys_that_limit_each_other(scene: Scene) -> None:
     scene.compare(describing(TOPIC, topic, include_synonyms=True), DESCRIBE, 4)
 
 
-# Values as people write them, who do not write as Kafka does.
+# Values in spellings that users write and Kafka does not.
 WRITTEN = (
     (TOPIC, "retention.ms", (" 3000 ", "+3000", "003000", "-1")),
     (TOPIC, "retention.bytes", ("-7", " 5")),
@@ -314,7 +314,7 @@ def configs_of_groups_and_of_client_metrics(scene: Scene) -> None:
             scene.compare(describing(kind, name, include_synonyms=True), DESCRIBE, 4)
 
 
-# What a change does.
+# Effect of a change.
 
 
 def change(scene: Scene, name: str, key: str, value: str | None, kind: int = TOPIC) -> None:

@@ -1,8 +1,8 @@
-"""The life of a classic group: each request in each state, and what the group is after it.
+"""The life of a classic group: each request in each state, and the state of the group after it.
 
 A state is a function that brings a new group there, a request is one of `ROWS`. The two make a
-case: the answer, the group as it is described then, each member's heartbeat, and, when all others
-have left, the answers of those who waited.
+case: the response, the description of the group after it, each member's heartbeat, and, when all
+others have left, the responses to the requests that waited.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ COMMIT, FETCH, FORGET = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET
 DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
 
 # In each state that has members, "member" leads, "second" follows, and "static" follows with an
-# instance id. Where there are none, they are those who have left, or nobody has heard of them.
+# instance id. In states without members, these members have left or are unknown.
 MEMBERS = ("member", "second", "static")
 STATIC = {"group_instance_id": "one"}
 GENERATION = 2
-# What members say they read: not the same, so that nobody's metadata is taken for another's.
+# Subscriptions of members: they differ, so that a mix-up of metadata is noticed.
 OTHER = [{"name": "range", "metadata": b"other topics"}]
 
 
@@ -64,7 +64,7 @@ class Group(NamedTuple):
 
 
 def absent(scene: Scene, group: Group) -> None:
-    """Nobody has heard of it."""
+    """The group does not exist."""
 
 
 def given_an_id(scene: Scene, group: Group) -> None:
@@ -95,7 +95,7 @@ def awaiting_the_leader(scene: Scene, group: Group) -> None:
 
 
 def a_follower_asks(scene: Scene, group: Group) -> None:
-    """CompletingRebalance, and one waits for what it gets."""
+    """CompletingRebalance, and one member waits for its assignment."""
     awaiting_the_leader(scene, group)
     scene.send(syncing(group.id, "second", GENERATION), SYNC, 5, on="second")
     scene.await_arrival()
@@ -117,7 +117,7 @@ def the_leader_joins_again(scene: Scene, group: Group) -> None:
 
 
 def empty(scene: Scene, group: Group) -> None:
-    """All have left; what they committed is there."""
+    """All have left; their committed offsets are there."""
     stable(scene, group)
     scene.do(COMMIT, 8, committing(group, "second", GENERATION))
     leave(scene, group)
@@ -472,7 +472,7 @@ def listed(scene: Scene, state: Callable[[Scene, Group], None]) -> None:
             scene.note(*(listing(answer, group.id) for answer in answers))
 
 
-# Older versions differ in what they carry, not in what states mean: two states show that.
+# Older versions differ in their fields, not in the meaning of states: two states show that.
 IN_ALL_VERSIONS = (absent, stable)
 
 for _state in STATES:

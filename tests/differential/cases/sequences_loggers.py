@@ -1,4 +1,4 @@
-"""Levels of a broker's loggers (KIP-412): set, taken back, refused, and what is described then.
+"""Levels of a broker's loggers (KIP-412): set, reset, refused, and the descriptions after that.
 
 Kafka's loggers are named after classes, ours after modules, so that a case speaks of one that each
 broker has, and of the root, which both have.

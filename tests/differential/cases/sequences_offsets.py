@@ -150,7 +150,7 @@ def found(side: Side, topic: str, timestamp: int) -> int:
 
 @case(LIST_OFFSETS, [1, 7, 11])
 def a_compacted_log(scene: Scene) -> None:
-    """What was written over is gone, and the times with it; the last segment stays as it is."""
+    """The overwritten offsets are gone, with their times; the last segment stays as it is."""
     topic = scene.topic(**SEGMENT, cleanup_policy="compact", min_cleanable_dirty_ratio="0")
     keys = (b"a", b"b", b"a", b"c", b"b", b"d")
     for index, key in enumerate(keys):

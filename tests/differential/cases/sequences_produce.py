@@ -1,4 +1,4 @@
-"""Produce, and the log after it: what is refused leaves nothing behind, whatever the acks.
+"""Produce, and the log after it: refused batches leave nothing behind, with all values of acks.
 
 A batch is a row of `BATCHES`. It is sent between two good ones, to a topic with the configs that it
 is about; then the whole log, its offsets and its producers are asked for.
@@ -71,7 +71,7 @@ def message_set(magic: int, compression: int = 0) -> bytes:
 
 
 class Row(NamedTuple):
-    """A batch, or what is none, and the configs of the topic that it goes to."""
+    """A batch or invalid bytes, and the configs of the topic."""
 
     name: str
     records: bytes

@@ -1,4 +1,4 @@
-"""Fetch sessions from their first epoch to their last: what an answer has, and what it leaves out.
+"""Fetch sessions from their first epoch to their last: the partitions that each response has.
 
 Each case goes by topic ids (the newest version) and by names (the last one that has them).
 """
@@ -84,7 +84,7 @@ def part(topic: str, index: int = 0, offset: int = 0, **more: int) -> dict[str, 
 
 @case(FETCH, BY_NAME_AND_ID)
 def news_of_some_partitions(scene: Scene) -> None:
-    """Only what is new is told: records, a high watermark that moved, a log start that moved."""
+    """Only new facts are sent: records, a high watermark that moved, a log start that moved."""
     topic, session = scene.topic(3), Session(scene)
     session.fetch(*(part(topic, index) for index in range(3)))
     session.fetch()
@@ -180,7 +180,7 @@ def epochs_of_a_session(scene: Scene) -> None:
         scene.compare(session.values(epoch=epoch))
     session.fetch()
     scene.compare(session.values(epoch=1))
-    # What a refused request asked for is not taken over.
+    # Changes of a refused request are not applied to the session.
     scene.compare(session.values(part(topic, 0, 1), epoch=9))
     session.fetch()
 
@@ -313,7 +313,7 @@ def a_session_waits_for_news(scene: Scene) -> None:
     scene.produce(topic, batch(b"a"), 1)
     scene.answer(on="waiting")
     session.epoch += 1
-    # What was not moved beyond is there at once; with an error nothing waits.
+    # Records that the session has not passed are there at once; with an error nothing waits.
     session.fetch(max_wait_ms=8000, min_bytes=1)
     session.fetch(part(topic, 1, 1), max_wait_ms=20, min_bytes=1)
     session.fetch(part(topic, 1, 9), max_wait_ms=8000, min_bytes=1)
@@ -355,7 +355,7 @@ def a_wait_ends_when_there_is_enough(scene: Scene) -> None:
 
 @case(FETCH, (18,))
 def sessions_when_there_is_no_room(scene: Scene) -> None:
-    """Young sessions do not give way: who comes last gets its records without one."""
+    """Young sessions are not evicted: the last client gets its records without a session."""
     topic = scene.topic()
     scene.produce(topic, batch(b"a"))
     opened: list[tuple[Any, Any]] = []

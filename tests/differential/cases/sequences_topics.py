@@ -30,7 +30,7 @@ OLD = "the topic that was"
 
 
 class Life:
-    """One topic's name, and who is called by its name in answers."""
+    """The name of a topic, and the names of the replicas in responses."""
 
     def __init__(self, scene: Scene, partitions: int = 2) -> None:
         self.scene = scene
@@ -111,7 +111,7 @@ def a_topic_s_life(scene: Scene) -> None:
 
 
 def is_forgotten(side: Side, life: Life) -> bool:
-    """Whether what the group committed went with the topic."""
+    """Whether the committed offsets of the group were deleted with the topic."""
     answer = ask(side, ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": life.group}]})
     return not answer.groups[0].topics
 

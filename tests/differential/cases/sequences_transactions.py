@@ -1,4 +1,4 @@
-"""The life of a transactional id: each request in each state, and what can be seen of it then.
+"""The life of a transactional id: each request in each state, and its visible effects.
 
 A state is a function that brings a new id there, a request is one of `ROWS`. The two make a case:
 the answer, all that can be seen of the transaction, the answer to the same request sent again, and
@@ -70,7 +70,7 @@ TIMEOUT_MS, TIMED_OUT_AT_ONCE = 3_000, 100
 
 
 def absent(scene: Scene, transaction: Transaction) -> None:
-    """Nobody has heard of the id; the producer id was given out without one."""
+    """The id is unknown; the producer id was given out without one."""
 
 
 def empty(scene: Scene, transaction: Transaction) -> None:
@@ -313,7 +313,7 @@ class Row(NamedTuple):
     name: str
     build: Callable[[Transaction], Build]
     versions: tuple[int, ...]
-    # Versions that differ in what they carry, not in what states mean: a few states show that.
+    # Versions that differ in their fields, not in the meaning of states: a few states show that.
     more: tuple[int, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""What one request of a transaction does to others, where no sequence of the table shows it."""
+"""Effects of one request of a transaction on others that no sequence of the table shows."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Place(NamedTuple):
         return self.field.kind.element if isinstance(self.field.kind, Array) else self.field.kind
 
 
-# Each class: what must be there for it to apply.
+# Each class, with the reason why it does not apply to an API.
 CLASSES = {
     "valid": "",
     "unknown topic": "no field names a topic",
@@ -126,7 +126,7 @@ _RANGES = {
     UINT16: (0, (1 << 16) - 1),
 }
 _FLOATS = (-1.0, 0.0, 0.5, 1e18, 1e308, float("inf"), float("-inf"), float("nan"))
-# What an error says of it fits into an answer, even said twice.
+# An error message that quotes it twice fits into a response.
 LONG = 10_000
 
 
@@ -168,7 +168,7 @@ def places(
 
 
 def changed(values: Any, path: Path, change: Callable[[Any], Any], default: Any = None) -> Any:
-    """The same with the value at a path changed; what is not there is the default."""
+    """The same with the value at a path changed; a missing value is the default."""
     if not path:
         return change(values)
     first, rest = path[0], path[1:]

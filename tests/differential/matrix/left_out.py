@@ -9,7 +9,7 @@ from barnabas.protocol.api_table import ApiKey
 if TYPE_CHECKING:
     from differential.matrix.valid import Make
 
-# What is left out of the matrix, and why.
+# Cases that the matrix leaves out, each with the reason.
 _NEVER = "Kafka never answers it"
 _DROPS = "Kafka's controller fails over it and resigns"
 _ALL = "a case of its own compares all keys"
@@ -47,7 +47,7 @@ NOT_SENT = {
     (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
 }
 
-# What is left out where several inputs are sent together, and why.
+# Combinations of inputs that are left out, each with the reason.
 NOT_TOGETHER = {
     (ApiKey.OFFSET_COMMIT, "group_id = ''"): "refused, it leaves a group that others would find",
     (ApiKey.ALTER_CLIENT_QUOTAS, "entries[0].entity[0].entity_name = null"): "set for all clients"

@@ -1,7 +1,7 @@
-"""Requests that may say what none may: null anywhere, and a tagged field that nobody knows.
+"""Requests with values that no valid request has: null anywhere, and an unknown tagged field.
 
-A loose class is a request's own field table with these two added; what is written with it is, but
-for them, the same bytes.
+A loose class is a request's own field table with these two added; apart from them, the encoded
+bytes are the same.
 """
 
 from __future__ import annotations

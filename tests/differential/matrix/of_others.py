@@ -1,4 +1,4 @@
-"""What other cases left behind, taken out of answers that list the whole cluster."""
+"""Removes the objects of other cases from responses that list the whole cluster."""
 
 from __future__ import annotations
 

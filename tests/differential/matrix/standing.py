@@ -1,4 +1,4 @@
-"""What the matrix's requests are about: set up once on both brokers, or anew for each request."""
+"""Objects of the matrix's requests: set up once on both brokers, or anew for each request."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def empty_group(scene: Scene, committed: str) -> str:
 
 
 def producer_of(transactional_id: str) -> str:
-    """What the producer id of a transactional id is called."""
+    """Name of the producer id of a transactional id."""
     return f"producer of {transactional_id}"
 
 
@@ -164,7 +164,7 @@ def group_of_own_transaction(scene: Scene) -> str:
 
 
 def of(name: str) -> Callable[[Side], Any]:
-    """What a side drew for that name."""
+    """The value that a side assigned to that name."""
     return lambda side: side[name]
 
 

@@ -1,7 +1,7 @@
 """One valid request of each API, or a few where it has several ways: what inputs are made from.
 
-A request that changes something is about what was made for it alone, so that the next finds the
-same. Values are as in `request`; a function in them takes what a side drew.
+A request that changes an object has its own object, so that the next request finds the same state.
+Values are as in `request`; a function in them gets the values that a side assigned.
 """
 
 from __future__ import annotations

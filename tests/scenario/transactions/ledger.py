@@ -88,7 +88,7 @@ def find_faults(
     visible: Mapping[str, Sequence[bytes]],
     committed: Mapping[tuple[str, str], int],
 ) -> list[str]:
-    """Compare transactions with what is visible when none is open any more.
+    """Compare transactions with the visible records after the last transaction has ended.
 
     Args:
         transactions: all transactions, those of one producer in their order.

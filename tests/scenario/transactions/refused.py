@@ -1,4 +1,4 @@
-"""What an application does about the error of a transactional producer."""
+"""Reactions of an application to errors of a transactional producer."""
 
 from __future__ import annotations
 

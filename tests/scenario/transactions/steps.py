@@ -247,7 +247,7 @@ class TransactionSteps:
 
         eventually_equal(look, word)
 
-    # What must be so
+    # Expected states
 
     def expect_visible(self, topic: str, n: str) -> None:
         eventually_equal(lambda: len(visible_now(self._cluster.bootstrap, topic)), int(n))
@@ -289,7 +289,7 @@ class TransactionSteps:
         return faults
 
     def _check_readers(self, visible: dict[str, list[tuple[int, bytes]]]) -> list[str]:
-        """Let the readers come to the end. They must have got exactly what is visible."""
+        """Let the readers come to the end. They must have got exactly the visible records."""
         faults = []
         for reader in self._readers:
             wanted = visible.get(reader.topic) or read_committed(

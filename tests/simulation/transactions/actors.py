@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Work = Generator[Until, bool, T]
-# How often an actor looks at what it waits for.
+# Interval at which an actor checks its awaited condition.
 TICK_MS = 2.0
 # A call is repeated for so long; then its result is unknown.
 CALL_MS = 60_000.0
@@ -123,7 +123,7 @@ class ActingProducer:
         self.errors: list[ClientError] = []
 
     def pump(self) -> None:
-        """Send what is due."""
+        """Send the due records."""
         self.core.accumulator.make_lingered_due()
         self.core.sender.pump()
 

@@ -1,4 +1,4 @@
-"""What is done how often to a `TransactionalWorld`."""
+"""Actions on a `TransactionalWorld`, with their frequencies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIENTS = (
 
 @dataclass(frozen=True)
 class Style:
-    """What is done how often."""
+    """Actions with their frequencies."""
 
     # Chance of a deed to a client and of a fault of the cluster, in each step (0 to 1).
     deeds: float = 0.5
@@ -43,7 +43,7 @@ class Style:
     is_verified: bool = True
 
 
-# Processes stand still, and wall clocks jump.
+# Processes pause, and wall clocks jump.
 STALLED = (
     "_pause_node",
     "_pause_coordinator",

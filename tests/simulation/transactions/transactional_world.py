@@ -66,7 +66,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
 }
-# After the last fault, a transaction that nobody ends is aborted in this time.
+# After the last fault, a transaction that no producer ends is aborted in this time.
 HANGING_MS = TRANSACTION_TIMEOUT_MS + 15_000.0
 PATIENCE_MS = 120_000.0
 # A hasty client aborts so long after it sent its records: longer than it takes to add partitions.
@@ -110,7 +110,7 @@ class Client:
 
 
 class TransactionalWorld:
-    """The cluster, its clients and what they write down.
+    """The cluster, its clients and their history.
 
     Args:
         seed: decides everything.
@@ -171,7 +171,7 @@ class TransactionalWorld:
     # Clients.
 
     def launch(self, role: str, name: str) -> Client:
-        """Start a client; fence nobody before it initializes."""
+        """Start a client; fence no producer before it initializes."""
         instance = self._next_instance
         self._next_instance += 1
         host = f"{name}-{instance}"
@@ -478,7 +478,7 @@ class TransactionalWorld:
                 self.kill(client)
 
     def _await_end_of_transactions(self) -> None:
-        """Wait for transactions that nobody ends; what hangs is kept for the checker."""
+        """Wait for transactions that no producer ends; what hangs is kept for the checker."""
         deadline = self.now + HANGING_MS / 1000
         while self.now < deadline:
             self._look_at_states()

@@ -1,6 +1,6 @@
 """Faults by chance over a `TransactionalWorld`.
 
-Nodes die, are cut off, stand still, or get a wrong wall clock; clients are replaced and come back.
+Nodes die, are cut off, pause, or get a wrong wall clock; clients are replaced and come back.
 
     python -m simulation.transactions.walk FIRST LAST [STYLE] [SECONDS]
 
@@ -33,7 +33,7 @@ ISOLATING = (
     "_pause_coordinator",
     "_pause_decider",
 )
-# How long a process stands still (ms): a blink, or longer than sessions and transactions.
+# Duration of a pause of a process (ms): a blink, or longer than sessions and transactions.
 STILL_MS = ((20.0, 400.0), (500.0, 10_000.0))
 # How far a wall clock is from the true time (ms), in either direction: minutes to hours.
 WRONG_MS = (60_000, 6 * 3_600_000)
@@ -45,7 +45,7 @@ LATE_MS = (2_050.0, 3_000.0)
 
 
 class Walk:
-    """A world, and what is done to it.
+    """A world, and the actions on it.
 
     Args:
         seed: decides all of it.
@@ -62,7 +62,7 @@ class Walk:
         self.style = style
         self.rng = random.Random(f"walk {seed}")
         self._targets = Targets(self.world, self.rng)
-        # What was done, in words.
+        # The actions, in words.
         self.told: list[str] = []
         # Virtual seconds: when the last paused process goes on.
         self._still_until = 0.0
@@ -134,7 +134,7 @@ class Walk:
         self._tell(fault)
         self._heal()
         if fault.__name__ in ISOLATING:
-            # A node may stand still for longer than the cluster needs to look whole.
+            # A node may pause for longer than the cluster needs to look whole.
             ended = max(self.world.now, self._still_until)
             self.world.history.isolations.append((began, ended))
 
@@ -252,7 +252,7 @@ class Walk:
         self._hold()
 
     def _pause(self, host: str, duration_ms: float | None = None) -> None:
-        """Let a process stand still. Afterwards its timers fire late."""
+        """Pause a process. Afterwards its timers fire late."""
         if duration_ms is None:
             duration_ms = self.rng.uniform(*self.rng.choice(STILL_MS))
         self._still_until = max(self._still_until, self.world.now + duration_ms / 1000)
@@ -279,7 +279,7 @@ class Walk:
             self.world.run_for(self.rng.uniform(0, 8_000))
 
     def _leave_transaction(self) -> None:
-        """Kill a client in a transaction. Nobody uses its transactional id again."""
+        """Kill a client in a transaction. No producer uses its transactional id again."""
         client = self.world.launch("move", f"leaver-{len(self.told)}")
         client.is_replaced = True
         self._targets.await_transaction(client)
@@ -303,7 +303,7 @@ class Walk:
         client.actor.is_paused = False
 
     def _freeze_client(self) -> None:
-        """Let a whole process stand still: also its sender and its connections."""
+        """Pause a whole process: also its sender and its connections."""
         client = self._targets.producer()
         self._pause(client.host)
         if self.rng.random() < 0.5:
@@ -337,7 +337,7 @@ class Walk:
         self.world.cluster.world.network.heal()
 
     def _cut_from_leaders(self, client: Client) -> None:
-        """Hold back what a client sends to its transaction's partitions.
+        """Hold back the requests of a client to its transaction's partitions.
 
         It still reaches its coordinator.
         """

@@ -1,4 +1,4 @@
-"""How `barnabas consume` prints, what it takes as a place, and what it refuses."""
+"""`barnabas consume`: its output, its formats of places, and its usage errors."""
 
 from __future__ import annotations
 

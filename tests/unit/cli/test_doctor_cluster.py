@@ -117,7 +117,7 @@ def versions_only() -> Iterator[NodeInfo]:
 
 
 def examined(change: Any = lambda _cluster: None) -> list[Finding]:
-    """What is found in a cluster that was changed so."""
+    """Findings in a cluster with these changes."""
     with versions_only() as node:
         cluster: Any = ScriptedCluster(node)
         change(cluster)
@@ -127,7 +127,7 @@ def examined(change: Any = lambda _cluster: None) -> list[Finding]:
 
 
 def wrong(change: Any = lambda _cluster: None) -> list[tuple[str, str]]:
-    """What is wrong with a cluster that was changed so, and the remedies."""
+    """Problems of a cluster with these changes, and their remedies."""
     return [(f.what, f.remedy) for f in examined(change) if f.verdict == "wrong"]
 
 

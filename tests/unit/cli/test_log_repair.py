@@ -129,7 +129,7 @@ def test_an_unrecoverable_batch_is_replaced_by_an_empty_batch(data: Path) -> Non
     assert (step["first_lost"], step["last_lost"], step["records_lost"]) == (3, 3, 1)
     assert numbers(data) == [each for each in ALL if each[0] != 3]
     assert (path.parent / f"{path.name}.damaged").exists()
-    # What is left is sound: nothing more is found, also by the check.
+    # The rest is intact: nothing more is found, also by the check.
     assert run(data).output == "nothing to repair\n"
     checked = CliRunner().invoke(command, ["verify", str(data / "flights-0"), "--deep"])
     assert "CRC" not in checked.output

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from barnabas.cli.partitions.plan import Move, PlanError, moves, plan_assignment
 from barnabas.client.topic_partition import TopicPartition
@@ -99,7 +98,8 @@ def test_plans_are_balanced_with_few_moves(
         load.update(after)
     assert max(load.values()) - min(load.values()) <= 1
     moved = sum(len(move.adding) for move in moves(current, planned))
-    # Whoever has more than its share gives the surplus away; whoever has most may keep one more.
+    # A broker with more than its share gives the surplus away; the broker with the most may keep
+    # one more.
     kept = sorted((sum(b in r for r in current.values()) for b in racks), reverse=True)
     total = sum(len(replicas) for replicas in current.values())
     share, rest = divmod(total, len(racks))

@@ -115,7 +115,7 @@ def test_flags_override_environment_which_overrides_profile_and_defaults(
 @click.option("--acks", default="all")
 @client_options
 def probe(acks: str, bootstrap: str, properties: tuple[str, ...], as_json: bool) -> None:
-    """Print what a command gets."""
+    """Print the options that a command gets."""
     del acks, as_json
     click.echo(f"{bootstrap} {[*properties, *given_settings({'acks': 'acks'})]}")
 

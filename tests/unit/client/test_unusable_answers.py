@@ -40,8 +40,6 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
 from barnabas.protocol.records.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
-)
-from barnabas.protocol.records.consumer_protocol_assignment import (
     TopicPartition as AssignedTopic,
 )
 from unit.client.fetch.test_fetcher import TP, VERSION, answer, batch, fetching, started

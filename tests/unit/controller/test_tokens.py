@@ -1,4 +1,4 @@
-"""Which delegation tokens are created, renewed, expired and removed, and what is stored of them."""
+"""Creation, renewal, expiry and removal of delegation tokens, and their records."""
 
 from __future__ import annotations
 

@@ -7,11 +7,7 @@ from collections.abc import Callable
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
     delete_share_group_state as deleting,
-)
-from barnabas.protocol.messages import (
     initialize_share_group_state as initializing,
-)
-from barnabas.protocol.messages import (
     read_share_group_state_summary as summary,
 )
 

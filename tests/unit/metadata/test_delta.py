@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.configs_image import BROKER, TOPIC
+from barnabas.metadata.configs.configs_image import BROKER, TOPIC
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.errors import MetadataReplayError
 from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.metadata.errors import MetadataReplayError
 from barnabas.metadata.provenance import Provenance
-from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.publishing.publisher import MetadataPublisher
 from barnabas.protocol.records.abort_transaction_record import AbortTransactionRecord
 from barnabas.protocol.records.begin_transaction_record import BeginTransactionRecord
 from barnabas.protocol.records.end_transaction_record import EndTransactionRecord

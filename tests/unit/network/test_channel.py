@@ -52,7 +52,7 @@ class Broker:
 
 
 class Client:
-    """A pool on host "c", and what it answered."""
+    """A pool on host "c", and its results."""
 
     def __init__(self, world: SimWorld, settings: PoolSettings, prepare: Any = None) -> None:
         self.world = world

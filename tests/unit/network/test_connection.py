@@ -259,7 +259,7 @@ def working(each_ms: float) -> tuple[SimWorld, Server, Recorder, list[bytes]]:
     def work(connection: Connection, view: memoryview) -> None:
         clock.worked_ms += each_ms
         order.append(bytes(view))
-        # Behind what this turn has called already, and before the next share.
+        # After the calls of this turn, and before the next share.
         timer.call_soon(lambda: order.append(b"T"))
         server.echo(connection, view)
 

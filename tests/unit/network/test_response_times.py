@@ -16,7 +16,7 @@ LARGE = bytes(3_000_000)
 
 
 class Times:
-    """Keeps what it is told of one response."""
+    """Stores the reported times of one response."""
 
     def __init__(self) -> None:
         self.held: list[float] = []

@@ -1,4 +1,4 @@
-"""The file that stores what is committed: written seldom, and by one write at a time."""
+"""The file that stores the committed offset: written seldom, and by one write at a time."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.metadata.publisher import MetadataPublisher
-from barnabas.metadata.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.publishing.publisher import MetadataPublisher
+from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, bootstrap_records, open_raft

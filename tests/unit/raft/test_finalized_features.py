@@ -93,7 +93,7 @@ def test_records_of_unknown_types_are_ignored() -> None:
     disk = formatted()
     record = NoOpRecord()
     batch = encode_metadata_batch([(record, 0), level("group.version", 1)], 0, 1, 0)
-    # The NoOpRecord's type, 20, becomes one that nobody has yet.
+    # The NoOpRecord's type, 20, becomes an unknown type.
     unknown = bytes(batch).replace(b"\x01\x14\x00", b"\x01\x7e\x00", 1)
     assert unknown != batch
     file = disk.open(f"{METADATA}/{0:020d}.log")

@@ -23,7 +23,7 @@ def stopped(*, cleanly: bool) -> SimulatedBroker:
     broker = SimulatedBroker()
     for number in range(4):
         broker.make_topic(f"t{number}")
-    # The note of what is committed is written once a second.
+    # The note of the committed offset is written once a second.
     broker.world.run_for(2_000)
     if cleanly:
         broker.stop()

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import add_raft_voter as adds
-from barnabas.protocol.messages import begin_quorum_epoch as begins
-from barnabas.protocol.messages import end_quorum_epoch as ends
-from barnabas.protocol.messages import fetch as fetches
-from barnabas.protocol.messages import fetch_snapshot as snapshots
-from barnabas.protocol.messages import remove_raft_voter as removes
-from barnabas.protocol.messages import update_raft_voter as updates
-from barnabas.protocol.messages import vote as votes
+from barnabas.protocol.messages import (
+    add_raft_voter as adds,
+    begin_quorum_epoch as begins,
+    end_quorum_epoch as ends,
+    fetch as fetches,
+    fetch_snapshot as snapshots,
+    remove_raft_voter as removes,
+    update_raft_voter as updates,
+    vote as votes,
+)
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core import messages as core
 from barnabas.raft.driver.opening import RaftOpening, open_raft
@@ -218,7 +220,7 @@ def test_a_fetch_at_the_end_waits_for_records_or_its_timeout() -> None:
     before = side.world.scheduler.now_ms
     assert not only(side.ask(fetch(1, max_wait_ms=300), 17)).records
     assert 300 <= side.world.scheduler.now_ms - before < 400
-    # Who knows a lower high watermark is told of it at once (KIP-1166).
+    # A follower that knows a lower high watermark gets a response at once (KIP-1166).
     before = side.world.scheduler.now_ms
     assert only(side.ask(fetch(1, max_wait_ms=300, high_watermark=0), 18)).high_watermark == 1
     assert side.world.scheduler.now_ms - before < 1

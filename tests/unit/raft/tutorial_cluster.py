@@ -1,7 +1,7 @@
 """A quorum whose commands and transcript are text: the tutorials of `test_tutorial.py`.
 
-Nothing happens by itself. A command gives one input, and the transcript shows what each node does
-with it. Messages wait until a command delivers them; the clock moves only by commands.
+Nothing happens by itself. A command gives one input, and the transcript shows its effects on each
+node. Messages wait until a command delivers them; the clock moves only by commands.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TutorialNode:
         return type(self.core.role).__name__
 
     def state(self) -> str:
-        """Return what a reader wants to know at a glance."""
+        """Return a summary of the node's state."""
         if self.core is None:
             return f"down, log {self.log}"
         core = self.core

@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
 
 class TutorialLog:
-    """Records from `start_offset` on. A crash loses what is not synced."""
+    """Records from `start_offset` on. A crash loses records that are not synced."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

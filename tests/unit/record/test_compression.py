@@ -9,8 +9,7 @@ import tracemalloc
 import cramjam
 import pytest
 from aiokafka import codec as aiokafka_codec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from barnabas.record.compression import (
     CODES,

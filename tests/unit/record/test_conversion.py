@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy
 from aiokafka.record.memory_records import MemoryRecords
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from barnabas.record import down_conversion as down_conversion_module

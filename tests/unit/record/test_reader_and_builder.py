@@ -6,10 +6,11 @@ import contextlib
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
-from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
+from hypothesis import given, settings, strategies as st
+from kafka.record.default_records import (
+    DefaultRecordBatch as KafkaPythonBatch,
+    DefaultRecordBatchBuilder as KafkaPythonBuilder,
+)
 
 from barnabas.record.batch import HEADER_SIZE, batches, check_crc, read_header, set_crc
 from barnabas.record.builder import BatchBuilder, build_batch, record_size_max

@@ -19,8 +19,6 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset as AnsweredEpochEnd,
-)
-from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )

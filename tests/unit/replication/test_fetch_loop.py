@@ -68,7 +68,8 @@ def test_a_partition_with_data_or_an_error_moves_to_the_end_of_the_order() -> No
 def test_without_partitions_the_fetcher_waits_for_the_backoff(broker) -> None:
     """No request and almost no event occurs until the backoff has passed."""
     broker.leader.give({PARTITION: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)})
-    # What the leader may still have in the session is forgotten, then there is silence.
+    # The partitions that the leader may still have in the session are forgotten, then there is
+    # silence.
     assert broker.leader.waiting.forgotten_topics_data[0].partitions == [0]
     broker.leader.give({}, session_id=0)
     assert broker.leader.waiting is None

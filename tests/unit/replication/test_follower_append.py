@@ -86,7 +86,7 @@ def test_bytes_in_of_a_reassignment_are_counted_separately(broker) -> None:
 
 
 def test_with_flush_messages_a_fetch_has_the_synced_offset() -> None:
-    """What the leader counts as replicated survives a power loss of this broker."""
+    """Records that the leader counts as replicated survive a power loss of this broker."""
     broker = FollowingBroker(log_settings={"flush_messages": 1})
     give_one(broker)
     assert broker.leader.waiting is None

@@ -1,8 +1,8 @@
 """Each rule of idle partitions separately, with manual fetches of a follower's session.
 
-With more partitions than one sweep reads, these rules decide what a leader knows about its
-followers. With few partitions, the sweep (twice a second) hides most of them, so each test runs
-within one sweep.
+With more partitions than one sweep reads, these rules decide a leader's knowledge of its followers.
+With few partitions, the sweep (twice a second) hides most of them, so each test runs within one
+sweep.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Follower:
         self.epoch = 100 + broker_id
         self.session_id = 0
         self.session_epoch = 0
-        # Of the last fetch: what was read, and the partitions of each answer that came.
+        # Of the last fetch: the read partitions, and the partitions of each response.
         self.read: list[int] = []
         self.answers: list[dict[int, Any]] = []
 

@@ -16,7 +16,7 @@ COUNT = 3 * STEP_BYTES // 70
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> FollowingBroker:
-    # Time stands still within a turn of the simulated world: each step ends a slice here.
+    # Time does not advance within a turn of the simulated world: each step ends a slice here.
     monkeypatch.setattr(steps, "SLICE_MS", -1.0)
     return FollowingBroker(partitions=2)
 

@@ -216,7 +216,7 @@ def test_the_response_limit_applies_to_all_partitions_together(alone) -> None:
     alone.manager.fetch(params, asked, alone.answers.fetched.append)
     (_, first), (_, second) = alone.answers.fetched[0]
     assert len(first.records) > 500
-    # What is left of the limit does not hold a whole batch: nothing rather than a cut one.
+    # The rest of the limit is smaller than a batch: nothing rather than a cut one.
     assert second.records == b""
 
 

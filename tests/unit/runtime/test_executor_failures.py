@@ -1,4 +1,4 @@
-"""What a failed computation outside the event loop keeps alive: nothing."""
+"""Objects that a failed computation outside the event loop keeps alive: nothing."""
 
 from __future__ import annotations
 

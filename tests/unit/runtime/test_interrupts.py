@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.runtime import interrupts
 from barnabas.runtime import stepper as stepper_module
 from barnabas.runtime.stepper import LoopStepper
+from barnabas.runtime.system import interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -113,7 +113,7 @@ def test_an_idle_loop_is_not_woken(clocks: Clocks) -> None:
 
 def test_a_turn_ends_where_the_loop_asks_the_kernel_again(clocks: Clocks) -> None:
     for _ in range(10):
-        # What is sliced: a piece from the queue, then requests.
+        # The sliced value: a piece from the queue, then requests.
         clocks.work(30)
         clocks.work(30)
         clocks.next_turn()

@@ -7,7 +7,7 @@ import sys
 
 _PROGRAM = """
 import resource, sys
-from barnabas.runtime.memory import keep_freed_memory
+from barnabas.runtime.system.memory import keep_freed_memory
 
 if sys.argv[1] == "kept":
     keep_freed_memory()

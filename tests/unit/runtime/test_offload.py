@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.runtime.child_offload import ChildOffload
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.loop import new_loop
-from barnabas.runtime.offload import OffloadError, OffloadTask, SlicedOffload
 from barnabas.runtime.timer import LoopTimer
+from barnabas.runtime.workers.child_offload import ChildOffload
+from barnabas.runtime.workers.offload import OffloadError, OffloadTask, SlicedOffload
 from unit.runtime import offloaded_work as work
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from barnabas.runtime.offload import Offload
+    from barnabas.runtime.workers.offload import Offload
 
 # For what hangs.
 DEADLINE_S = 90.0
 
 
 class Runner:
-    """A loop, and what the work has told."""
+    """A loop, and the reports of the work."""
 
     def __init__(self, make: Callable[[asyncio.AbstractEventLoop], Offload]) -> None:
         self.loop = new_loop()
@@ -196,9 +196,9 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.path[:] = {sys.path!r}
-from barnabas.runtime.child_offload import ChildOffload
+from barnabas.runtime.workers.child_offload import ChildOffload
 from barnabas.runtime.loop import new_loop
-from barnabas.runtime.offload import OffloadTask
+from barnabas.runtime.workers.offload import OffloadTask
 from unit.runtime import offloaded_work as work
 loop = new_loop()
 offload = ChildOffload(loop)

@@ -219,7 +219,7 @@ def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
     assert isinstance(stream, LoopStream)
     assert stream._transport is not None
     end = stream._transport.get_extra_info("socket")
-    # Linux doubles what is asked for.
+    # Linux doubles the requested size.
     assert end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (20_000, 40_000)
     assert end.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (30_000, 60_000)
     stepper.close()

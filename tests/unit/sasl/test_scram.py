@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from barnabas.sasl.errors import SaslError
 from barnabas.sasl.scram_client import ScramClient

@@ -6,8 +6,7 @@ import errno
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from barnabas.runtime.disk import Disk, File
 from barnabas.sim.disk import DiskFault, SimDisk

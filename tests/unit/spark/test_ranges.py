@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.spark.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges

@@ -274,7 +274,7 @@ def test_inspection_in_several_turns_does_not_change_the_receive_buffer() -> Non
     view = memoryview(made)
     with pytest.raises(InspectionNeededError) as needed:
         validate(view, LogConfig(), AppendOrigin.CLIENT, NOW_MS)
-    # Released as when a handler returns: it raises if anybody still has a part of it.
+    # Released as when a handler returns: it raises if a part of it is still referenced.
     view.release()
     made.clear()
     done = run_steps(needed.value.inspection.outcome())

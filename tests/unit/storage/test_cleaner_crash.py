@@ -184,7 +184,7 @@ def test_a_swap_with_an_incomplete_renaming_is_discarded() -> None:
 
 
 def swapping() -> tuple[MortalBench, list[object]]:
-    """Half of the old segments have other names; also what the log will hold."""
+    """Half of the old segments have other names; also the expected records of the log."""
     reference = filled()
     reference.clean()
     bench = filled()

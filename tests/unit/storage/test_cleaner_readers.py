@@ -80,7 +80,7 @@ def test_old_clients_read_a_compacted_log(magic: int) -> None:
 
 def test_a_coordinator_loads_a_compacted_log() -> None:
     class Replayed:
-        """Notes what it is given."""
+        """Stores its arguments."""
 
         def __init__(self) -> None:
             self.records: list[tuple[int, bytes, bytes | None]] = []

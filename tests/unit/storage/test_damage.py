@@ -86,7 +86,7 @@ def test_a_flipped_header_bit_never_serves_another_record_after_a_clean_stop() -
         refused: set[int] = set()
         seen = [found for at in range(BATCHES) for found in read_one(bench, at, refused)]
         assert [found for found in seen if found not in whole] == [], bit
-        # What is missing was told by the broker, or is refused by every consumer.
+        # The broker has reported the missing records, or every consumer refuses them.
         missing = set(range(BATCHES)) - {offset for offset, _ in seen}
         assert missing <= refused or bench.doors.damage.counts, bit
         bench.append_many(1)

@@ -192,7 +192,7 @@ def test_all_logs_of_a_clean_stop_survive_the_loss_of_power() -> None:
         for partition in partitions:
             broker.append(partition, partition.partition % 3)
             if partition.partition % 2:
-                # What comes now is written to files that were synced before.
+                # Later records are written to files that were synced before.
                 broker.manager.logs[partition].flush()
                 broker.append(partition, 2)
         before = [broker.records(partition) for partition in partitions]

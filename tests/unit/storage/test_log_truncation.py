@@ -143,7 +143,7 @@ def test_records_after_a_truncation_are_found_by_their_own_timestamps(is_reopene
     for number in range(8):
         bench.append(batch([b"%d" % number], timestamp=NOW_MS + 100 * number))
     bench.log.truncate_to(2)
-    # Older than what was cut: an entry that had stayed would lead behind them.
+    # Older than the truncated records: an entry that had stayed would lead behind them.
     for number in range(6):
         bench.append(batch([b"%d" % number], timestamp=NOW_MS + 101 + number))
     if is_reopened:

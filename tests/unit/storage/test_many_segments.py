@@ -66,7 +66,7 @@ def calls(work: Callable[[], object]) -> int:
         nonlocal count
         count += event == "call"
 
-    # What a collection finalizes meanwhile is not the work's.
+    # Objects that a garbage collection finalizes meanwhile do not belong to the measured work.
     gc.disable()
     sys.setprofile(on_event)
     try:

@@ -75,7 +75,7 @@ def test_the_largest_time_above_the_start_within_a_batch_is_found_in_one_pass() 
     bench.log.maybe_increment_log_start_offset(count - 700, "test")
     found, asked = followed(bench.log.reader.max_timestamp_offset())
     assert found == (1700, count - 700, LEADER_EPOCH)
-    # For the largest of all, for that of what is left, and for its record.
+    # For the largest of all, for the largest of the remaining records, and for its record.
     assert len(asked) <= 3 * 4 + 3
 
 

@@ -6,7 +6,12 @@ import logging
 
 import pytest
 
-from barnabas.storage.manager.trusted_clock import JUMP_MS, OFF_MS_MAX, TrustedClock, TrustedTime
+from barnabas.storage.manager.clock.trusted_clock import (
+    JUMP_MS,
+    OFF_MS_MAX,
+    TrustedClock,
+    TrustedTime,
+)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

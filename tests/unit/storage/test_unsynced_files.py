@@ -25,7 +25,7 @@ def test_a_running_sync_removes_nothing_from_the_next_sync(is_closed: bool) -> N
         bench.open()
         bench.log.identity.assign_topic_id(TOPIC_ID)
         bench.append(batch([b"v"]))
-        # Begun, and never done: the broker ends first, or somebody cannot wait for it.
+        # Begun, and never done: the broker ends first, or a caller cannot wait for it.
         bench.log.flush_async(lambda _: None)
         if is_closed:
             bench.log.close()

@@ -59,7 +59,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 def open_descriptors() -> dict[str, str]:
-    """What each descriptor of this process is open on."""
+    """Return the file of each open descriptor of this process."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -19,7 +19,7 @@ TIMEOUT_S = 90.0
 
 
 class Echo:
-    """A server that sends back what it gets."""
+    """A server that echoes its input."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))

@@ -10,15 +10,13 @@ import click
 from barnabas.cli.acls.resources import (
     OPERATIONS,
     Resource,
+    as_json as acl_json,
     check_operation,
     echo_acls,
     in_order,
     operation_of,
     principal_of,
     resource_options,
-)
-from barnabas.cli.acls.resources import (
-    as_json as acl_json,
 )
 from barnabas.cli.acls.why import why
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem

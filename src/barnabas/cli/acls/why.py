@@ -10,14 +10,12 @@ import click
 from barnabas.cli.acls.resources import (
     OPERATIONS,
     Resource,
+    as_json as acl_json,
     check_operation,
     operation_of,
     pattern_text,
     principal_of,
     resource_options,
-)
-from barnabas.cli.acls.resources import (
-    as_json as acl_json,
 )
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json
 from barnabas.cli.common.printable import echo

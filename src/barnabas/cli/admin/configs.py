@@ -10,6 +10,7 @@ import click
 from barnabas.cli.common.completing import complete_config_keys
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
@@ -245,7 +246,12 @@ def set_configs(
     changes: dict[str, str | None] = {**_in_file(file), **key_values(pairs, "set")}
     if not changes:
         raise click.UsageError("Give KEY=VALUE or --file.")
-    _alter(_resource(kind, name), changes, (bootstrap, properties, as_json), dry_run=dry_run)
+    _alter(
+        _resource(kind, name),
+        changes,
+        ClientOptions(bootstrap, properties, as_json),
+        dry_run=dry_run,
+    )
 
 
 def _in_file(file: BinaryIO | None) -> dict[str, str]:
@@ -281,23 +287,27 @@ def unset_configs(
 ) -> None:
     """Remove configs from a resource, so that the inherited or default values apply."""
     changes: dict[str, str | None] = dict.fromkeys(keys)
-    _alter(_resource(kind, name), changes, (bootstrap, properties, as_json), dry_run=dry_run)
+    _alter(
+        _resource(kind, name),
+        changes,
+        ClientOptions(bootstrap, properties, as_json),
+        dry_run=dry_run,
+    )
 
 
 def _alter(
     resource: ConfigResource,
     changes: dict[str, str | None],
-    options: tuple[str, Sequence[str], bool],
+    options: ClientOptions,
     *,
     dry_run: bool,
 ) -> None:
-    bootstrap, properties, as_json = options
-    with connected(bootstrap, properties) as client:
+    with connected(options.bootstrap, options.properties) as client:
         if resource.type is ResourceType.TOPIC:
             # Detect a wrong name first: the change itself is retried, because the topic may be new.
             client.describe_topics([resource.name])
         client.admin.alter_configs(resource, changes, validate_only=dry_run)
-        if as_json:
+        if options.as_json:
             echo_json(
                 {
                     "type": _WORDS[resource.type],

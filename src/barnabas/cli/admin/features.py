@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table, warn
 from barnabas.client.errors import ClientError
@@ -101,7 +108,7 @@ def upgrade_features(
     """Raise the levels of features, all or none of them."""
     from barnabas.client.admin.cluster.features import UpgradeType
 
-    options = (bootstrap, properties, as_json)
+    options = ClientOptions(bootstrap, properties, as_json)
     _update(_parse(pairs), UpgradeType.UPGRADE, options, dry_run=dry_run)
 
 
@@ -126,7 +133,7 @@ def downgrade_features(
     from barnabas.client.admin.cluster.features import UpgradeType
 
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-    _update(_parse(pairs), kind, (bootstrap, properties, as_json), dry_run=dry_run)
+    _update(_parse(pairs), kind, ClientOptions(bootstrap, properties, as_json), dry_run=dry_run)
 
 
 def _parse(pairs: Sequence[str]) -> dict[str, int]:
@@ -142,19 +149,18 @@ def _parse(pairs: Sequence[str]) -> dict[str, int]:
 def _update(
     levels: Mapping[str, int],
     kind: UpgradeType,
-    options: tuple[str, Sequence[str], bool],
+    options: ClientOptions,
     *,
     dry_run: bool,
 ) -> None:
-    bootstrap, properties, as_json = options
-    with connected(bootstrap, properties) as client:
+    with connected(options.bootstrap, options.properties) as client:
         _, before = _levels(client)
         error: ClientError | None = None
         try:
             client.admin.update_features(levels, kind=kind, validate_only=dry_run)
         except ClientError as refused:
             error = refused
-    if as_json:
+    if options.as_json:
         moves = {name: {"from": before.get(name, 0), "to": to} for name, to in levels.items()}
         message = None if error is None else str(error)
         echo_json({"features": moves, "executed": error is None and not dry_run, "error": message})

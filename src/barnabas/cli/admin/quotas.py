@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from barnabas.cli.common.output import client_options, connected, echo_json, key_values
+from barnabas.cli.common.output import (
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    key_values,
+)
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table
 
@@ -118,7 +124,7 @@ def set_quotas(
             changes[key] = float(text)
         except ValueError:
             raise click.UsageError(f"{key}={text}: the value is not a number") from None
-    _alter(given, changes, (bootstrap, properties, as_json), dry_run=dry_run)
+    _alter(given, changes, ClientOptions(bootstrap, properties, as_json), dry_run=dry_run)
 
 
 @quotas.command(
@@ -138,14 +144,14 @@ def unset_quotas(
     **given: object,
 ) -> None:
     """Remove quotas of an entity."""
-    options = (bootstrap, properties, as_json)
+    options = ClientOptions(bootstrap, properties, as_json)
     _alter(given, dict.fromkeys(keys), options, dry_run=dry_run)
 
 
 def _alter(
     given: dict[str, object],
     changes: dict[str, float | None],
-    options: tuple[str, Sequence[str], bool],
+    options: ClientOptions,
     *,
     dry_run: bool,
 ) -> None:
@@ -154,10 +160,9 @@ def _alter(
         raise click.UsageError(
             "give the entity: --user, --client-id, --ip, or one of --default-..."
         )
-    bootstrap, properties, as_json = options
-    with connected(bootstrap, properties) as client:
+    with connected(options.bootstrap, options.properties) as client:
         client.admin.alter_quotas(owner, changes, validate_only=dry_run)
-        if as_json:
+        if options.as_json:
             echo_json({"entity": dict(owner), "changes": changes, "executed": not dry_run})
             return
         done = "would change" if dry_run else "changed"

@@ -236,7 +236,7 @@ def _hmac(file: Any) -> bytes:
 
 
 def _shown(token: DelegationToken) -> dict[str, object]:
-    """Return what may be shown of a token: all but the HMAC."""
+    """Return the public fields of a token: all but the HMAC."""
     return {
         "token_id": token.token_id,
         "owner": token.owner,

@@ -20,7 +20,7 @@ import time
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -46,6 +46,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 __all__ = [
     "DEFAULT_BOOTSTRAP",
+    "ClientOptions",
     "client_config",
     "client_options",
     "connected",
@@ -116,6 +117,14 @@ def _timeout_ms() -> int:
     """Return the value of --timeout, or its default in a command without this option."""
     ctx = click.get_current_context(silent=True)
     return round(1000 * (TIMEOUT_S if ctx is None else ctx.meta.get(_TIMEOUT_KEY, TIMEOUT_S)))
+
+
+class ClientOptions(NamedTuple):
+    """Values of the options that `client_options` adds."""
+
+    bootstrap: str
+    properties: Sequence[str]
+    as_json: bool
 
 
 def client_options(command: F) -> F:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
+    from rich.progress import Progress as Bar, TaskID
 
 __all__ = ["Progress", "progress", "summary_line"]
 
@@ -70,8 +69,7 @@ def progress(
         yield Progress()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, Progress as Bar, TextColumn
 
     columns = (BarColumn(), TextColumn("{task.fields[passed]}"))
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:

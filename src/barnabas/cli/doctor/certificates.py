@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["examine_certificate", "examine_peer_certificate", "lacks_name"]
 
 _TIMEOUT_S = 1.0
-# A certificate that expires within this time is worth a note.
+# A certificate that expires within this time is reported.
 _SOON = dt.timedelta(days=14)
 # OpenSSL's numbers of the failures that concern the issuer: X509_V_ERR_...
 _UNTRUSTED = (2, 18, 19, 20, 21)

@@ -67,7 +67,7 @@ def doctor(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Find out what is wrong with a broker, a data directory or a broker's configuration.
+    """Find problems of a broker, a data directory or a broker's configuration.
 
     The default target is the broker at BARNABAS_BOOTSTRAP, else at 127.0.0.1:9092.
     """

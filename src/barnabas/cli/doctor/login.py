@@ -1,4 +1,4 @@
-"""Diagnosis of a login: what the listener offers, and what the client asks for."""
+"""Diagnosis of a login: mechanisms that are offered and requested."""
 
 from __future__ import annotations
 

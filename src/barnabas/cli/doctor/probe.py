@@ -44,7 +44,7 @@ class Peer(Enum):
     UNKNOWN_NAME = "has no address"
 
 
-# What a broker is found as. A listener of brokers or controllers may have TLS or not.
+# Result of the probe of a broker. A listener of brokers or controllers may have TLS or not.
 BROKERS = (Peer.KAFKA, Peer.TLS)
 _FOREIGN_PEERS = {
     ForeignProtocol.TLS: Peer.TLS,
@@ -166,7 +166,7 @@ class Probes:
         self, addresses: Iterable[Address], *, is_thorough: bool = False, with_tls: bool = False
     ) -> None:
         self._is_thorough = is_thorough
-        # What a usable broker is found as.
+        # Result of the probe of a usable broker.
         self.wanted = Peer.TLS if with_tls else Peer.KAFKA
         self._replies: dict[Address, Reply] = {}
         self._changed = threading.Condition()

@@ -19,8 +19,10 @@ from barnabas.storage.file_names import (
     offset_file,
 )
 from barnabas.storage.segment.index_file import IndexFile
-from barnabas.storage.segment.transaction_index import ENTRY_BYTES as TXN_ENTRY_BYTES
-from barnabas.storage.segment.transaction_index import TransactionIndex
+from barnabas.storage.segment.transaction_index import (
+    ENTRY_BYTES as TXN_ENTRY_BYTES,
+    TransactionIndex,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

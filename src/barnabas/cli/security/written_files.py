@@ -14,7 +14,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Layout(NamedTuple):
-    """What the files are about."""
+    """Subject of the files."""
 
     # Absolute path of the directory with all files.
     directory: str

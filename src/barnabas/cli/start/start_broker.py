@@ -19,7 +19,7 @@ from barnabas.settings.properties import PropertiesError, parse_properties
 if TYPE_CHECKING:
     from barnabas.cli.start.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
-    from barnabas.runtime.service_manager import ServiceManager
+    from barnabas.runtime.system.service_manager import ServiceManager
     from barnabas.server.process.first_topics import NewTopic
 
 FAILED = 1
@@ -62,7 +62,7 @@ def start_broker(options: StartOptions) -> int:
 
 def _run(properties: dict[str, str], options: StartOptions, start_files: StartFiles) -> int:
     from barnabas.runtime.loop import run
-    from barnabas.runtime.service_manager import service_manager
+    from barnabas.runtime.system.service_manager import service_manager
     from barnabas.server.configs.configuration import read_configuration
     from barnabas.server.process.node import Node
     from barnabas.server.startup.node_failure import NodeFailedError

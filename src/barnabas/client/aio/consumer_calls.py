@@ -73,7 +73,7 @@ class AsyncCalls(ConsumerCalls):
         core, clock = self._core, self._clock
         left_ms = deadline_ms - clock.monotonic_ms()
         if core.is_awake or left_ms <= 0:
-            # Let the event loop run once, to handle what has already arrived.
+            # Let the event loop run once, to handle responses that have already arrived.
             await asyncio.sleep(0)
         else:
             await self._wait_for_event(self._wait_ms(left_ms))

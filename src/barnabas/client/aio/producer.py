@@ -16,11 +16,11 @@ from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
 from barnabas.client.producer import producer_plans
-from barnabas.client.producer.delivery import DeliveryState
+from barnabas.client.producer.batches.delivery import DeliveryState
+from barnabas.client.producer.batches.unfit_record import record_parts
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_base import ProducerBase
 from barnabas.client.producer.producer_parts import take_parts
-from barnabas.client.producer.unfit_record import record_parts
 from barnabas.client.session.plan_runner import run_plan_async
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     )
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.producer.accumulator import BatchRecord
-    from barnabas.client.producer.producer_batch import RecordMetadata
+    from barnabas.client.producer.batches.accumulator import BatchRecord
+    from barnabas.client.producer.batches.producer_batch import RecordMetadata
     from barnabas.client.producer.producer_core import ProducerCore, SendOptions
     from barnabas.client.producer.producer_plans import ProducerPlan, Until
 

@@ -26,7 +26,7 @@ from barnabas.client.fetch.node_fetches import NodeFetches
 from barnabas.client.fetch.record_scan import scan_records
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet
 from barnabas.protocol.errors import ErrorCode
-from barnabas.runtime.memory import keep_freed_memory
+from barnabas.runtime.system.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

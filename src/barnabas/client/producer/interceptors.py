@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.producer.producer_batch import DeliveryCallback, RecordMetadata
+    from barnabas.client.producer.batches.producer_batch import DeliveryCallback, RecordMetadata
 
 __all__ = ["Interceptors", "ProducerInterceptor", "ProducerRecord"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.producer.producer_batch import ProducerBatch
+    from barnabas.client.producer.batches.producer_batch import ProducerBatch
     from barnabas.client.producer.producer_core import ProducerCore, SendOptions, Target
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.calls import Outcome

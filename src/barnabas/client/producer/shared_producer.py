@@ -11,10 +11,10 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from barnabas.client.producer import producer_plans
-from barnabas.client.producer.delivery import Delivery
+from barnabas.client.producer.batches.delivery import Delivery
+from barnabas.client.producer.batches.unfit_record import raise_unfit
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_base import ProducerBase
-from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.client.session.plan_runner import run_plan
 from barnabas.client.session.with_block import WithBlock
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from barnabas.client.config import ClientConfig
-    from barnabas.client.producer.accumulator import BatchRecord
+    from barnabas.client.producer.batches.accumulator import BatchRecord
     from barnabas.client.producer.producer_core import ProducerCore, SendOptions, Target
     from barnabas.client.producer.producer_parts import ProducerParts
     from barnabas.client.producer.producer_plans import ProducerPlan, Until

@@ -5,12 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.security.token_login import (
-    ClientCredentials,
-    TokenLogin,
-    from_provider,
-    unsecured,
-)
 from barnabas.sasl.client_login import PASSWORD_MECHANISMS, PasswordLogin
 from barnabas.sasl.jaas import (
     OAUTHBEARER_MODULE,
@@ -22,21 +16,27 @@ from barnabas.sasl.jaas import (
 from barnabas.sasl.oauthbearer_messages import OAUTHBEARER, check_extensions
 from barnabas.sasl.plain import PLAIN
 from barnabas.sasl.scram_server import TOKEN_AUTH
+from barnabas.sasl.token_login import (
+    CLAIM_OPTION,
+    EXTENSION_OPTION,
+    ClientCredentials,
+    TokenLogin,
+    from_provider,
+    options_with_prefix,
+    unsecured,
+)
 from barnabas.settings.key import ConfigError
 
 if TYPE_CHECKING:
-    from barnabas.client.security.token_login import TokenSource
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.client_login import ClientLogin
+    from barnabas.sasl.token_login import TokenSource
 
 __all__ = ["MECHANISMS", "check_sasl", "client_login"]
 
 MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER)
 _JAAS = "sasl.jaas.config"
 _MODULES = {PLAIN: PLAIN_MODULE, OAUTHBEARER: OAUTHBEARER_MODULE}
-# Prefixes of options of the login module: SASL extensions, and claims of unsecured tokens.
-_EXTENSION = "extension_"
-_CLAIM = "unsecuredLoginStringClaim_"
 
 
 class SaslKeys(Protocol):
@@ -192,9 +192,7 @@ def _token_source(config: SaslKeys) -> tuple[TokenSource, str]:
         return from_provider(provider, extensions), "the token of sasl.oauth.token.provider"
     if url is not None:
         return _client_credentials(config, url, options, extensions)
-    claims = {
-        name.removeprefix(_CLAIM): text for name, text in options.items() if name.startswith(_CLAIM)
-    }
+    claims = options_with_prefix(options, CLAIM_OPTION)
     if "sub" in claims:
         return unsecured(claims), f"user {claims['sub']!r}"
     raise ClientConfigError(
@@ -227,11 +225,7 @@ def _client_credentials(
 
 def _extensions(config: SaslKeys, options: dict[str, str]) -> dict[str, str]:
     """Return the extensions of the configuration and of the login module."""
-    found = {
-        name.removeprefix(_EXTENSION): text
-        for name, text in options.items()
-        if name.startswith(_EXTENSION)
-    }
+    found = options_with_prefix(options, EXTENSION_OPTION)
     for part in (config.sasl_oauthbearer_extensions or "").split(","):
         name, _, text = part.strip().partition("=")
         if name:

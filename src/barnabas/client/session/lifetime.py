@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.client.errors import ClientClosedError, ForkedClientError
-from barnabas.runtime.process import process_id
+from barnabas.runtime.system.process import process_id
 
 __all__ = ["Lifetime"]
 

@@ -1,4 +1,4 @@
-"""What a share consumer tells the broker about a record that it has acquired (KIP-932)."""
+"""A share consumer's result for a record that it has acquired (KIP-932)."""
 
 from __future__ import annotations
 

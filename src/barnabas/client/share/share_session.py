@@ -93,7 +93,7 @@ class ShareSession:
     def plan_fetch(
         self, wanted: Collection[PartitionId], groups: Iterable[AckGroup]
     ) -> tuple[dict[PartitionId, Acknowledgements | None], list[PartitionId]]:
-        """Return what the next fetch adds or acknowledges, and the partitions that it forgets."""
+        """Return the changes of the next fetch, and the partitions that it forgets."""
         listed: dict[PartitionId, Acknowledgements | None] = {
             each: None for each in wanted if each not in self._partitions
         }

@@ -1,4 +1,4 @@
-"""A prepared transaction: what an application stores to end it after a crash (KIP-939)."""
+"""A prepared transaction: stored to end it after a crash (KIP-939)."""
 
 from __future__ import annotations
 

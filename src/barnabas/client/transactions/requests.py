@@ -69,7 +69,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TwoPhases:
-    """What an InitProducerId request asks of two-phase commit (KIP-939)."""
+    """Fields of an InitProducerId request for two-phase commit (KIP-939)."""
 
     # Whether the producer's transactions never time out.
     is_enabled: bool = False

@@ -17,11 +17,11 @@ class TransactionState(Enum):
     IN_TRANSACTION = "in transaction"
     COMMITTING = "committing"
     ABORTING = "aborting"
-    # The producer sends what is pending, and then waits for commit, abort or complete (KIP-939).
+    # The producer sends pending records, and then waits for commit, abort or complete (KIP-939).
     PREPARING = "preparing"
     # All records are written; or a predecessor's prepared transaction was kept.
     PREPARED = "prepared"
-    # The producer sends what is pending, and then leaves the open transaction to another process.
+    # The producer sends pending records, and then leaves the open transaction to another process.
     DETACHING = "detaching"
     # Another process ends the transaction; this producer cannot be used any more.
     DETACHED = "detached"

@@ -1,4 +1,4 @@
-"""Decides what a coordinator's error means for the transaction (KIP-588, KIP-890)."""
+"""Decides the effect of a coordinator's error on the transaction (KIP-588, KIP-890)."""
 
 from __future__ import annotations
 

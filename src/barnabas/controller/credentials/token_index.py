@@ -21,7 +21,7 @@ class TokenIndex:
 
     def __init__(self, secret_key: str) -> None:
         self._secret_key = secret_key
-        # The tokens that the two dictionaries are about.
+        # The tokens that the two dictionaries contain.
         self._indexed: Tokens = NO_TOKENS
         self._ids: dict[bytes, str] = {}
         self._hmacs: dict[str, bytes] = {}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Set as AbstractSet
 
 # A timer may fire slightly before its deadline because of rounding, ms.
 _SLACK_MS = 1.0

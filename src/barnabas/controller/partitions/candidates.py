@@ -8,8 +8,7 @@ from barnabas.controller.topics.new_partitions import directory_on, is_live
 from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Mapping, Set as AbstractSet
 
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.partition_registration import PartitionRegistration

@@ -16,14 +16,13 @@ from barnabas.controller.partitions.partition_change import (
 from barnabas.metadata.partition_registration import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Iterator, Set as AbstractSet
 
     from barnabas.controller.configs.topic_configs import TopicConfigs
     from barnabas.controller.result import VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics_image import TopicImage
+    from barnabas.metadata.topics.topics_image import TopicImage
     from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 
     Located = tuple[TopicImage, int, PartitionRegistration]

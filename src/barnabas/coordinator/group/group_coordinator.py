@@ -75,7 +75,7 @@ class GroupCoordinator:
 
         Args:
             config: values of configuration keys that do not change.
-            dependencies: what the runtime uses.
+            dependencies: the dependencies of the runtime.
             topics: the topics of the cluster.
             rng: makes member ids.
             share_services: the share coordinators and the leaders of partitions.

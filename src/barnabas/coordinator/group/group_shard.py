@@ -21,8 +21,8 @@ from barnabas.coordinator.group.consumer.classic_members import ClassicMembers
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
 from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-from barnabas.coordinator.group.consumer.downgrade import Downgrade
-from barnabas.coordinator.group.consumer.upgrade import Upgrade
+from barnabas.coordinator.group.consumer.conversion.downgrade import Downgrade
+from barnabas.coordinator.group.consumer.conversion.upgrade import Upgrade
 from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
 from barnabas.coordinator.group.offsets.offset_changes import OffsetChanges
 from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner

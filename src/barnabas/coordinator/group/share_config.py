@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from barnabas.settings.range import Range
 
 SHARE_ASSIGNMENT_INTERVAL = "group.share.assignment.interval.ms"
+DEAD_LETTER_AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
+DEAD_LETTER_PREFIX = "errors.deadletterqueue.topic.name.prefix"
 
 
 def _key(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
@@ -134,6 +136,22 @@ SHARE_KEYS = [
         2_000,
         "Maximum number of share sessions of a broker.",
         at_least(1),
+    ),
+    ConfigKey(
+        DEAD_LETTER_AUTO_CREATE,
+        ConfigType.BOOLEAN,
+        False,
+        "Whether the broker creates missing dead-letter topics of share groups (KIP-1191).",
+        None,
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        DEAD_LETTER_PREFIX,
+        ConfigType.STRING,
+        "dlq.",
+        "With which prefix the names of dead-letter topics must begin; empty for any name.",
+        None,
+        DynamicMode.CLUSTER_WIDE,
     ),
 ]
 

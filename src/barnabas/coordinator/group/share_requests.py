@@ -61,7 +61,7 @@ class ShareRequests:
 
         Args:
             request: the request.
-            client: who sent it.
+            client: the client that sent it.
             on_done: gets the response when its records are committed.
         """
 

@@ -9,10 +9,13 @@ from barnabas.coordinator.group.consumer.refusal import RefusalError
 from barnabas.coordinator.group.streams.described_streams import describe_streams_group
 from barnabas.coordinator.group.streams.heartbeat_checks import check_streams_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import (
+    NO_TOPOLOGY,
+    GivenTopology,
     StreamsHeartbeat,
     failed_streams_heartbeat,
 )
 from barnabas.coordinator.group.streams.topology.configuring import configuring_topology
+from barnabas.coordinator.group.streams.topology.topology_record import topology_value
 from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
 
 class StreamsRequests:
@@ -57,22 +61,29 @@ class StreamsRequests:
 
         try:
             check_streams_heartbeat(request)
-            prepared = yield from self._prepared(request)
+            given = NO_TOPOLOGY
+            if request.topology is not None:
+                yield
+                given = GivenTopology(topology_value(request.topology))
+                yield
+            configured = yield from self._configured(request.group_id, given.value)
+            if configured is not None:
+                given = GivenTopology(given.value, configured)
         except RefusalError as error:
             on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
             return
         self._runtime.write(
             request.group_id,
-            lambda shard: shard.streams.heartbeat(request, client, prepared),
+            lambda shard: shard.streams.heartbeat(request, client, given),
             respond,
         )
 
-    def _prepared(
-        self, request: StreamsGroupHeartbeatRequest
+    def _configured(
+        self, group_id: str, given: StreamsGroupTopologyValue | None
     ) -> Generator[None, None, ConfiguredTopology | None]:
         """Return the configured topology if it is large. Yields. Raises RefusalError."""
         found = self._runtime.read(
-            request.group_id, lambda shard: shard.streams.large_topology(request)
+            group_id, lambda shard: shard.streams.large_topology(group_id, given)
         )
         if not isinstance(found, tuple):
             return None

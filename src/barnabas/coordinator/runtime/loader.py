@@ -114,13 +114,11 @@ class Loader:
             self._slices = self._replay()
             self._timer.call_later(_RETRY_MS, self._slice)
         except (StorageError, CorruptBatchError, OSError) as error:
-            _log.error(
-                "Cannot read a coordinator partition: partition=%s error=%s", self._where(), error
-            )
+            _log.error("Cannot read a coordinator partition: %s error=%s", self._where(), error)
             self._on_done(False)
         except Exception:  # noqa: BLE001 - logged, and the partition is marked as failed
             # Any log content may cause the error: fail this partition only.
-            _log.exception("Cannot load a coordinator partition: partition=%s", self._where())
+            _log.exception("Cannot load a coordinator partition: %s", self._where())
             self._on_done(False)
         else:
             if requested is None:
@@ -199,7 +197,7 @@ class Loader:
             _log.error(
                 "Skipped a damaged record of a coordinator partition: partition=%s "
                 "offset=%d error=%s",
-                f"partition={self._log.topic_partition}",
+                self._log.topic_partition,
                 offset,
                 error,
             )
@@ -208,7 +206,7 @@ class Loader:
         if self.skips > _LOGGED_SKIPS_MAX:
             _log.error(
                 "Skipped damaged records of a coordinator partition: partition=%s count=%d",
-                f"partition={self._log.topic_partition}",
+                self._log.topic_partition,
                 self.skips,
             )
 

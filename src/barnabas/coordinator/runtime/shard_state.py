@@ -38,13 +38,14 @@ class ShardEvent(Enum):
     CLOSED = "closed"
 
 
-# The state after each event, by the state before it. All other events are errors of the caller.
-TRANSITIONS = {
-    ShardEvent.LOADED: {ShardState.LOADING: ShardState.ACTIVE},
-    ShardEvent.LOADING_FAILED: {ShardState.LOADING: ShardState.FAILED},
-    ShardEvent.CLOSED: {
-        ShardState.LOADING: ShardState.CLOSED,
-        ShardState.ACTIVE: ShardState.CLOSED,
-        ShardState.FAILED: ShardState.CLOSED,
+# Next state by event. An event that a state lacks cannot happen in it.
+SHARD_STATES: dict[ShardState, dict[ShardEvent, ShardState]] = {
+    ShardState.LOADING: {
+        ShardEvent.LOADED: ShardState.ACTIVE,
+        ShardEvent.LOADING_FAILED: ShardState.FAILED,
+        ShardEvent.CLOSED: ShardState.CLOSED,
     },
+    ShardState.ACTIVE: {ShardEvent.CLOSED: ShardState.CLOSED},
+    ShardState.FAILED: {ShardEvent.CLOSED: ShardState.CLOSED},
+    ShardState.CLOSED: {},
 }

@@ -11,13 +11,14 @@ from barnabas.coordinator.runtime.held_response import HeldResponse
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.coordinator.runtime.shard import Shard
 from barnabas.coordinator.runtime.shard_context import ShardContext
-from barnabas.coordinator.runtime.shard_state import TRANSITIONS, ShardEvent, ShardState
+from barnabas.coordinator.runtime.shard_state import SHARD_STATES, ShardEvent, ShardState
 from barnabas.coordinator.runtime.shard_timers import ShardTimers
 from barnabas.coordinator.runtime.transaction_ending import build_end_marker
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import NO_PRODUCER_ID
 from barnabas.record.builder import BatchBuilder
 from barnabas.storage.append_info import AppendOrigin
+from barnabas.waiting.state_machine import state_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +141,7 @@ class StatePartition(Generic[S]):
         self._maybe_start()
 
     def _on_high_watermark(self) -> None:
-        """Start the shard, or apply what is committed, even without a request."""
+        """Start the shard, or apply the committed records, even without a request."""
         if self._is_appending:
             # The records are not replayed yet. `_hold_appended` continues.
             self._has_moved = True
@@ -166,9 +167,7 @@ class StatePartition(Generic[S]):
         return True
 
     def _on_event(self, event: ShardEvent) -> None:
-        after = TRANSITIONS[event].get(self.state)
-        assert after is not None, f"partition={self.key} state={self.state} event={event}"
-        self.state = after
+        self.state = state_after(f"partition {self.key}", SHARD_STATES, self.state, event)
 
     # Requests.
 
@@ -360,7 +359,7 @@ class StatePartition(Generic[S]):
                 compression=self._dependencies.compression,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
-                # Nobody checks sequences of coordinators. Kafka's begin with 0 as well.
+                # The log does not check sequences of coordinators. Kafka's begin with 0 as well.
                 base_sequence=0,
                 transactional=True,
             )

@@ -16,10 +16,16 @@ from barnabas.protocol.record_frame import (
     decode_coordinator_value,
     read_prefix,
 )
-from barnabas.protocol.records.share_snapshot import ShareSnapshotKey, ShareSnapshotValue
-from barnabas.protocol.records.share_snapshot import StateBatch as SnapshotBatch
-from barnabas.protocol.records.share_update import ShareUpdateKey, ShareUpdateValue
-from barnabas.protocol.records.share_update import StateBatch as UpdateBatch
+from barnabas.protocol.records.share_snapshot import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    StateBatch as SnapshotBatch,
+)
+from barnabas.protocol.records.share_update import (
+    ShareUpdateKey,
+    ShareUpdateValue,
+    StateBatch as UpdateBatch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,11 +16,13 @@ from barnabas.coordinator.share.state_batches import NO_START_OFFSET
 from barnabas.coordinator.share.state_change import StateChange
 from barnabas.coordinator.share.state_outcome import StateOutcome
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.messages import delete_share_group_state as delete
-from barnabas.protocol.messages import initialize_share_group_state as initialize
-from barnabas.protocol.messages import read_share_group_state as read
-from barnabas.protocol.messages import read_share_group_state_summary as summary
-from barnabas.protocol.messages import write_share_group_state as write
+from barnabas.protocol.messages import (
+    delete_share_group_state as delete,
+    initialize_share_group_state as initialize,
+    read_share_group_state as read,
+    read_share_group_state_summary as summary,
+    write_share_group_state as write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

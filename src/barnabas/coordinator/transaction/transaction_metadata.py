@@ -8,9 +8,9 @@ import msgspec
 
 from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.coordinator.transaction.transaction_state import (
+    TRANSACTION_STATES,
     TransactionEvent,
     TransactionState,
-    state_after,
 )
 
 if TYPE_CHECKING:
@@ -198,6 +198,8 @@ class TransactionMetadata(msgspec.Struct, frozen=True):
         self, event: TransactionEvent, now_ms: int, **changes: object
     ) -> TransactionMetadata:
         changes.setdefault("previous_producer_id", self.producer_id)
-        return msgspec.structs.replace(
-            self, state=state_after(event, self.state), update_ms=now_ms, **changes
+        after = TRANSACTION_STATES[self.state].get(event)
+        assert after is not None, (
+            f"OneTransactionPerId: event={event.value} state={self.state.label}"
         )
+        return msgspec.structs.replace(self, state=after, update_ms=now_ms, **changes)

@@ -58,34 +58,30 @@ class TransactionEvent(Enum):
     MARKERS_WRITTEN = "markers written"
 
 
-_ENDED = (
-    TransactionState.EMPTY,
-    TransactionState.COMPLETE_COMMIT,
-    TransactionState.COMPLETE_ABORT,
-)
-
-# The state after each event, by the state before it. All other events are refused.
-TRANSITIONS: dict[TransactionEvent, dict[TransactionState, TransactionState]] = {
-    TransactionEvent.INITIALIZED: dict.fromkeys(_ENDED, TransactionState.EMPTY),
-    TransactionEvent.PARTITIONS_ADDED: dict.fromkeys(
-        (*_ENDED, TransactionState.ONGOING), TransactionState.ONGOING
-    ),
-    TransactionEvent.KEPT: {TransactionState.ONGOING: TransactionState.ONGOING},
-    TransactionEvent.COMMITTED: {TransactionState.ONGOING: TransactionState.PREPARE_COMMIT},
+# Events of an id without an ongoing transaction.
+_WITHOUT_TRANSACTION = {
+    TransactionEvent.INITIALIZED: TransactionState.EMPTY,
+    TransactionEvent.PARTITIONS_ADDED: TransactionState.ONGOING,
     # A client of version 2 may abort a transaction that has not begun, which raises its epoch.
-    TransactionEvent.ABORTED: dict.fromkeys(
-        (*_ENDED, TransactionState.ONGOING), TransactionState.PREPARE_ABORT
-    ),
-    TransactionEvent.FENCED: {TransactionState.ONGOING: TransactionState.PREPARE_ABORT},
-    TransactionEvent.MARKERS_WRITTEN: {
-        TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
-        TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
-    },
+    TransactionEvent.ABORTED: TransactionState.PREPARE_ABORT,
 }
 
-
-def state_after(event: TransactionEvent, state: TransactionState) -> TransactionState:
-    """Return the state after an event that is allowed in this state."""
-    after = TRANSITIONS[event].get(state)
-    assert after is not None, f"OneTransactionPerId: event={event.value} state={state.label}"
-    return after
+# Next state by event. All other events are refused.
+TRANSACTION_STATES: dict[TransactionState, dict[TransactionEvent, TransactionState]] = {
+    TransactionState.EMPTY: _WITHOUT_TRANSACTION,
+    TransactionState.ONGOING: {
+        TransactionEvent.PARTITIONS_ADDED: TransactionState.ONGOING,
+        TransactionEvent.KEPT: TransactionState.ONGOING,
+        TransactionEvent.COMMITTED: TransactionState.PREPARE_COMMIT,
+        TransactionEvent.ABORTED: TransactionState.PREPARE_ABORT,
+        TransactionEvent.FENCED: TransactionState.PREPARE_ABORT,
+    },
+    TransactionState.PREPARE_COMMIT: {
+        TransactionEvent.MARKERS_WRITTEN: TransactionState.COMPLETE_COMMIT
+    },
+    TransactionState.PREPARE_ABORT: {
+        TransactionEvent.MARKERS_WRITTEN: TransactionState.COMPLETE_ABORT
+    },
+    TransactionState.COMPLETE_COMMIT: _WITHOUT_TRANSACTION,
+    TransactionState.COMPLETE_ABORT: _WITHOUT_TRANSACTION,
+}

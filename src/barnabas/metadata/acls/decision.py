@@ -58,7 +58,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What the entries say about an action."""
+    """Effect of the entries on an action."""
 
     # The entry that decides; None if no entry covers the action.
     acl: Acl | None

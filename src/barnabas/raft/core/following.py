@@ -218,7 +218,7 @@ class Following:
         if request.fetch_offset != replica.log.end_offset:
             return
         self._note_success(now_ms, role)
-        replica.hear_high_watermark(response.high_watermark)
+        replica.note_leader_high_watermark(response.high_watermark)
         if response.diverging is not None:
             diverging = response.diverging
             self._truncate(now_ms, role, diverging.epoch, diverging.end_offset)

@@ -212,7 +212,7 @@ class Leading:
         # Records of earlier epochs are committed only together with a later record of this epoch.
         if end > role.epoch_start_offset and end > replica.high_watermark:
             replica.move_high_watermark(end)
-            replica.hear_high_watermark(end)
+            replica.note_leader_high_watermark(end)
             self._answer_parked(now_ms, role)
 
     def on_appended(self, now_ms: float, role: Leader) -> None:

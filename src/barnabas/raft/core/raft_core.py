@@ -109,13 +109,13 @@ class RaftCore:
         return self._replica.high_watermark
 
     def has_caught_up(self, end_offset: int, epoch: int) -> bool:
-        """Return whether records up to `end_offset` are all that was committed at the last answer.
+        """Return whether no record after `end_offset` was committed at the last response.
 
-        `epoch` is that of the last of these records. It must be the current one: a new leader tells
-        an old high watermark until it has committed a record of its epoch.
+        `epoch` is that of the last record before `end_offset`. It must be the current one: a new
+        leader reports an old high watermark until it has committed a record of its epoch.
         """
-        told = self._replica.told_high_watermark
-        return epoch == self._replica.epoch and 0 <= told <= end_offset
+        reported = self._replica.leader_high_watermark
+        return epoch == self._replica.epoch and 0 <= reported <= end_offset
 
     @property
     def is_leader(self) -> bool:
@@ -348,7 +348,7 @@ class RaftCore:
                 return replica.taken()
 
     def _act(self, now_ms: float, role: Role) -> float:
-        """Do what the role has to do by now, and return when it has to act again."""
+        """Do the work of the role that is due, and return the time of the next work."""
         match role:
             case Unattached():
                 return self._following.look_for_leader(now_ms, role)

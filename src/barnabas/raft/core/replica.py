@@ -83,12 +83,12 @@ class Replica:
         self.high_watermark = -1 if latest is None else latest.end_offset
         # The largest high watermark that a leader has told, or that this leader has computed, since
         # the start; -1 before. The log may end below it.
-        self.told_high_watermark = -1
+        self.leader_high_watermark = -1
         # This replica's log is on disk up to this offset, exclusive. At the start all of it is.
         self.synced_end = log.end_offset
         # Changed only by the transition methods below.
         self.role: Role = Unattached(NEVER)
-        # What this replica has learned while it may not vote; None once it may vote.
+        # Knowledge of this replica while it may not vote; None once it may vote.
         self.unproven_voter = UnprovenVoter() if config.is_unproven_voter else None
         self.requests = RequestManager(config.request_timeout_ms, config.retry_backoff_ms, rng)
         # Addresses of the bootstrap servers by their negative ids; never changes.
@@ -333,9 +333,9 @@ class Replica:
         if offset > self.high_watermark:
             self.high_watermark = self._out.high_watermark = offset
 
-    def hear_high_watermark(self, offset: int) -> None:
+    def note_leader_high_watermark(self, offset: int) -> None:
         """Note a high watermark of the leader, which may lie above the end of this log."""
-        self.told_high_watermark = max(self.told_high_watermark, offset)
+        self.leader_high_watermark = max(self.leader_high_watermark, offset)
 
     def send(self, now_ms: float, destination: int, request: Request) -> None:
         """Send a request to a destination that is ready for one."""

@@ -28,7 +28,7 @@ _METADATA_VERSION = "metadata.version"
 
 
 class FirstContent(msgspec.Struct, frozen=True):
-    """What the checkpoint has besides features."""
+    """Content of the checkpoint besides features."""
 
     # The first voters of a dynamic quorum (KIP-853), each with its directory id. None for static
     # voters, or if other nodes of the cluster hold the voters.

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import add_raft_voter as add_messages
-from barnabas.protocol.messages import begin_quorum_epoch as begin_messages
-from barnabas.protocol.messages import end_quorum_epoch as end_messages
-from barnabas.protocol.messages import fetch as fetch_messages
-from barnabas.protocol.messages import fetch_snapshot as snapshot_messages
-from barnabas.protocol.messages import remove_raft_voter as remove_messages
-from barnabas.protocol.messages import update_raft_voter as update_messages
-from barnabas.protocol.messages import vote as vote_messages
+from barnabas.protocol.messages import (
+    add_raft_voter as add_messages,
+    begin_quorum_epoch as begin_messages,
+    end_quorum_epoch as end_messages,
+    fetch as fetch_messages,
+    fetch_snapshot as snapshot_messages,
+    remove_raft_voter as remove_messages,
+    update_raft_voter as update_messages,
+    vote as vote_messages,
+)
 from barnabas.raft.core import messages as core
 from barnabas.raft.listener import NO_LEADER, SnapshotId
 from barnabas.raft.log.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID

@@ -17,7 +17,7 @@ __all__ = ["FETCHER_STATES", "FetcherEvent", "FetcherState"]
 
 
 class FetcherState(Enum):
-    """What a fetcher waits for."""
+    """State of a fetcher: the event that it waits for."""
 
     # Nothing, a new partition, or the end of a backoff.
     IDLE = auto()

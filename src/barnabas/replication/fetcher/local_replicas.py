@@ -122,6 +122,9 @@ class LocalReplicas:
                 log.high_watermark,
             )
         self._logs.truncate_to(key, truncation.offset)
+        assert log.log_end_offset <= truncation.offset, (
+            f"LogMatching: partition={key} log_end={log.log_end_offset} truncation={truncation}"
+        )
 
     def restart_log_at(self, key: TopicPartition, offset: int) -> None:
         """Empty the log and start it at `offset`.

@@ -91,8 +91,14 @@ class FollowerRole:
                 "Log restarts within a batch of the leader: partition=%s",
                 self._state.topic_partition,
             )
-            restart_log_at(error.first_offset)
+            fetch_offset = error.first_offset
+            restart_log_at(fetch_offset)
             info = log.append_as_follower(fetched.records, self.leader_epoch)
+        first = info.first_offset
+        assert first < 0 or first >= fetch_offset, (
+            f"LogMatching: partition={self._state.topic_partition} fetch_offset={fetch_offset} "
+            f"first_appended={first} leader_epoch={self.leader_epoch}"
+        )
         # As in Kafka: the leader's high watermark may be above the records that this response has.
         moved = log.update_high_watermark(min(fetched.high_watermark, log.log_end_offset))
         if fetched.log_start_offset > log.log_start_offset:

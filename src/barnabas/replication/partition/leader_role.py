@@ -62,6 +62,7 @@ class LeaderRole:
     """This broker leads the partition in one leader epoch. Each epoch has a new object."""
 
     __slots__ = (
+        "_committed_end",
         "_state",
         "isr_state",
         "leader_epoch",
@@ -92,6 +93,9 @@ class LeaderRole:
         self.leader_epoch = registration.leader_epoch
         # This replica's log end offset at the start of the epoch. Never changes.
         start = self.leader_epoch_start_offset = state.log.log_end_offset
+        # The high watermark at its last move in this epoch. Only increases: each move and
+        # `on_moved` check that the log's high watermark has not gone below it.
+        self._committed_end = state.log.high_watermark
         # First offset that must be synced before it is acknowledged, for flush.messages;
         # NOTHING_TO_SYNC if there is none. Appends lower it to their first offset, `on_synced`
         # raises it.
@@ -158,6 +162,11 @@ class LeaderRole:
     def on_moved(self) -> None:
         """Handle the replacement of the log by its copy, all of whose records are synced."""
         self.sync_required_from = NOTHING_TO_SYNC
+        known = self._state.log.high_watermark
+        assert known >= self._committed_end, (
+            f"HighWatermarkMonotonic: partition={self._state.topic_partition} "
+            f"leader_epoch={self.leader_epoch} last={self._committed_end} copy={known}"
+        )
         self.maybe_increment_high_watermark()
 
     def on_synced(self, end_offset: int) -> bool:
@@ -298,7 +307,25 @@ class LeaderRole:
             candidate = self._smallest_end(candidate)
         if candidate <= offsets.high_watermark:
             return False
-        return offsets.update_high_watermark(candidate)
+        self._check_high_watermark(candidate)
+        is_moved = offsets.update_high_watermark(candidate)
+        self._committed_end = offsets.high_watermark
+        return is_moved
+
+    def _check_high_watermark(self, candidate: int) -> None:
+        """Assert what must hold before the high watermark moves to `candidate`."""
+        known = self._state.log.high_watermark
+        assert self._committed_end <= known < candidate, (
+            f"HighWatermarkMonotonic: partition={self._state.topic_partition} "
+            f"leader_epoch={self.leader_epoch} last={self._committed_end} "
+            f"high_watermark={known} new={candidate}"
+        )
+        isr = self.isr_state.isr
+        for broker_id, replica in self.remote_replicas.items():
+            assert replica.log_end_offset >= candidate or broker_id not in isr, (
+                f"AckedAllNeverLost: partition={self._state.topic_partition} new={candidate} "
+                f"isr={isr} replica={broker_id} log_end={replica.log_end_offset}"
+            )
 
     def _smallest_end(self, own_end: int) -> int:
         if self.is_under_min_isr:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from barnabas.metadata.configs_image import TOPIC
+from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.metadata.metadata_version import METADATA_VERSION, METADATA_VERSION_MAX
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.topics_delta import LocalChanges, LocalPartition
+    from barnabas.metadata.topics.topics_delta import LocalChanges, LocalPartition
     from barnabas.replication.partition.partition_settings import PartitionSettings
     from barnabas.storage.config import LogConfig
     from barnabas.storage.log.log import Log

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HandshakePhase(Enum):
-    """What a handshake waits for."""
+    """The event that a handshake waits for."""
 
     # The first message of the client. Only its bytes are held.
     EXPECTING = "expecting"

@@ -1,7 +1,7 @@
-"""Key stores and trust stores: PEM text and files, and PKCS12 files.
+"""Key stores and trust stores: PEM text and files, PKCS12 files and JKS files.
 
-A JKS store of a Java before version 9 has Java's own format, which is not read; the error says how
-to convert it. Newer `keytool` versions write PKCS12 by default, whatever the name of the file is.
+JKS is the default of Java before version 9. Newer `keytool` versions write PKCS12 by default,
+whatever the name of the file is.
 """
 
 from __future__ import annotations
@@ -15,15 +15,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.tls.java_key_store import (
+    MAGIC,
+    JavaKeyStoreError,
+    WrongPasswordError,
+    read_java_key_store,
+    unprotect,
+)
 from barnabas.runtime.tls.tls_options import TlsOptionsError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from barnabas.runtime.tls.tls_options import KeySource, TlsOptions, TrustSource
 
-_JKS_START = b"\xfe\xed\xfe\xed"
 _PEM_BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 _PEM_LINE = 64
 _BYTES_MAX = 16 * 1024 * 1024
@@ -70,10 +76,13 @@ def load_trusted(context: ssl.SSLContext, source: TrustSource) -> None:
             context.load_verify_locations(capath=source.location)
             return
         data = _read(option, source.location)
-        if _type_of(data, source.type, "truststore") == "PEM":
-            pem = normal_pem(data.decode("latin-1"))
-        else:
-            pem = _trusted_in_pkcs12(data, source, source.location)
+        match _type_of(data, source.type, "truststore"):
+            case "PEM":
+                pem = normal_pem(data.decode("latin-1"))
+            case "JKS":
+                pem = _trusted_in_jks(data, source, source.location)
+            case _:
+                pem = _trusted_in_pkcs12(data, source, source.location)
     else:
         context.load_default_certs()
         return
@@ -150,33 +159,83 @@ def _is_base64(body: str) -> bool:
 
 def _load_store(context: ssl.SSLContext, source: KeySource, location: str) -> bytes:
     data = _read("keystore.location", location)
-    if _type_of(data, source.type, "keystore") == "PEM":
-        pem = normal_pem(data.decode("latin-1"))
-        return _load_pem(context, "keystore.location", pem, source.key_password)
-    return _load_pem(context, "keystore.location", _own_in_pkcs12(data, source, location), None)
+    match _type_of(data, source.type, "keystore"):
+        case "PEM":
+            pem = normal_pem(data.decode("latin-1"))
+            return _load_pem(context, "keystore.location", pem, source.key_password)
+        case "JKS":
+            pem = _own_in_jks(data, source, location)
+        case _:
+            pem = _own_in_pkcs12(data, source, location)
+    return _load_pem(context, "keystore.location", pem, None)
 
 
 def _type_of(data: bytes, given: str | None, store: str) -> str:
-    """Return "PEM" or "PKCS12", from the content and the given type.
+    """Return "PEM", "PKCS12" or "JKS", from the content and the given type.
 
-    Kafka's default type is JKS. A Java that reads this type also reads PKCS12.
+    Kafka's default type is JKS. Java reads both formats with either of the types PKCS12 and JKS.
     """
     location = f"{store}.location"
     if given is not None and given.upper() not in _TYPES:
         raise TlsOptionsError(f"{store}.type", f"{given} is not one of: {', '.join(_TYPES)}")
-    if data.startswith(_JKS_START):
-        raise TlsOptionsError(
-            location,
-            "this is a JKS store, which only Java reads. Convert it: keytool -importkeystore "
-            f"-srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12, and set "
-            f"ssl.{store}.type=PKCS12",
-        )
-    is_pem = b"-----BEGIN " in data
+    is_jks = data.startswith(MAGIC)
+    is_pem = not is_jks and b"-----BEGIN " in data
     if given is not None and given.upper() == "PEM" and not is_pem:
         raise TlsOptionsError(location, "no PEM text in it, but its type is PEM")
     if given is not None and given.upper() == "PKCS12" and is_pem:
         raise TlsOptionsError(location, f"PEM text; set ssl.{store}.type=PEM")
+    if is_jks:
+        return "JKS"
     return "PEM" if is_pem else "PKCS12"
+
+
+def _own_in_jks(data: bytes, source: KeySource, location: str) -> str:
+    """Return the first key of a JKS store and its certificates as PEM text."""
+    option = "keystore.location"
+    key_password = source.key_password if source.key_password is not None else source.password
+    try:
+        store = read_java_key_store(data, source.password)
+    except JavaKeyStoreError as error:
+        reason = _not_opened_as_jks(location, "keystore.password", error)
+        raise TlsOptionsError(option, reason) from None
+    if not store.keys or not store.keys[0].chain:
+        raise TlsOptionsError(option, f"{location} has no private key with a certificate")
+    if key_password is None:
+        raise TlsOptionsError("keystore.password", f"missing, but {location} is a JKS store")
+    protected, chain = store.keys[0]
+    try:
+        key = unprotect(protected, key_password)
+    except JavaKeyStoreError as error:
+        reason = _not_opened_as_jks(location, "key.password", error)
+        raise TlsOptionsError(option, reason) from None
+    return _block_of("PRIVATE KEY", key) + _certificate_blocks(chain)
+
+
+def _trusted_in_jks(data: bytes, source: TrustSource, location: str) -> str:
+    """Return the certificates of a JKS store as PEM text.
+
+    As in Java, the own certificate of each private key is trusted too.
+    """
+    try:
+        store = read_java_key_store(data, source.password)
+    except JavaKeyStoreError as error:
+        reason = _not_opened_as_jks(location, "truststore.password", error)
+        raise TlsOptionsError("truststore.location", reason) from None
+    own = [key.chain[0] for key in store.keys if key.chain]
+    return _certificate_blocks([*store.trusted, *own])
+
+
+def _not_opened_as_jks(location: str, password: str, error: JavaKeyStoreError) -> str:
+    check = f", check ssl.{password}" if isinstance(error, WrongPasswordError) else ""
+    return f"{location} cannot be opened as JKS{check}: {error}"
+
+
+def _certificate_blocks(certificates: Iterable[bytes]) -> str:
+    return "".join(_block_of("CERTIFICATE", each) for each in certificates)
+
+
+def _block_of(label: str, der: bytes) -> str:
+    return _normal_block(label, base64.b64encode(der).decode())
 
 
 def _own_in_pkcs12(data: bytes, source: KeySource, location: str) -> str:

@@ -18,7 +18,7 @@ class ClientAuth(Enum):
 class KeySource(msgspec.Struct, frozen=True):
     """Where the own private key and certificate come from; at most one of the ways is set."""
 
-    # A key store: a PKCS12 file, or a PEM file with the key and its certificates.
+    # A key store: a PKCS12 or JKS file, or a PEM file with the key and its certificates.
     location: str | None = None
     # "PEM", "PKCS12" or "JKS"; None: recognized by its content.
     type: str | None = None
@@ -68,7 +68,7 @@ class TlsOptionsError(ValueError):
         Args:
             option: the configuration key without its prefix `ssl.`, for example
                 "keystore.location".
-            reason: what is wrong, and what to do.
+            reason: the problem, and its remedy.
         """
         super().__init__(f"ssl.{option}: {reason}")
         self.option = option

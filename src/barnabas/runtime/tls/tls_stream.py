@@ -184,7 +184,7 @@ class TlsStream:
         self._update_reading()
 
     def resume_reading(self) -> None:
-        """Start receiving again, first what is already decrypted."""
+        """Start receiving again, first the bytes that are already decrypted."""
         if self.is_closing:
             return
         self._wants_reading = True

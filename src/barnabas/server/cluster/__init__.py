@@ -1,1 +1,1 @@
-"""The broker's view of the cluster: the current metadata image and what follows from it."""
+"""The broker's view of the cluster: the current metadata image and its effects."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnabas.waiting.steps import UNFINISHED, run_slice
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
@@ -20,7 +22,7 @@ SLICE_MS = 10.0
 
 
 class Backlog:
-    """Runs iterators to their end, one after the other."""
+    """Runs generators to their end, one after the other."""
 
     __slots__ = ("_clock", "_is_closed", "_on_empty", "_on_failed", "_timer", "_work")
 
@@ -31,8 +33,8 @@ class Backlog:
         self._clock = clock
         self._timer = timer
         self._on_failed = on_failed
-        # Pending iterators. The first one is in progress.
-        self._work: deque[Iterator[None]] = deque()
+        # Pending generators. The first one is in progress.
+        self._work: deque[Generator[None, None, None]] = deque()
         # Callbacks for the moment when no work is left. Each is called once.
         self._on_empty: list[Callable[[], None]] = []
         self._is_closed = False
@@ -40,7 +42,7 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._work)
 
-    def add(self, steps: Iterator[None]) -> None:
+    def add(self, steps: Generator[None, None, None]) -> None:
         """Run the steps after all earlier work. Without such work, the first slice runs now."""
         self._work.append(steps)
         if len(self._work) == 1:
@@ -76,9 +78,9 @@ class Backlog:
         monotonic_ms = self._clock.monotonic_ms
         ends_ms = monotonic_ms() + SLICE_MS
         while self._work:
-            for _ in self._work[0]:
-                if monotonic_ms() > ends_ms:
-                    return
+            left_ms = ends_ms - monotonic_ms()
+            if run_slice(self._work[0], self._clock, left_ms) is UNFINISHED:
+                return
             self._work.popleft()
 
     def _continue(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
     from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.topics_image import TopicImage
+    from barnabas.metadata.topics.topics_image import TopicImage
     from barnabas.runtime.clock import Clock
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
@@ -77,7 +77,7 @@ class LostLeaders:
         return leader is not None and self.delay_for(leader, serve)
 
     def delay_for(self, leader: int, serve: Callable[[], None]) -> bool:
-        """Delay a request for what this broker leads, if the broker is lost. See `delay`."""
+        """Delay a request for partitions that a lost broker leads. See `delay`."""
         if leader not in self._ends or sum(map(len, self._delayed.values())) >= _REQUESTS_MAX:
             return False
         self._delayed.setdefault(leader, []).append(serve)

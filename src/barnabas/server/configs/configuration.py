@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from barnabas.server.configs.endpoint import Endpoint
     from barnabas.server.configs.security.listener_sasl import ListenerSasl, LoginSettings
+    from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
     from barnabas.server.configs.security_protocol import SecurityProtocol
     from barnabas.settings.definition import ParsedConfig
 
@@ -86,7 +87,7 @@ class Configuration(msgspec.Struct, frozen=True):
     # SASL settings by name of the listener, for listeners where clients log in by SASL.
     sasl: Mapping[str, ListenerSasl]
     # Credentials of this node by name of the listener of other nodes.
-    logins: Mapping[str, LoginSettings]
+    logins: Mapping[str, LoginSettings | TokenLoginSettings]
 
     @property
     def node_id(self) -> int:
@@ -108,7 +109,7 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     """Check the given properties and add the defaults. Unknown keys are logged as warnings.
 
     Raises:
-        ConfigError: an invalid value. The message has the key, the value and what is allowed.
+        ConfigError: an invalid value. The message has the key, the value and the allowed values.
     """
     given: dict[str, str] = {}
     for name, value in properties.items():
@@ -159,7 +160,7 @@ def _logins(
     cluster: ClusterSettings,
     protocols: Mapping[str, SecurityProtocol],
     endpoints: list[Endpoint],
-) -> dict[str, LoginSettings]:
+) -> dict[str, LoginSettings | TokenLoginSettings]:
     """Return the credentials for those listeners of other nodes that use SASL."""
     mechanism_keys = {cluster.controller_listeners[0]: "sasl.mechanism.controller.protocol"}
     between_brokers = inter_broker_listener(parsed, endpoints)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.host import host_name
+from barnabas.runtime.system.host import host_name
 from barnabas.server.configs.endpoint import Endpoint, parse_endpoint
 from barnabas.server.configs.security_protocol import SecurityProtocol
 from barnabas.settings.definition import ConfigError
@@ -53,7 +53,9 @@ def controller_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list
     endpoints = [found[name] for name in cluster.controller_listeners if name in found]
     text = ",".join(config.strings("listeners"))
     if endpoints and not cluster.is_controller:
-        raise ConfigError("listeners", text, "no listener of a controller (this node is none)")
+        raise ConfigError(
+            "listeners", text, "no controller listener (this node is not a controller)"
+        )
     if cluster.is_controller and not cluster.is_alone and not endpoints:
         first = cluster.controller_listeners[0]
         raise ConfigError("listeners", text, f"{first}://HOST:PORT too (this node is a controller)")

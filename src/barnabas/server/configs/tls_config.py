@@ -54,14 +54,13 @@ TLS_KEYS = ConfigDefinition(
             "ssl.keystore.location",
             _STRING,
             None,
-            "A file with the private key and the certificates of this node: PKCS12, or PEM.",
+            "A file with the private key and the certificates of this node.",
         ),
         _key(
             "ssl.keystore.type",
             _STRING,
             "JKS",
-            "The format of the key store. JKS stands for what Java writes today, which is PKCS12;"
-            " the old JKS format is not read.",
+            "The format of the key store. With JKS, the content decides which of the three it is.",
             _STORE_TYPE,
         ),
         _key("ssl.keystore.password", _PASSWORD, None, "The password of the key store."),
@@ -69,7 +68,7 @@ TLS_KEYS = ConfigDefinition(
             "ssl.key.password",
             _PASSWORD,
             None,
-            "The password of the private key, in PEM or PKCS12.",
+            "The password of the private key, in PEM or JKS.",
         ),
         _key(
             "ssl.keystore.key",
@@ -87,8 +86,8 @@ TLS_KEYS = ConfigDefinition(
             "ssl.truststore.location",
             _STRING,
             None,
-            "A file with the trusted certificates: PKCS12, or PEM. Without it, the certificates"
-            " that the system trusts.",
+            "A file with the trusted certificates. Without it, the certificates that the system"
+            " trusts.",
         ),
         _key(
             "ssl.truststore.type",

@@ -9,9 +9,10 @@ from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.headers import encode_response, encode_response_in_steps
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.error_messages import truncate_error_messages
-from barnabas.server.dispatch.slices import UNFINISHED, release
+from barnabas.server.dispatch.slices import release
 from barnabas.server.listeners.connection_admission import address_of
 from barnabas.server.quotas.client_quotas import CountedRequest
+from barnabas.waiting.steps import UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.protocol.schema import Array
+from barnabas.waiting.steps import UNFINISHED, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.timer import Timer
+    from barnabas.waiting.steps import Unfinished
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -60,13 +62,6 @@ class Sliced(Protocol):
         ...
 
 
-class _Unfinished:
-    """Type of the constant UNFINISHED."""
-
-
-UNFINISHED = _Unfinished()
-
-
 class _Job:
     __slots__ = ("is_large", "request", "spent_ms", "steps")
 
@@ -101,21 +96,13 @@ class SliceQueue:
     def __len__(self) -> int:
         return len(self._jobs) + len(self._waiting)
 
-    def try_now(self, steps: Generator[None, None, T]) -> T | _Unfinished:
+    def try_now(self, steps: Generator[None, None, T]) -> T | Unfinished:
         """Run the first slice.
 
         Returns:
             The result of the generator, or UNFINISHED. In that case pass the generator to `add`.
         """
-        ends_ms = self._clock.monotonic_ms() + FIRST_SLICE_MS
-        try:
-            while True:
-                next(steps)
-                if self._clock.monotonic_ms() > ends_ms:
-                    return UNFINISHED
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return run_slice(steps, self._clock, FIRST_SLICE_MS)
 
     def add(
         self,
@@ -164,21 +151,18 @@ class SliceQueue:
             job.steps.close()
             job.request.on_work_done(job.spent_ms)
             return True
-        monotonic_ms, steps = self._clock.monotonic_ms, job.steps
-        began_ms = monotonic_ms()
-        ends_ms = began_ms + SLICE_MS
+        began_ms = self._clock.monotonic_ms()
         try:
-            while True:
-                next(steps)
-                if monotonic_ms() > ends_ms:
-                    job.spent_ms += monotonic_ms() - began_ms
-                    return False
-        except StopIteration:
-            job.request.on_work_done(job.spent_ms + monotonic_ms() - began_ms)
+            made = run_slice(job.steps, self._clock, SLICE_MS)
         except AssertionError:
             raise
         except Exception as error:  # noqa: BLE001 - the request logs it; other jobs continue
             job.request.on_work_failed(error)
+            return True
+        job.spent_ms += self._clock.monotonic_ms() - began_ms
+        if made is UNFINISHED:
+            return False
+        job.request.on_work_done(job.spent_ms)
         return True
 
 

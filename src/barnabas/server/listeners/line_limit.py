@@ -26,7 +26,7 @@ class LineLimit:
         Args:
             clock: measures the periods.
             log: gets the number of omitted lines, at the first line after a period.
-            what: what the lines report, for the line with that number.
+            what: the subject of the lines, for the line with that number.
         """
         self._clock = clock
         self._log = log

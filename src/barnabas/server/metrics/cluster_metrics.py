@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.metadata.election_counts import ElectionCounts
-    from barnabas.metadata.topics_image import TopicsImage
+    from barnabas.metadata.topics.topics_image import TopicsImage
     from barnabas.metrics.family import Tags
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.replication.requests.fetch_session_cache import FetchSessionCache

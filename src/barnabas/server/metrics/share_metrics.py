@@ -10,7 +10,16 @@ from barnabas.metrics.family import MetricFamily
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.metrics.family import Tags
+    from barnabas.server.share.share_partition import SharePartition
     from barnabas.server.share.share_partitions import SharePartitions
+
+# Attributes of DeadLetterCounts by Kafka's name.
+_DEAD_LETTERS = {
+    names.DEAD_LETTER_RECORDS: "records",
+    names.DEAD_LETTER_PRODUCES: "produces",
+    names.FAILED_DEAD_LETTER_PRODUCES: "failed_produces",
+}
 
 
 def share_partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
@@ -27,5 +36,44 @@ def share_partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
             for result, count in shares.counts.acknowledgements.items()
         ],
     )
+    yield MetricFamily(
+        names.RECORD_ACKNOWLEDGEMENTS,
+        [((("ackType", name),), count) for name, count in shares.counts.records.items()],
+    )
+    yield from _dead_letter_families(shares)
+    yield from _partition_families(shares)
     yield MetricFamily(names.SHARE_LEADERS, [((), len(shares))])
     yield MetricFamily(names.SHARE_RECORDS_IN_FLIGHT, [((), shares.in_flight_count)])
+
+
+def _dead_letter_families(shares: SharePartitions) -> Iterator[MetricFamily]:
+    """Yield the counters of groups that have dead-letter records (KIP-1191)."""
+    counts = shares.dead_letters.counts
+    for name, field in _DEAD_LETTERS.items():
+        values = [((("group", group),), getattr(each, field)) for group, each in counts.items()]
+        yield MetricFamily(name, values)
+
+
+def _partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
+    """Yield the values of each share partition that is loaded."""
+    loaded = [(each, each.records.in_flight) for each in list(shares) if each.records is not None]
+    yield MetricFamily(
+        names.SHARE_LOCK_TIMEOUTS, ((_tags(each), each.timed_out_count) for each, _ in loaded)
+    )
+    yield MetricFamily(
+        names.SHARE_IN_FLIGHT_MESSAGES,
+        ((_tags(each), in_flight.in_flight_count) for each, in_flight in loaded),
+    )
+    yield MetricFamily(
+        names.SHARE_IN_FLIGHT_BATCHES,
+        ((_tags(each), len(in_flight.batches)) for each, in_flight in loaded),
+    )
+
+
+def _tags(partition: SharePartition) -> Tags:
+    where = partition.key.where
+    return (
+        ("group", partition.key.group_id),
+        ("topic", where.topic),
+        ("partition", str(where.partition)),
+    )

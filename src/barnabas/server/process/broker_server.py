@@ -28,7 +28,7 @@ from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencie
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
 from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from barnabas.metadata.configs_image import GROUP
+from barnabas.metadata.configs.configs_image import GROUP
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves
@@ -57,10 +57,15 @@ from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
 from barnabas.server.share.coordination import make_share_coordinator
+from barnabas.server.share.dead_letters.dead_letter_settings import DeadLetterSettings
+from barnabas.server.share.dead_letters.dead_letter_writer import (
+    DeadLetterDependencies,
+    DeadLetterWriter,
+)
 from barnabas.server.share.group_settings import ShareGroupSettings
 from barnabas.server.share.latest_offsets import LatestOffsets
 from barnabas.server.share.persister import Persister
-from barnabas.server.share.share_partitions import SharePartitions
+from barnabas.server.share.share_partitions import SharePartitions, SharePartitionServices
 from barnabas.server.startup.node_failure import (
     describe_directory_failure,
     last_directory_failure,
@@ -402,14 +407,32 @@ class BrokerServer:
         )
         self.shares = SharePartitions(
             self.replicas,
-            self.persister,
-            ShareGroupSettings(self._config, shared.cluster),
+            SharePartitionServices(
+                self.persister,
+                ShareGroupSettings(self._config, shared.cluster),
+                self._dead_letter_writer(),
+            ),
             (runtime.clock, shared.wheel),
             self._conversions,
             (
                 self._config.integer("group.share.max.share.sessions"),
                 lambda: shared.cluster.image.topics.partition_count,
             ),
+        )
+
+    def _dead_letter_writer(self) -> DeadLetterWriter:
+        shared, runtime = self._shared, self._runtime
+        return DeadLetterWriter(
+            DeadLetterDependencies(
+                shared.node_id,
+                shared.cluster,
+                DeadLetterSettings(shared.dynamic, shared.cluster),
+                self.replicas,
+                self._forwarding,
+                self._conversions,
+                (runtime.clock, runtime.timer),
+                self._leader_channels(),
+            )
         )
 
     def _coordinator_dependencies(

@@ -21,7 +21,7 @@ from barnabas.server.cluster.log_assignments import LogAssignments
 from barnabas.server.configs.topic_configs import default_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -124,7 +124,7 @@ class MetadataFollower:
             opened,
         )
 
-    def _apply(self, delta: ClusterDelta, image: ClusterImage) -> Iterator[None]:
+    def _apply(self, delta: ClusterDelta, image: ClusterImage) -> Generator[None, None, None]:
         changes = LeadershipChanges()
         yield from self._replicas.apply_in_steps(delta, image, changes)
         self._update_coordinators(changes)

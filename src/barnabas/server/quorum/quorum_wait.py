@@ -42,7 +42,8 @@ class QuorumWait:
         dependencies: dependencies of the probes' channels.
         voters: addresses of the other voters by node id.
         has_controller: returns whether the active controller is known and, for a broker, connected.
-        broker_awaits: returns what the broker waits for if there is a controller. None without a
+        broker_awaits: returns the condition that the broker waits for if there is a controller.
+        None without a
             broker.
         has_vote: returns whether this node, if it is a voter, takes part in elections.
         """

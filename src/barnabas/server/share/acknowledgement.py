@@ -8,15 +8,27 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.share.record_run import NO_MEMBER, StateChange, released_state, terminal_count
-from barnabas.server.share.record_state import RENEW, STATE_BY_ACKNOWLEDGE_TYPE, RecordState
+from barnabas.server.share.record_run import (
+    NO_MEMBER,
+    StateChange,
+    given_up_state,
+    released_state,
+    terminal_count,
+)
+from barnabas.server.share.record_state import (
+    REJECT,
+    RENEW,
+    STATE_BY_ACKNOWLEDGE_TYPE,
+    RecordState,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from barnabas.server.share.in_flight_batch import InFlightBatch
-    from barnabas.server.share.in_flight_records import InFlightRecords, ShareLimits
+    from barnabas.server.share.in_flight_records import InFlightRecords
     from barnabas.server.share.record_run import RecordRun
+    from barnabas.server.share.share_limits import ShareLimits
 
 # Maximum number of ranges with different types in the acknowledgements of one partition. More than
 # the record locks that a partition may have by default.
@@ -170,7 +182,10 @@ class Acknowledgement:
             return None
         state = STATE_BY_ACKNOWLEDGE_TYPE[acknowledge_type]
         if state is RecordState.AVAILABLE:
-            state = released_state(run.delivery_count, self._limits.delivery_count_limit)
+            state = released_state(run.delivery_count, self._limits)
+        run.is_rejected = acknowledge_type == REJECT
+        if run.is_rejected:
+            state = given_up_state(self._limits)
         run.begin_change(self._change, state)
         self._records.delivery_complete_count += terminal_count(run, self._records.start_offset)
         return None
@@ -228,7 +243,8 @@ def release_member(records: InFlightRecords, member_id: str, limits: ShareLimits
         for run in runs:
             if run.member_id != member_id or run.state is not RecordState.ACQUIRED:
                 continue
-            state = released_state(run.delivery_count, limits.delivery_count_limit)
+            run.is_rejected = False
+            state = released_state(run.delivery_count, limits)
             run.begin_change(change, RecordState.ARCHIVED if run.last < start else state)
             records.delivery_complete_count += terminal_count(run, start)
     return change

@@ -12,8 +12,9 @@ from barnabas.server.share.record_state import RecordState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.server.share.in_flight_records import InFlightRecords, ShareLimits
+    from barnabas.server.share.in_flight_records import InFlightRecords
     from barnabas.server.share.record_run import RecordRun
+    from barnabas.server.share.share_limits import ShareLimits
 
 # Acquire modes of ShareFetch.
 BATCH_OPTIMIZED = 0
@@ -41,7 +42,7 @@ class FetchedBatch(msgspec.Struct, frozen=True):
 
 
 class AcquireRequest(msgspec.Struct, frozen=True):
-    """What a member wants to acquire."""
+    """Limits and owner of an acquisition."""
 
     member_id: str
     acquire_mode: int

@@ -164,7 +164,7 @@ class DelayedShareFetch(DelayedOperation):
         return end.is_known and len(result.records) > 0 and position.on_older_segment(end)
 
     def on_complete(self) -> None:
-        """Acquire what was read, after a timeout what can be read now."""
+        """Acquire the records that were read; after a timeout, those that can be read now."""
         results = {where: ShareFetchResult(error) for where, error in self.errors.items()}
         try:
             read = self._read_acquirable() if self._read is None else self._read

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs_image import GROUP
-from barnabas.metadata.group_configs import GROUP_CONFIGS
-from barnabas.metadata.share_offset_reset import ShareOffsetReset
-from barnabas.server.share.in_flight_records import ShareLimits
+from barnabas.metadata.configs.configs_image import GROUP
+from barnabas.metadata.configs.group_configs import DEAD_LETTER_TOPIC, GROUP_CONFIGS
+from barnabas.metadata.configs.share_offset_reset import ShareOffsetReset
+from barnabas.server.share.share_limits import ShareLimits
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class ShareGroupSettings:
             int(configs.get(_LOCKS, defaults.record_locks_max)),
             int(configs.get(_DURATION, defaults.lock_duration_ms)),
             configs.get(_RENEW, "true").lower() == "true",
+            bool(configs.get(DEAD_LETTER_TOPIC)) and self._cluster.image.features.has_dead_letters,
         )
 
     def isolation(self, group_id: str) -> FetchIsolation:

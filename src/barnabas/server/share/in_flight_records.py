@@ -19,19 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.server.share.record_run import StateChange
-
-
-class ShareLimits(msgspec.Struct, frozen=True):
-    """The configuration of a group that applies to an operation."""
-
-    # How often a record is delivered: group.share.delivery.count.limit.
-    delivery_count_limit: int
-    # Records in flight: group.share.partition.max.record.locks.
-    record_locks_max: int
-    # Time of an acquisition lock: group.share.record.lock.duration.ms.
-    lock_duration_ms: int
-    # Whether members may renew locks: share.renew.acknowledge.enable (KIP-1222).
-    can_renew: bool = True
+    from barnabas.server.share.share_limits import ShareLimits
 
 
 class StoredBatch(msgspec.Struct, frozen=True):
@@ -380,10 +368,26 @@ class InFlightRecords:
         """End a change after its write. Return whether the start offset moved."""
         for run in list(change.runs):
             terminal_before = terminal_count(run, self.start_offset)
-            run.end_change(is_written, now_ms, limits.delivery_count_limit)
+            run.end_change(is_written, now_ms, limits)
             if run.state is RecordState.AVAILABLE and run.last < self.start_offset:
                 run.remove()
             self.delivery_complete_count += terminal_count(run, self.start_offset) - terminal_before
             if run.state is RecordState.AVAILABLE:
                 self.has_available = True
         return is_written and self.advance()
+
+    def archiving(self) -> list[RecordRun]:
+        """Return the records that wait for their dead-letter write."""
+        return [run for run in self.runs() if run.state is RecordState.ARCHIVING]
+
+    def end_archiving(self, first: int, last: int) -> list[RecordRun]:
+        """Archive the records of a range whose dead-letter write has ended, and return them."""
+        ended: list[RecordRun] = []
+        for batch in self.overlapping(first, last):
+            for run in batch.runs:
+                is_inside = first <= run.first and run.last <= last
+                if is_inside and run.state is RecordState.ARCHIVING and run.change is None:
+                    run.archive()
+                    self.delivery_complete_count += terminal_count(run, self.start_offset)
+                    ended.append(run)
+        return ended

@@ -11,8 +11,9 @@ from barnabas.server.share.record_state import RecordState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.server.share.in_flight_records import InFlightRecords, ShareLimits
+    from barnabas.server.share.in_flight_records import InFlightRecords
     from barnabas.server.share.record_run import RecordRun
+    from barnabas.server.share.share_limits import ShareLimits
 
 # The queue is built anew when it has more outdated entries than this and than current ones.
 _OUTDATED_MAX = 1_000
@@ -88,7 +89,8 @@ class LockTimeouts:
         if run.last < records.start_offset:
             run.time_out(RecordState.ARCHIVED)
             return
-        run.time_out(released_state(run.delivery_count, limits.delivery_count_limit))
+        run.is_rejected = False
+        run.time_out(released_state(run.delivery_count, limits))
         if run.state is RecordState.AVAILABLE:
             records.has_available = True
         records.delivery_complete_count += terminal_count(run, records.start_offset)

@@ -51,7 +51,7 @@ def cut(
     """Return the record batches with the offsets from `first` to `last`.
 
     Args:
-        records: what was read.
+        records: the result of the read.
         batches: its batches.
         first: the first acquired offset.
         last: the last acquired offset.

@@ -9,6 +9,8 @@ from barnabas.server.share.record_state import TRANSITIONS, RecordState, is_term
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.server.share.share_limits import ShareLimits
+
 # Member of records that are not acquired.
 NO_MEMBER = ""
 
@@ -22,6 +24,7 @@ class RecordRun:
         "change",
         "delivery_count",
         "first",
+        "is_rejected",
         "is_removed",
         "last",
         "lock_ends_ms",
@@ -51,6 +54,8 @@ class RecordRun:
         # Whether the log or a transaction has removed the records. A failed change then keeps them
         # archived.
         self.is_removed = False
+        # Whether the member has rejected the records. Valid in the state ARCHIVING.
+        self.is_rejected = False
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -63,6 +68,7 @@ class RecordRun:
         rest._state_before = self._state_before
         rest._member_before = self._member_before
         rest.is_removed = self.is_removed
+        rest.is_rejected = self.is_rejected
         self.last = offset - 1
         if self.change is not None:
             rest.change = self.change
@@ -76,6 +82,10 @@ class RecordRun:
 
     def acquire(self, member_id: str, lock_ends_ms: float) -> None:
         """Give the records to a member."""
+        assert self.can_be_acquired, (
+            f"AcquiredByOne: offsets={self.first}-{self.last} state={self.state.name} "
+            f"owner={self.member_id} is_changing={self.change is not None} member={member_id}"
+        )
         self._move(RecordState.ACQUIRED, member_id)
         self.delivery_count += 1
         self.lock_ends_ms = lock_ends_ms
@@ -93,7 +103,7 @@ class RecordRun:
         self.change = change
         change.runs.append(self)
 
-    def end_change(self, is_written: bool, now_ms: float, delivery_count_limit: int) -> None:
+    def end_change(self, is_written: bool, now_ms: float, limits: ShareLimits) -> None:
         """Keep the new state if it was written, else restore the state before the change.
 
         If the lock has timed out meanwhile, a failed change makes the records available, or
@@ -105,11 +115,17 @@ class RecordRun:
             self.lock_ends_ms = None
             return
         if self.lock_ends_ms is not None and self.lock_ends_ms <= now_ms:
-            self.state = released_state(self.delivery_count, delivery_count_limit)
+            # The states were not written, so the dead-letter topic does not get the records.
+            is_last = self.delivery_count >= limits.delivery_count_limit
+            self.state = RecordState.ARCHIVED if is_last else RecordState.AVAILABLE
             self.member_id = NO_MEMBER
             self.lock_ends_ms = None
             return
         self.state, self.member_id = self._state_before, self._member_before
+
+    def archive(self) -> None:
+        """Archive records whose dead-letter write has ended."""
+        self._move(RecordState.ARCHIVED, NO_MEMBER)
 
     def remove(self) -> None:
         """Archive the records in whatever state they are, because the log lost them."""
@@ -142,12 +158,19 @@ class StateChange:
             yield run.first, run.last, run.state, run.delivery_count
 
 
-def released_state(delivery_count: int, limit: int) -> RecordState:
+def released_state(delivery_count: int, limits: ShareLimits) -> RecordState:
     """Return the state of records that their member did not process.
 
     After the last allowed delivery they are archived.
     """
-    return RecordState.ARCHIVED if delivery_count >= limit else RecordState.AVAILABLE
+    if delivery_count < limits.delivery_count_limit:
+        return RecordState.AVAILABLE
+    return given_up_state(limits)
+
+
+def given_up_state(limits: ShareLimits) -> RecordState:
+    """Return the state of records that the group does not deliver again."""
+    return RecordState.ARCHIVING if limits.has_dead_letters else RecordState.ARCHIVED
 
 
 def terminal_count(run: RecordRun, start_offset: int) -> int:

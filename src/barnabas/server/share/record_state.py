@@ -14,6 +14,8 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     # The record is processed. Terminal.
     ACKNOWLEDGED = 2
+    # The record is not delivered again, but is not yet in the group's dead-letter topic (KIP-1191).
+    ARCHIVING = 3
     # The record is not delivered again. Terminal.
     ARCHIVED = 4
 
@@ -23,8 +25,14 @@ class RecordState(IntEnum):
 TRANSITIONS: dict[RecordState, frozenset[RecordState]] = {
     RecordState.AVAILABLE: frozenset({RecordState.ACQUIRED}),
     RecordState.ACQUIRED: frozenset(
-        {RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}
+        {
+            RecordState.AVAILABLE,
+            RecordState.ACKNOWLEDGED,
+            RecordState.ARCHIVING,
+            RecordState.ARCHIVED,
+        }
     ),
+    RecordState.ARCHIVING: frozenset({RecordState.ARCHIVED}),
     RecordState.ACKNOWLEDGED: frozenset(),
     RecordState.ARCHIVED: frozenset(),
 }
@@ -33,7 +41,7 @@ STATE_BY_VALUE: dict[int, RecordState] = {int(state): state for state in RecordS
 
 
 def is_terminal(state: RecordState) -> bool:
-    """Whether a record in this state is never delivered again."""
+    """Whether the state is final."""
     return state is RecordState.ACKNOWLEDGED or state is RecordState.ARCHIVED
 
 
@@ -44,7 +52,8 @@ RELEASE = 2
 REJECT = 3
 RENEW = 4
 
-# State after an acknowledgement. A renewal (KIP-1222) keeps the state.
+# State after an acknowledgement. A renewal (KIP-1222) keeps the state. A rejected record of a group
+# with a dead-letter topic is ARCHIVING.
 STATE_BY_ACKNOWLEDGE_TYPE: dict[int, RecordState] = {
     GAP: RecordState.ARCHIVED,
     ACCEPT: RecordState.ACKNOWLEDGED,

@@ -19,12 +19,14 @@ from barnabas.protocol.messages.read_share_group_state import (
     ReadStateData,
 )
 from barnabas.server.share.acknowledgement import Refusal
+from barnabas.server.share.dead_letters.dead_letter import DeadLetter
 from barnabas.server.share.in_flight_records import StoredBatch
+from barnabas.server.share.record_state import RecordState
 from barnabas.server.share.share_records import ShareRecords
 from barnabas.server.share.state_writer import StateWriter, WrittenOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from barnabas.protocol.messages.read_share_group_state import (
         PartitionResult,
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
     from barnabas.server.share.acknowledgement import AcknowledgedBatch
     from barnabas.server.share.acquisition import AcquiredRange
     from barnabas.server.share.group_settings import ShareGroupSettings
-    from barnabas.server.share.in_flight_records import ShareLimits
     from barnabas.server.share.persister import Persister
-    from barnabas.server.share.record_run import StateChange
+    from barnabas.server.share.record_run import RecordRun, StateChange
+    from barnabas.server.share.share_limits import ShareLimits
     from barnabas.server.share.share_partition_key import SharePartitionKey
     from barnabas.server.share.share_records import FetchedRecords, MemberRequest
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
@@ -88,14 +90,17 @@ class SharePartitionDependencies(msgspec.Struct, frozen=True):
     wake: Callable[[SharePartitionKey], None]
     # Called with a share partition whose share coordinator has refused a write.
     on_refused: Callable[[SharePartition, ErrorCode], None]
+    # Writes to the dead-letter topic of a group, and calls back at the end, even after a failure.
+    write_dead_letter: Callable[[DeadLetter, Callable[[], None]], None]
 
 
 class SharePartition:
     """The records that a group has in flight from one partition. One turn of the loop reads the log
-    and acquires what it has read, so concurrent fetches need no lock.
+    and acquires the records, so concurrent fetches need no lock.
     """
 
     __slots__ = (
+        "_dead_letters",
         "_dependencies",
         "_on_loaded",
         "_state_epoch",
@@ -107,6 +112,7 @@ class SharePartition:
         "leader_epoch",
         "records",
         "status",
+        "timed_out_count",
     )
 
     def __init__(
@@ -117,7 +123,8 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self._dependencies = dependencies
         self.status = Status.EMPTY
-        # What members get when the status is FENCED: the reason why the state cannot be loaded.
+        # The error for members when the status is FENCED: the reason why the state cannot be
+        # loaded.
         self.fencing_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         # Generation of the state, from the share coordinator.
         self._state_epoch = 0
@@ -128,6 +135,10 @@ class SharePartition:
         # The timer of the next timeout of a lock, and its time.
         self._timer: WheelEntry | None = None
         self._timer_ms = 0.0
+        # Number of records whose acquisition lock has timed out. Only increases.
+        self.timed_out_count = 0
+        # Number of dead letters that are being written.
+        self._dead_letters = 0
 
     # Loading.
 
@@ -192,7 +203,13 @@ class SharePartition:
             return
         self._state_epoch = state.state_epoch
         self.status = Status.ACTIVE
+        # The stored state has no reason: records below the limit of deliveries were rejected.
+        limit = self._limits().delivery_count_limit
+        resumed = self.records.in_flight.archiving()
+        for run in resumed:
+            run.is_rejected = run.delivery_count < limit
         self._end_loading(_NONE)
+        self._write_dead_letters(resumed)
 
     def _end_loading(self, error: ErrorCode) -> None:
         if error is not _NONE:
@@ -224,6 +241,11 @@ class SharePartition:
     def is_fenced(self) -> bool:
         """Whether another object or another broker has the current state."""
         return self.status is Status.FENCED
+
+    @property
+    def is_archiving(self) -> bool:
+        """Whether records wait for their dead-letter write."""
+        return self._dead_letters > 0
 
     # Operations of members.
 
@@ -315,6 +337,49 @@ class SharePartition:
         if on_done is not None:
             on_done(error, None)
         dependencies.wake(self.key)
+        if error is _NONE:
+            self._write_dead_letters(change.runs)
+
+    # Dead letters (KIP-1191).
+
+    def _write_dead_letters(self, runs: Iterable[RecordRun]) -> None:
+        """Write records to the dead-letter topic whose state ARCHIVING is stored."""
+        key, letters = self.key, list[DeadLetter]()
+        for run in sorted(runs, key=lambda run: run.first):
+            if run.state is not RecordState.ARCHIVING or self.status is not Status.ACTIVE:
+                continue
+            reason = (run.delivery_count, run.is_rejected)
+            last = letters[-1] if letters else None
+            if (
+                last is not None
+                and last.last + 1 == run.first
+                and (last.delivery_count, last.is_rejected) == reason
+            ):
+                letters[-1] = DeadLetter(key.group_id, key.where, last.first, run.last, *reason)
+            else:
+                letters.append(DeadLetter(key.group_id, key.where, run.first, run.last, *reason))
+        self._dead_letters += len(letters)
+        for letter in letters:
+            self._dependencies.write_dead_letter(letter, partial(self._archive, letter))
+
+    def _archive(self, letter: DeadLetter) -> None:
+        """Archive records whose dead-letter write has ended. The next leader repeats the write."""
+        self._dead_letters -= 1
+        if self.status is not Status.ACTIVE:
+            return
+        runs = self._active_records().in_flight.end_archiving(letter.first, letter.last)
+        states = [(run.first, run.last, run.state, run.delivery_count) for run in runs]
+        if states:
+            self._writer.write(states, self._on_archived)
+
+    def _on_archived(self, written: ErrorCode) -> None:
+        """The records stay archived whether that was written or not."""
+        if self._active_records().in_flight.advance():
+            self._dependencies.wake(self.key)
+        error = member_error(written)
+        if error is not _NONE:
+            _log.warning("Archived records not stored: key=%s error=%s", self.key, written.name)
+            self._dependencies.on_refused(self, error)
 
     def _offsets(self) -> WrittenOffsets:
         in_flight = self._active_records().in_flight
@@ -349,11 +414,12 @@ class SharePartition:
         self._arm()
         if not expired:
             return
+        self.timed_out_count += sum(map(len, expired))
         states = [(run.first, run.last, run.state, run.delivery_count) for run in expired]
-        self._writer.write(states, self._on_timeouts_written)
+        self._writer.write(states, partial(self._on_timeouts_written, expired))
         self._dependencies.wake(self.key)
 
-    def _on_timeouts_written(self, written: ErrorCode) -> None:
+    def _on_timeouts_written(self, expired: list[RecordRun], written: ErrorCode) -> None:
         """The timeouts hold whether they were written or not."""
         error = member_error(written)
         if self._active_records().in_flight.advance():
@@ -361,6 +427,7 @@ class SharePartition:
         if error is not _NONE:
             _log.warning("Timeouts cannot be written: key=%s error=%s", self.key, written.name)
             self._dependencies.on_refused(self, error)
+        self._write_dead_letters(expired)
 
     def _limits(self) -> ShareLimits:
         return self._dependencies.settings.limits(self.key.group_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import ListOffsetResult
 from barnabas.server.share.delayed_share_fetch import DelayedShareFetch, ShareFetchResult
+from barnabas.server.share.record_state import ACCEPT, REJECT, RELEASE, RENEW
 from barnabas.server.share.share_partition import (
     SharePartition,
     SharePartitionDependencies,
@@ -20,7 +22,7 @@ from barnabas.server.share.share_session_cache import ShareSessionCache
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.share.acknowledgement import AcknowledgedBatch
+    from barnabas.server.share.dead_letters.dead_letter_writer import DeadLetterWriter
     from barnabas.server.share.delayed_share_fetch import ShareFetchOptions
     from barnabas.server.share.group_settings import ShareGroupSettings
     from barnabas.server.share.persister import Persister
@@ -44,6 +47,8 @@ _log = logging.getLogger(__name__)
 SWEPT_AT = 10_000
 
 _NONE = ErrorCode.NONE
+# Types of acknowledgements as labels.
+_TYPE_NAMES = {ACCEPT: "Accept", RELEASE: "Release", REJECT: "Reject", RENEW: "Renew"}
 # Errors after which a share partition is loaded again before its next use.
 _FENCING = frozenset(
     {
@@ -69,10 +74,37 @@ class ShareCounts(msgspec.Struct):
         """Count a fetch that timed out."""
         self.expired_fetches += 1
 
+    # Acknowledged records by type.
+    records: dict[str, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(_TYPE_NAMES.values(), 0)
+    )
+
+    def count_records(self, batches: Iterable[AcknowledgedBatch]) -> None:
+        """Count the records of acknowledgements, whether these are refused or not."""
+        for batch in batches:
+            if len(batch.types) == 1:
+                counted = {batch.types[0]: batch.last - batch.first + 1}
+            else:
+                counted = dict(Counter(batch.types))
+            for acknowledge_type, count in counted.items():
+                name = _TYPE_NAMES.get(acknowledge_type)
+                if name is not None:
+                    self.records[name] += count
+
     def count_acknowledgements(self, results: Iterable[AcknowledgeResult]) -> None:
         """Count the results of a request."""
         for error, _ in results:
             self.acknowledgements["written" if error is _NONE else "refused"] += 1
+
+
+class SharePartitionServices(msgspec.Struct, frozen=True):
+    """What share partitions use of the cluster."""
+
+    # Access to the share coordinators.
+    persister: Persister
+    # The configuration of groups.
+    settings: ShareGroupSettings
+    dead_letters: DeadLetterWriter
 
 
 class SharePartitions:
@@ -88,6 +120,7 @@ class SharePartitions:
         "_sweep_at",
         "_wheel",
         "counts",
+        "dead_letters",
         "sessions",
         "settings",
     )
@@ -95,8 +128,7 @@ class SharePartitions:
     def __init__(
         self,
         replicas: ReplicaManager,
-        persister: Persister,
-        settings: ShareGroupSettings,
+        services: SharePartitionServices,
         times: tuple[Clock, TimingWheel],
         conversions: ConversionQueue,
         sessions: tuple[int, Callable[[], int]],
@@ -105,8 +137,7 @@ class SharePartitions:
 
         Args:
             replicas: the replicas of the broker.
-            persister: access to the share coordinators.
-            settings: the configuration of groups.
+            services: what share partitions use of the cluster.
             times: clock and timing wheel.
             conversions: runs offset lookups.
             sessions: limit of sessions, and a function that returns the cluster's partition count.
@@ -114,7 +145,8 @@ class SharePartitions:
         self._replicas = replicas
         self._clock, self._wheel = times
         self._conversions = conversions
-        self.settings = settings
+        self.settings = services.settings
+        self.dead_letters = services.dead_letters
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         # The share partitions of each partition, as in `_partitions`.
         self._by_partition: dict[TopicPartition, dict[SharePartitionKey, SharePartition]] = {}
@@ -123,17 +155,21 @@ class SharePartitions:
         # Number of share partitions at which those of groups without sessions are dropped.
         self._sweep_at = SWEPT_AT
         self._dependencies = SharePartitionDependencies(
-            persister,
-            settings,
+            services.persister,
+            services.settings,
             self._clock,
             self._wheel,
             self._find_start,
             self._wake,
             self._on_refused,
+            services.dead_letters.write,
         )
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        return iter(self._partitions.values())
 
     @property
     def in_flight_count(self) -> int:
@@ -175,14 +211,17 @@ class SharePartitions:
     def _sweep(self) -> None:
         """Drop the share partitions of groups without sessions."""
         for partition in list(self._partitions.values()):
-            if not self.sessions.has_group(partition.key.group_id):
+            if not self.sessions.has_group(partition.key.group_id) and not partition.is_archiving:
                 self._remove(partition)
         self._sweep_at = max(SWEPT_AT, 2 * len(self._partitions))
 
     def _drop_group(self, group_id: str) -> None:
-        """Drop the share partitions of a group whose last connection has closed."""
+        """Drop the share partitions of a group whose last connection has closed.
+
+        Those with dead letters stay until they are swept, so that no letter is written twice.
+        """
         for partition in list(self._partitions.values()):
-            if partition.key.group_id == group_id:
+            if partition.key.group_id == group_id and not partition.is_archiving:
                 self._remove(partition)
 
     def _remove(self, partition: SharePartition) -> None:
@@ -265,17 +304,27 @@ class SharePartitions:
         if not partitions or options.records_max == 0 or options.params.max_bytes == 0:
             on_done({})
             return None
+        topics = self._replicas.metrics.topics
+        for topic in {where.topic for where in partitions}:
+            topics[topic].share_fetch_requests += 1
+
+        def on_fetched(results: Results) -> None:
+            failed = {where.topic for where, each in results.items() if each.error is not _NONE}
+            for topic in failed:
+                topics[topic].failed_share_fetch_requests += 1
+            on_done(results)
+
         found: list[SharePartition] = []
         errors: dict[TopicIdPartition, ErrorCode] = {}
         for where in partitions:
-            self._replicas.metrics.topics[where.topic].fetch_requests += 1
+            topics[where.topic].fetch_requests += 1
             partition = self._get_or_create(SharePartitionKey(group_id, where))
             if isinstance(partition, ErrorCode):
                 errors[where] = partition
             else:
                 found.append(partition)
         operation = DelayedShareFetch(
-            options, found, self._replicas, on_done, self.counts.count_expired_fetch
+            options, found, self._replicas, on_fetched, self.counts.count_expired_fetch
         )
         operation.errors.update(errors)
         for partition in found:
@@ -313,10 +362,18 @@ class SharePartitions:
 
         def on_collected(results: dict[TopicIdPartition, AcknowledgeResult]) -> None:
             self.counts.count_acknowledgements(results.values())
+            failed = {where.topic for where, (error, _) in results.items() if error is not _NONE}
+            for topic in failed:
+                topics[topic].failed_share_acknowledge_requests += 1
             on_done(results)
+
+        topics = self._replicas.metrics.topics
+        for topic in {where.topic for where in batches}:
+            topics[topic].share_acknowledge_requests += 1
 
         collected = _Collected(len(batches), on_collected)
         for where, acknowledged in batches.items():
+            self.counts.count_records(acknowledged)
             partition = self._partitions.get(SharePartitionKey(group_id, where))
             done = partial(collected.add, where)
             if partition is None:

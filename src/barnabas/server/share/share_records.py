@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
     from barnabas.server.share.acknowledgement import AcknowledgedBatch, Refusal
     from barnabas.server.share.acquisition import AcquiredRange, FetchedBatch
-    from barnabas.server.share.in_flight_records import ShareLimits, StoredBatch
+    from barnabas.server.share.in_flight_records import StoredBatch
     from barnabas.server.share.record_run import RecordRun, StateChange
+    from barnabas.server.share.share_limits import ShareLimits
     from barnabas.storage.read_result import AbortedTransaction
 
 
 class MemberRequest(msgspec.Struct, frozen=True):
-    """What a member requests from all share partitions of a ShareFetch."""
+    """The part of a ShareFetch that applies to all its share partitions."""
 
     member_id: str
     acquire_mode: int

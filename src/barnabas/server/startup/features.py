@@ -22,7 +22,7 @@ SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: SupportedLevels(0, 1),
     TRANSACTION_VERSION: SupportedLevels(0, TRANSACTION_VERSION_MAX),
     GROUP_VERSION: SupportedLevels(0, 1),
-    SHARE_VERSION: SupportedLevels(0, 1),
+    SHARE_VERSION: SupportedLevels(0, 2),
     STREAMS_VERSION: SupportedLevels(0, 1),
 }
 
@@ -32,6 +32,6 @@ BOOTSTRAP_FEATURES: dict[str, int] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     TRANSACTION_VERSION: TRANSACTION_VERSION_MAX,
     GROUP_VERSION: 1,
-    SHARE_VERSION: 1,
+    SHARE_VERSION: 2,
     STREAMS_VERSION: 1,
 }

@@ -1,1 +1,1 @@
-"""What brokers do for transactions among themselves: markers and verification."""
+"""Requests between brokers for transactions: markers and verification."""

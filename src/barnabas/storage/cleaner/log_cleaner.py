@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.runtime.disk import is_out_of_descriptors
-from barnabas.runtime.offload import OffloadError, OffloadTask, SlicedOffload
+from barnabas.runtime.workers.offload import OffloadError, OffloadTask, SlicedOffload
 from barnabas.settings.key import ConfigError
 from barnabas.storage.cleaner.cleaner_checkpoints import CleanerCheckpoints
 from barnabas.storage.cleaner.cleaner_job import (
@@ -36,8 +36,8 @@ from barnabas.storage.file_names import CLEANED_FILE_SUFFIX
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from barnabas.runtime.offload import Offload
     from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.workers.offload import Offload
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.config import CleanerConfig
     from barnabas.storage.files.log_directory import LogDirectory

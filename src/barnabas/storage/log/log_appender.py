@@ -1,6 +1,6 @@
 """Appends to a log, as its leader or as a follower; offsets are assigned here only.
 
-An append has three steps. It validates the batches and stages what they change, without changing
+An append has three steps. It validates the batches and stages their changes, without changing
 anything. It writes them with one system call. It applies the staged changes. The base offset and
 the leader epoch are patched in place; both lie outside the CRC.
 """
@@ -77,7 +77,7 @@ class LogAppender:
             now_ms: wall clock.
 
         Returns:
-            What was appended; for a duplicate, the offsets of the first append.
+            The appended offsets; for a duplicate, the offsets of the first append.
 
         Raises:
             StorageError: a subclass with the error code for the client; nothing was written.

@@ -116,6 +116,11 @@ class LogReader:
         if len(result.records):
             with self._guard:
                 aborted = self._local.aborted_within(result, bound.message_offset)
+        stable, committed = self._offsets.last_stable_offset, self._offsets.high_watermark
+        assert bound.message_offset <= stable <= committed, (
+            f"NoReadOfAborted: bound={bound.message_offset} last_stable_offset={stable} "
+            f"high_watermark={committed}"
+        )
         return result._replace(aborted_transactions=aborted)
 
     def verify(self, offset: int, max_bytes: int) -> DamagedLogError | None:

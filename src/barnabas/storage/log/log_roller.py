@@ -57,7 +57,7 @@ class LogRoller:
         """Roll to a new segment, even if the active one is empty.
 
         Args:
-            now_ms: creation time of the segment (wall clock); None reads the clock.
+            now_ms: creation time of the segment (wall clock); If None, the clock is read.
 
         Raises:
             OSError: the log has not changed.

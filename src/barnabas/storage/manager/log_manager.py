@@ -17,28 +17,29 @@ from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
 from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, write_marker
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_opening import LogOpening
+from barnabas.storage.manager.clock.trusted_clock import TrustedClock
+from barnabas.storage.manager.clock.trusted_clock_file import TrustedClockFile
 from barnabas.storage.manager.descriptor_relief import DescriptorRelief
-from barnabas.storage.manager.log_checkpoints import LogCheckpoints
-from barnabas.storage.manager.log_closing import close_logs
-from barnabas.storage.manager.log_loading import (
+from barnabas.storage.manager.loading.log_loading import (
+    SLICE_MS,
     AssignedLogs,
     DirectoryLoading,
     EverythingAssigned,
     FoundLog,
-    run_in_slices,
 )
+from barnabas.storage.manager.loading.recreated_logs import RecreatedLogs, is_recreated
+from barnabas.storage.manager.loading.unreadable_logs import UnreadableLogs
+from barnabas.storage.manager.log_checkpoints import LogCheckpoints
+from barnabas.storage.manager.log_closing import close_logs
 from barnabas.storage.manager.log_removal import LogRemoval
 from barnabas.storage.manager.log_renaming import rename_to_stray
 from barnabas.storage.manager.log_table import LogTable
 from barnabas.storage.manager.log_tasks import LogTasks
 from barnabas.storage.manager.placement import emptiest
-from barnabas.storage.manager.recreated_logs import RecreatedLogs, is_recreated
-from barnabas.storage.manager.trusted_clock import TrustedClock
-from barnabas.storage.manager.trusted_clock_file import TrustedClockFile
-from barnabas.storage.manager.unreadable_logs import UnreadableLogs
+from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from barnabas.storage.config import LogConfig, StorageConfig
     from barnabas.storage.files.log_directory import LogDirectory
@@ -145,8 +146,13 @@ class LogManager:
         on_done: Callable[[], None],
     ) -> None:
         """Open every log, a part per turn of the loop; `on_done` may run before this returns."""
+
+        def run_later(work: Callable[[], None]) -> None:
+            self._dependencies.timer.call_soon(lambda: None if self._is_stopped else work())
+
         steps = self._load(config_of, assigned)
-        run_in_slices(steps, self._dependencies, lambda: self._is_stopped, on_done)
+        clock = self._dependencies.clock
+        run_in_slices(steps, clock, run_later, lambda _: on_done(), SLICE_MS)
 
     def start_tasks(self) -> None:
         """Start retention, checkpoints, expiry and, if configured, periodic flushes."""
@@ -197,7 +203,7 @@ class LogManager:
 
     def _load(
         self, config_of: Callable[[str], LogConfig], assigned: AssignedLogs
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, None]:
         """Open all logs, in steps of bounded duration."""
         self._clock_file.resume(self._online())
         config, dependencies = self._config, self._dependencies

@@ -1,4 +1,4 @@
-"""What one batch of an append changes for its producer."""
+"""The change that one batch of an append makes to its producer."""
 
 from __future__ import annotations
 

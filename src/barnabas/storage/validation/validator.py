@@ -174,7 +174,7 @@ def _inspected(
 
 
 def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None:
-    """Check what the header of a batch shows."""
+    """Check the header of a batch."""
     count = header.record_count
     if count <= 0 or header.last_offset_delta + 1 != count:
         raise InvalidRecordError(

@@ -38,7 +38,7 @@ OTHER = TopicPartition("u", 0)
 
 
 class Silent(ScriptedCluster):
-    """Notes what is refreshed; its coordinators find nothing."""
+    """Records the refreshed topics; its coordinators find nothing."""
 
     def __init__(self, **keys: object) -> None:
         super().__init__(**{"group.id": "g", **keys})

@@ -222,7 +222,7 @@ def test_cooperative_members_keep_unmoved_partitions_and_rejoin() -> None:
         ("assign", []),
     ]
     assert story.joins()[1].reason.startswith("need to revoke partitions [t-2, t-3]")
-    # What is revoked after the join is committed as the new generation.
+    # Offsets of partitions that are revoked after the join are committed in the new generation.
     assert [each.generation_id for each in story.host.spoken[-6:-3]] == [1, 2, 2]
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import RecordTooLargeError
-from barnabas.client.producer.accumulator import Accumulator
-from barnabas.client.producer.producer_batch import ProducerBatch
+from barnabas.client.producer.batches.accumulator import Accumulator
+from barnabas.client.producer.batches.producer_batch import ProducerBatch
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.compression import NAMES
 from barnabas.record.reader import read_batches

@@ -15,7 +15,7 @@ from barnabas.client.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from barnabas.client.producer.producer_batch import RecordMetadata
+from barnabas.client.producer.batches.producer_batch import RecordMetadata
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
 from barnabas.client.session.lifetime import Lifetime

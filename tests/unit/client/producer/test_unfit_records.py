@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import UnfitRecordError
-from barnabas.client.producer.unfit_record import raise_unfit
+from barnabas.client.producer.batches.unfit_record import raise_unfit
 from barnabas.record.reader import read_batches
 from unit.client.producer.test_accumulator import TP, FakeTime, accumulator, add
 

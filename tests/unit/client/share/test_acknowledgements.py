@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from barnabas.client.share.acknowledge_type import GAP, AcknowledgeType
 from barnabas.client.share.acknowledgements import AckBatch, Acknowledgements

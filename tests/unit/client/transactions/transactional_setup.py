@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.client.connections.coordinators import Coordinators
-from barnabas.client.producer.delivery import Delivery
+from barnabas.client.producer.batches.delivery import Delivery
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.producer_parts import ProducerParts
 from barnabas.protocol.api_keys import ApiKey

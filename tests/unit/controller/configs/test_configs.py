@@ -5,11 +5,19 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.configs.config_operations import ConfigOperation
-from barnabas.metadata.configs_image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from barnabas.metadata.configs.configs_image import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+)
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
-from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
-from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+from barnabas.protocol.messages.alter_configs import (
+    AlterableConfig as LegacyConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource as LegacyResource,
+)
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -238,6 +246,19 @@ def test_subscriptions_of_client_metrics_are_checked(
         (("share.isolation.level", SET, "read_committed"), ErrorCode.NONE),
         (("share.isolation.level", SET, "READ_COMMITTED"), ErrorCode.INVALID_CONFIG),
         (("share.renew.acknowledge.enable", SET, "false"), ErrorCode.NONE),
+        (("streams.session.timeout.ms", SET, "44999"), ErrorCode.INVALID_CONFIG),
+        (("streams.heartbeat.interval.ms", SET, "15001"), ErrorCode.INVALID_CONFIG),
+        (("streams.num.standby.replicas", SET, "2"), ErrorCode.NONE),
+        (("streams.num.standby.replicas", SET, "3"), ErrorCode.INVALID_CONFIG),
+        (("streams.num.warmup.replicas", SET, "21"), ErrorCode.INVALID_CONFIG),
+        (("streams.task.offset.interval.ms", SET, "14999"), ErrorCode.INVALID_CONFIG),
+        (("streams.task.offset.interval.ms", SET, "900000"), ErrorCode.NONE),
+        (("streams.initial.rebalance.delay.ms", SET, "0"), ErrorCode.NONE),
+        (("streams.acceptable.recovery.lag", SET, "-1"), ErrorCode.INVALID_CONFIG),
+        (("streams.rack.aware.assignment.tags", SET, "zone,rack"), ErrorCode.NONE),
+        (("streams.rack.aware.assignment.tags", SET, "zone,zone"), ErrorCode.INVALID_CONFIG),
+        (("streams.assignor.name", SET, "sticky"), ErrorCode.NONE),
+        (("streams.assignor.name", SET, "mine"), ErrorCode.INVALID_CONFIG),
         (("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
     ],
 )

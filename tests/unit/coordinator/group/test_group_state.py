@@ -11,7 +11,7 @@ from barnabas.coordinator.group.classic.classic_member import (
     MemberTimes,
 )
 from barnabas.coordinator.group.classic.group_memory import GroupMemory
-from barnabas.coordinator.group.classic.group_state import TRANSITIONS, GroupEvent, GroupState
+from barnabas.coordinator.group.classic.group_state import GROUP_STATES, GroupEvent, GroupState
 
 
 def group_in(state: GroupState) -> ClassicGroup:
@@ -25,23 +25,22 @@ def group_in(state: GroupState) -> ClassicGroup:
 
 
 def test_each_state_but_dead_can_be_entered_and_left() -> None:
-    entered = {after for rows in TRANSITIONS.values() for after in rows.values()}
-    left = {before for rows in TRANSITIONS.values() for before in rows}
-    assert entered == set(GroupState)
-    assert left == set(GroupState) - {GroupState.DEAD}
-    assert set(TRANSITIONS) == set(GroupEvent)
+    entered = {after for events in GROUP_STATES.values() for after in events.values()}
+    assert entered == set(GROUP_STATES) == set(GroupState)
+    assert [state for state, events in GROUP_STATES.items() if not events] == [GroupState.DEAD]
+    assert {event for events in GROUP_STATES.values() for event in events} == set(GroupEvent)
 
 
 @pytest.mark.parametrize("event", GroupEvent)
 @pytest.mark.parametrize("state", GroupState)
 def test_an_event_that_the_table_lacks_is_an_error(state: GroupState, event: GroupEvent) -> None:
     group = group_in(state)
-    after = TRANSITIONS[event].get(state)
+    after = GROUP_STATES[state].get(event)
     if event is GroupEvent.ALL_MEMBERS_LEFT:
         group.remove("m")
         group.protocol_name = None
     if after is None:
-        with pytest.raises(AssertionError, match=f"group=g state={state} event={event.name}"):
+        with pytest.raises(AssertionError, match=f"group g: event {event.name} is not allowed"):
             group.on_event(event, 5)
         assert group.state is state
     else:

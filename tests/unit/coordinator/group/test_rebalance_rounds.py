@@ -25,7 +25,7 @@ QUIET_ROUNDS = 30
 
 
 class ConsumerMember:
-    """A client of the consumer protocol that uses what it is assigned and revokes the rest."""
+    """A client of the consumer protocol that uses its assignment and revokes the rest."""
 
     def __init__(self, world: ConsumersWorld, name: str, instance: str | None) -> None:
         self.world = world

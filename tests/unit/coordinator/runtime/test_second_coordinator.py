@@ -1,7 +1,7 @@
 """A coordinator that is not the group coordinator: its own topic, record types, state and timers.
 
-It shows what a new coordinator has to provide. Clients begin transactions by id, and a timer ends a
-transaction that takes too long.
+It shows the classes that a new coordinator has to provide. Clients begin transactions by id, and a
+timer ends a transaction that takes too long.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.runtime.shard_state import TRANSITIONS, ShardEvent, ShardState
+from barnabas.coordinator.runtime.shard_state import SHARD_STATES, ShardEvent, ShardState
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.coordinator_world import CoordinatorWorld
 
 
 def test_closed_is_the_only_final_state_and_each_event_has_a_row() -> None:
-    left = {before for rows in TRANSITIONS.values() for before in rows}
-    assert left == set(ShardState) - {ShardState.CLOSED}
-    assert set(TRANSITIONS) == set(ShardEvent)
+    assert set(SHARD_STATES) == set(ShardState)
+    assert [state for state, events in SHARD_STATES.items() if not events] == [ShardState.CLOSED]
+    assert {event for events in SHARD_STATES.values() for event in events} == set(ShardEvent)
 
 
 def test_a_shard_is_loading_then_active_then_closed() -> None:

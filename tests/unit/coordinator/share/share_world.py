@@ -13,10 +13,12 @@ from barnabas.coordinator.share.share_coordinator import (
 )
 from barnabas.coordinator.share.share_partition_key import SharePartitionKey
 from barnabas.coordinator.share.state_api import INITIALIZE, READ, READ_SUMMARY, WRITE, StateApi
-from barnabas.protocol.messages import initialize_share_group_state as initialize
-from barnabas.protocol.messages import read_share_group_state as read
-from barnabas.protocol.messages import read_share_group_state_summary as summary
-from barnabas.protocol.messages import write_share_group_state as write
+from barnabas.protocol.messages import (
+    initialize_share_group_state as initialize,
+    read_share_group_state as read,
+    read_share_group_state_summary as summary,
+    write_share_group_state as write,
+)
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.storage.topic_partition import TopicPartition

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from barnabas.coordinator.transaction.transaction_state import TRANSITIONS, TransactionState
+from barnabas.coordinator.transaction.transaction_state import (
+    TRANSACTION_STATES,
+    TransactionState,
+)
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "transactions.md"
 ARROW = re.compile(r"^    (\w+|\[\*\]) --> (\w+): ([\w ]+)$", re.MULTILINE)
@@ -15,7 +18,7 @@ def test_the_diagram_equals_the_table() -> None:
     first = {("[*]", TransactionState.EMPTY.label, "initialized")}
     table = {
         (before.label, after.label, event.value)
-        for event, states in TRANSITIONS.items()
-        for before, after in states.items()
+        for before, events in TRANSACTION_STATES.items()
+        for event, after in events.items()
     }
     assert set(ARROW.findall(DOCUMENT.read_text())) == table | first

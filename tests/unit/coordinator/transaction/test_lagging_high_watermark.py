@@ -38,7 +38,7 @@ class ReplicatedWorld(World):
         return self.replicas.logs.logs[STATE_PARTITION].log_end_offset
 
     def follow(self) -> None:
-        """Make the follower fetch, and run what follows."""
+        """Make the follower fetch, and run the pending callbacks."""
         self.fetch_as_follower()
         self.run_for(1)
 

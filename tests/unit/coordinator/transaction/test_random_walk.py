@@ -9,13 +9,16 @@ import pytest
 
 from barnabas.coordinator.transaction.decisions import Producer
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TRANSITIONS, TransactionState
+from barnabas.coordinator.transaction.transaction_state import (
+    TRANSACTION_STATES,
+    TransactionState,
+)
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.transaction.test_transaction_coordinator import ID, P0, P1, TIMEOUT_MS, World
 
 STEPS = 300
 ALLOWED = {
-    (before, after) for events in TRANSITIONS.values() for before, after in events.items()
+    (before, after) for before, events in TRANSACTION_STATES.items() for after in events.values()
 } | {(state, state) for state in TransactionState}
 
 
@@ -25,7 +28,7 @@ class Walk:
 
     world: World
     rng: random.Random
-    # What each of the two instances believes to be.
+    # Id and epoch that each of the two instances believes to have.
     instances: list[Producer] = field(default_factory=lambda: [Producer(), Producer()])
     coordinator_epoch: int = 0
     last: TransactionMetadata | None = None

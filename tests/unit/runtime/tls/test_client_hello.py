@@ -6,8 +6,7 @@ import ssl
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from barnabas.runtime.tls.client_hello import check_client_hello, is_complete
 

@@ -1,4 +1,4 @@
-"""What the options of TLS mean for handshakes."""
+"""Effects of the options of TLS on handshakes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Server:
         return self.accepted[-1]
 
     def connect_plain(self) -> Recorder:
-        """A client that sends what the test writes."""
+        """A client that sends the bytes that the test writes."""
         client = Recorder(4096)
         self.runtime.sockets.connect(
             "127.0.0.1", self.listening.port, client, self.failures.append, LIMIT_MS

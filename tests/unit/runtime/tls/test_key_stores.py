@@ -114,17 +114,6 @@ def test_a_wrong_password_of_a_store_is_named(tmp_path: Path) -> None:
         load_trusted(client(), TrustSource(location=str(trust)))
 
 
-def test_an_old_java_store_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
-    path = tmp_path / "own.jks"
-    path.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
-    for load, source in (
-        (load_own_key, KeySource(location=str(path))),
-        (load_trusted, TrustSource(location=str(path))),
-    ):
-        with pytest.raises(TlsOptionsError, match="keytool -importkeystore"):
-            load(server(), source)  # type: ignore[operator]
-
-
 def test_a_key_of_another_certificate_is_refused() -> None:
     other = shared_authority().issue()
     source = KeySource(key=other.key_pem(), certificate_chain=OWN.chain_pem)

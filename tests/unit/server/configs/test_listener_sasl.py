@@ -12,6 +12,7 @@ from barnabas.settings.key import ConfigError
 
 PREFIX = "listener.name.sasl_plaintext"
 PLAIN_KEY = f"{PREFIX}.plain.sasl.jaas.config"
+HANDLER_KEY = f"{PREFIX}.plain.sasl.server.callback.handler.class"
 JAAS = f'{PLAIN_MODULE} required username="admin" password="secret" user_admin="secret";'
 BASE = {"listeners": "SASL_PLAINTEXT://h:9092", "sasl.enabled.mechanisms": "PLAIN"}
 
@@ -72,6 +73,7 @@ def test_the_protocol_between_brokers_names_their_listener() -> None:
         ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "sasl.enabled.mechanisms"),
         ({f"{PREFIX}.sasl.enabled.mechanisms": "X"}, f"{PREFIX}.sasl.enabled.mechanisms"),
         ({PLAIN_KEY: ""}, PLAIN_KEY),
+        ({HANDLER_KEY: "com.example.LdapHandler"}, HANDLER_KEY),
         ({PLAIN_KEY: "secret"}, PLAIN_KEY),
         ({PLAIN_KEY: f"{SCRAM_MODULE} required;"}, PLAIN_KEY),
         ({"connection.failed.authentication.delay.ms": "-1"},

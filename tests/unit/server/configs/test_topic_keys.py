@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.metadata.configs_image import TOPIC
+from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import batches
 from barnabas.record.builder import BatchBuilder
@@ -144,7 +144,7 @@ def keeps_much(broker: SimulatedBroker) -> bool:
 
 
 def of_log(attribute: str) -> Callable[[SimulatedBroker], Any]:
-    """What the log goes by; `tests/unit/storage` shows what that does."""
+    """The configuration that the log uses; `tests/unit/storage` tests the effect."""
     return lambda broker: getattr(log_of(broker).config, attribute)
 
 
@@ -165,7 +165,7 @@ def throttles(side: str) -> Callable[[SimulatedBroker], bool]:
     return look
 
 
-# Key -> (value, what is looked at, what is seen before, what after).
+# Key -> (value, observed function, its result before, and after).
 EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any, Any]] = {
     "cleanup.policy": ("compact", compacts, False, True),
     "compression.type": ("gzip", is_gzipped, False, True),

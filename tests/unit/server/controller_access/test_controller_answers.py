@@ -42,7 +42,7 @@ class ScriptedController:
 
 
 def answer_to(response: AlterPartitionResponse) -> AlterPartitionResult:
-    """Return what a leader gets for its proposal, through the real request path."""
+    """Return the result that a leader gets for its proposal, through the real request path."""
     world = SimWorld(1)
     runtime = world.host("broker").runtime
     wheel = TimingWheel(runtime.clock, runtime.timer)

@@ -24,9 +24,11 @@ from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 from barnabas.protocol.messages.controller_registration import ControllerRegistrationResponse
-from barnabas.protocol.messages.vote import PartitionDataResponse as VotePartition
-from barnabas.protocol.messages.vote import TopicDataResponse as VoteTopic
-from barnabas.protocol.messages.vote import VoteResponse
+from barnabas.protocol.messages.vote import (
+    PartitionDataResponse as VotePartition,
+    TopicDataResponse as VoteTopic,
+    VoteResponse,
+)
 from barnabas.raft.log.metadata_log import METADATA_TOPIC
 from barnabas.raft.transport.outbound import core_response
 from barnabas.replication.partition.alter_partition import AlterPartitionProposal
@@ -113,7 +115,7 @@ def test_a_directory_assignment_is_retried() -> None:
 
 
 def submitted(answer: AlterPartitionResponse) -> ErrorCode:
-    """Return what a leader gets for its proposal."""
+    """Return the result that a leader gets for its proposal."""
     world = SimWorld(1)
     sender = ForwardedAlterPartition(
         1, lambda: 5, NewerController(answer), world.host("a").runtime.timer

@@ -125,7 +125,7 @@ def test_calls_wait_for_memory_for_their_results(
         calls.make()
         while turns.due:
             turns.turn()
-    # What is larger than the limit is called alone.
+    # A call whose result is larger than the limit runs alone.
     assert held == [(60, 1), (90, 2), (30, 1), (500, 1)]
     assert [each for each in done if each != "end"] == [
         "called 60", "called 60", "called 30", "called 500",

@@ -73,7 +73,7 @@ def test_a_response_is_limited_and_makes_progress(
         fill(broker, partition, 200)
     sizes = [len(list(read_records(each.records))) for each in fetched(broker, 3, max_bytes=500)]
     assert sizes[:3] == [200, 0, 0], "the first batch is whole, then the limit is reached"
-    # Below v3 nothing is given that is larger than what was asked for.
+    # Below v3 no response is larger than the requested size.
     sizes = [len(each.records) for each in fetched(broker, 2, max_bytes=500)]
     assert sizes == [0, 0, 0, 0]
     sizes = [len(list(read_records(each.records))) for each in fetched(broker, 2, max_bytes=5000)]

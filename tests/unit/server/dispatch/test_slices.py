@@ -12,13 +12,12 @@ from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.dispatch.slices import (
     FIRST_SLICE_MS,
     SLICE_MS,
-    UNFINISHED,
     SliceQueue,
     drained,
     release,
     sorted_gradually,
 )
-from barnabas.waiting.steps import gradually
+from barnabas.waiting.steps import UNFINISHED, gradually
 from steps import Loop, counted, finish
 
 if TYPE_CHECKING:

@@ -7,15 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.metadata.configs_image import BROKER
+from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as LegacyConfig,
-)
-from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
-)
-from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResource as LegacyResource,
 )
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
@@ -82,7 +78,7 @@ class SecureBroker:
         return SimulatedClient(self.broker.world, f"client{self.clients}", 9093, wrap)
 
     def certificate(self) -> bytes | None:
-        """What a new client sees."""
+        """The certificate that a new client gets."""
         return certificate_of(self.connect())
 
     def set(self, values: dict[str, str | None], name: str = "1") -> tuple[int, str | None]:

@@ -16,7 +16,7 @@ from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 if TYPE_CHECKING:
     from barnabas.server.process.node import Node
 
-# What Apache Kafka 4.4 has, seen by JMX, but for what is of its selector and of authentication.
+# Metrics of Apache Kafka 4.4 in JMX, without those of its selector and of authentication.
 KAFKAS = {
     "append-records-rate", "commit-latency-avg", "commit-latency-max", "current-epoch",
     "current-leader", "current-state", "current-vote", "current-vote-directory-id",

@@ -90,7 +90,7 @@ class Damaged:
         return self.cluster.ask(node_id, request, 11).responses[0].partitions[0]
 
     def values(self) -> list[bytes | None]:
-        """Return what a consumer reads from the leader."""
+        """Return the records that a consumer reads from the leader."""
         found: list[bytes | None] = []
         while True:
             answer = self.fetch(self.leader, len(found))

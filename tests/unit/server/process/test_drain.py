@@ -67,7 +67,7 @@ def test_no_request_and_no_connection_is_accepted_during_a_stop() -> None:
 def test_a_missing_response_delays_the_stop_for_at_most_two_seconds() -> None:
     broker = SimulatedBroker()
     listener = broker.node.broker.listeners[0]
-    # A request that nobody answers.
+    # A request without a response.
     listener.connections[0].reserve()
     stopped = begin_stop(broker)
     assert broker.world.run_until(lambda: bool(stopped))

@@ -76,7 +76,7 @@ def test_static_voters_become_dynamic_on_request() -> None:
     assert "kraft.version" not in finalized(cluster, 1)
     update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
     request = UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update])
-    # Voters tell the leader who they are once per fetch time-out.
+    # Voters send the leader their identity once per fetch timeout.
     cluster.world.run_for(5_000)
     response = cluster.ask(2, request, 1)
     assert response.error_code == ErrorCode.NONE, response

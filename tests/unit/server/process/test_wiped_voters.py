@@ -115,7 +115,7 @@ def test_two_wiped_voters_do_not_start_a_new_cluster(caplog: pytest.LogCaptureFi
     cluster.launch(2)
     caplog.clear()
     cluster.world.run_for(20_000)
-    # What is on one of three voters may not be all that was committed: an operator has to say so.
+    # One of three voters may lack committed records: an operator has to say so.
     assert not is_led(cluster, 1, 2, 3)
     assert "to register this broker. This voter's data directory was empty" in caplog.text
 

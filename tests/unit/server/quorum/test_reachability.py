@@ -1,4 +1,4 @@
-"""What a probe reports of a port that accepts connections for a node that is down."""
+"""Result of a probe of a port that accepts connections for a node that is down."""
 
 from __future__ import annotations
 

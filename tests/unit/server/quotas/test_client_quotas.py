@@ -198,7 +198,7 @@ def test_mutations_over_the_quota_are_refused_in_versions_with_the_error() -> No
     broker = SimulatedBroker(controller_quota_window_num="1")
     set_quota(broker, CLIENT, "controller_mutation_rate", 5)
     answer = broker.ask(new_topics(7, 1), 7)
-    # The bucket of 5 may be overdrawn once; what comes after is refused.
+    # The bucket of 5 may be overdrawn once; later requests are refused.
     refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE, refused]
     assert answer.throttle_time_ms == pytest.approx(400, abs=20)
@@ -228,7 +228,7 @@ def test_request_time_is_counted_and_waits_are_bounded_by_a_window() -> None:
     broker = SimulatedBroker()
     quotas = broker.node.shared.quotas
     set_quota(broker, CLIENT, "request_percentage", 1)
-    # Virtual time stands still in a handler, so the time is said by hand: 1 s of 10 is 10 %.
+    # Virtual time does not advance in a handler, so the test sets the time: 1 s of 10 is 10 %.
     assert quotas.record_request(CountedRequest(3, "ANONYMOUS", "client", 100, 1000.0), 0) == 1000
     assert quotas.record_request(CountedRequest(3, "ANONYMOUS", "other", 100, 1000.0), 0) == 0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.client_quotas_image import ClientQuotasImage, QuotaEntity
+from barnabas.metadata.configs.client_quotas_image import ClientQuotasImage, QuotaEntity
 from barnabas.server.quotas.limits import QuotaLimits, address_limits
 
 KEY = "producer_byte_rate"
-# From the most specific to the least, with who shares each (user, client id).
+# From the most to the least specific, each with the clients that share it (user, client id).
 LEVELS: list[tuple[QuotaEntity, tuple[str, str]]] = [
     ((("client-id", "c"), ("user", "u")), ("u", "c")),
     ((("client-id", None), ("user", "u")), ("u", "c")),

@@ -1,4 +1,4 @@
-"""A listener with SASL: what it answers before a login, after it, and to those who fail."""
+"""A listener with SASL: its responses before a login, after it, and after a failed one."""
 
 from __future__ import annotations
 

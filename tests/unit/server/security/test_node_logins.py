@@ -15,8 +15,11 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.schema import Message
 from barnabas.record.builder import BatchBuilder
 from barnabas.sasl.client_login import PasswordLogin
-from barnabas.sasl.jaas import PLAIN_MODULE
+from barnabas.sasl.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE
+from barnabas.sasl.token_login import ClientCredentials, TokenLogin, unsecured
 from barnabas.server.configs.configuration import read_configuration
+from barnabas.server.configs.security.oauth_settings import UNSECURED
+from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
 from barnabas.settings.key import ConfigError
 from barnabas.waiting.timing_wheel import TimingWheel
 from unit.server.simulated_broker import produce_request
@@ -136,3 +139,99 @@ def test_missing_credentials_of_a_node_are_named_at_its_start(key: str, value: s
         read_configuration(cluster.properties(2))
     assert caught.value.key == key
     assert "secret" not in str(caught.value)
+
+
+NODE_TOKEN = f'{OAUTHBEARER_MODULE} required unsecuredLoginStringClaim_sub="node";'
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
+CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"
+
+
+def token_settings(module: str = NODE_TOKEN, **more: str) -> dict[str, str]:
+    return {
+        "listener.security.protocol.map": MAP,
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.server.callback.handler.class": UNSECURED,
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+        **{
+            f"listener.name.{name}.oauthbearer.sasl.jaas.config": module
+            for name in ("plaintext", "controller")
+        },
+        **more,
+    }
+
+
+def test_nodes_that_log_in_by_tokens_authenticate_again_on_open_connections(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    roles = dict.fromkeys((1, 2, 3), "broker,controller")
+    session = {"connections.max.reauth.ms": "3000", "min.insync.replicas": "3"}
+    cluster = SimulatedCluster(roles, **token_settings(), **session).start()
+    cluster.until(lambda: cluster.live_brokers(1) == {1, 2, 3})
+    cluster.world.run_for(10_000)
+    assert cluster.live_brokers(1) == {1, 2, 3}
+    client = LoggedIn(cluster)
+    runtime = cluster.world.host("client").runtime
+    login = TokenLogin(unsecured({"sub": "alice"}), "user 'alice'", runtime)
+    client.doors = replace(client.doors, login=login)
+    topic = CreatableTopic(
+        name="t", num_partitions=1, replication_factor=3, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+    assert client.ask(1, request, 5).topics[0].error_code == 0
+    metadata = client.ask(1, MetadataRequest(topics=None), 9)
+    (partition,) = metadata.topics[0].partitions
+    builder = BatchBuilder()
+    builder.append(0, None, b"value")
+    produced = client.ask(
+        partition.leader_id, produce_request("t", bytes(builder.build()), acks=-1), 9
+    )
+    assert produced.responses[0].partition_responses[0].error_code == 0
+    assert not [each for each in caplog.messages if each.startswith("Login at another node failed")]
+
+
+def test_a_node_gets_its_tokens_from_an_issuer() -> None:
+    module = (
+        f'{OAUTHBEARER_MODULE} required clientId="old" clientSecret="old-secret" scope="nodes" '
+        f'extension_traceId="7";'
+    )
+    more = {ENDPOINT: "https://issuer/token", CLIENT_ID: "node", CLIENT_SECRET: "node-secret"}
+    for given, expected in ((more, ("node", "node-secret")), ({}, ("old", "old-secret"))):
+        found = token_settings(module, **{ENDPOINT: more[ENDPOINT], **given})
+        cluster = SimulatedCluster({1: "broker,controller", 2: "broker"}, **found)
+        logins = read_configuration(cluster.properties(2)).logins
+        assert len(logins) == 2
+        for login in logins.values():
+            assert isinstance(login, TokenLoginSettings)
+            assert login.source == ClientCredentials(
+                "https://issuer/token", *expected, "nodes", {"traceId": "7"}
+            )
+            assert "secret" not in repr(login)
+
+
+@pytest.mark.parametrize(
+    ("module", "more", "key"),
+    [
+        (f"{OAUTHBEARER_MODULE} required;", {}, ENDPOINT),
+        (NODE_TOKEN, {ENDPOINT: "issuer"}, ENDPOINT),
+        (NODE_TOKEN, {ENDPOINT: "https://issuer"}, CLIENT_ID),
+        (NODE_TOKEN, {ENDPOINT: "https://issuer", CLIENT_ID: "node"}, CLIENT_SECRET),
+        (NODE_TOKEN, {"sasl.login.callback.handler.class": "org.example.Handler"},
+         "sasl.login.callback.handler.class"),
+        (
+            NODE_TOKEN.replace(";", ' extension_auth="x";'),
+            {ENDPOINT: "https://issuer", CLIENT_ID: "node", CLIENT_SECRET: "node-secret"},
+            "sasl.jaas.config",
+        ),
+    ],
+)  # fmt: skip
+def test_missing_sources_of_tokens_are_named_at_the_start(
+    module: str, more: dict[str, str], key: str
+) -> None:
+    found = token_settings(module, **more)
+    cluster = SimulatedCluster({1: "broker,controller", 2: "broker"}, **found)
+    with pytest.raises(ConfigError) as caught:
+        read_configuration(cluster.properties(2))
+    assert caught.value.key.endswith(key)
+    assert "node-secret" not in str(caught.value)

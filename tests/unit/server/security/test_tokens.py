@@ -1,4 +1,4 @@
-"""Signed tokens on a simulated broker: keys of the issuer, and who is let in."""
+"""Signed tokens on a simulated broker: keys of the issuer, and the clients that may log in."""
 
 from __future__ import annotations
 

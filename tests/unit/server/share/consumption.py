@@ -19,8 +19,6 @@ from barnabas.protocol.messages.initialize_share_group_state import (
 )
 from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgementBatch as AcknowledgeBatch,
-)
-from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
@@ -47,8 +45,8 @@ Acknowledged = tuple[int, int, "Sequence[int]"]
 
 def share_broker(monkeypatch: pytest.MonkeyPatch, **settings: str) -> SimulatedBroker:
     """Start a broker with share groups and a topic, which the group reads from its beginning."""
-    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, SupportedLevels(0, 1))
-    monkeypatch.setitem(BOOTSTRAP_FEATURES, SHARE_VERSION, 1)
+    monkeypatch.setitem(SUPPORTED_FEATURES, SHARE_VERSION, SupportedLevels(0, 2))
+    monkeypatch.setitem(BOOTSTRAP_FEATURES, SHARE_VERSION, 2)
     broker = SimulatedBroker(
         share_coordinator_state_topic_num_partitions="1",
         share_coordinator_state_topic_replication_factor="1",

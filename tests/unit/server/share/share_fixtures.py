@@ -1,4 +1,4 @@
-"""A share partition without I/O, and words for what is in it."""
+"""A share partition without I/O, and short texts for its records."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.server.share.acknowledgement import AcknowledgedBatch, Refusal
 from barnabas.server.share.acquisition import BATCH_OPTIMIZED, FetchedBatch
-from barnabas.server.share.in_flight_records import ShareLimits, StoredBatch
+from barnabas.server.share.in_flight_records import StoredBatch
 from barnabas.server.share.record_run import StateChange
+from barnabas.server.share.share_limits import ShareLimits
 from barnabas.server.share.share_records import FetchedRecords, MemberRequest, ShareRecords
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Bench:
         mode: int = BATCH_OPTIMIZED,
         batches_max: int = 100,
     ) -> list[tuple[int, int, int]]:
-        """Read the log at the next fetch offset, and return what the member acquires."""
+        """Read the log at the next fetch offset, and return the acquired records."""
         offset = self.records.in_flight.next_fetch_offset()
         found = [each for each in self.log if each.last >= offset][:batches_max]
         acquired = self.records.acquire(
@@ -90,9 +91,9 @@ class Bench:
     def states(self) -> str:
         """The ranges with one state: first-last, the state's letter, and the deliveries.
 
-        V is available, A acquired, D acknowledged (done), X archived.
+        V is available, A acquired, D acknowledged (done), G archiving, X archived.
         """
-        letters = {0: "V", 1: "A", 2: "D", 4: "X"}
+        letters = {0: "V", 1: "A", 2: "D", 3: "G", 4: "X"}
         found: list[list[object]] = []
         for run in self.records.in_flight.runs():
             state = f"{letters[run.state]}{run.delivery_count}{run.member_id}"

@@ -10,8 +10,10 @@ import pytest
 from barnabas.coordinator.share import state_api
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import initialize_share_group_state as initialize
-from barnabas.protocol.messages import read_share_group_state_summary as summary
+from barnabas.protocol.messages import (
+    initialize_share_group_state as initialize,
+    read_share_group_state_summary as summary,
+)
 from barnabas.server.share.persister import Persister
 from unit.coordinator.share.share_world import GROUP, TOPIC_ID, ShareWorld
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from barnabas.coordinator.share import state_api
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import initialize_share_group_state as initialize
-from barnabas.protocol.messages import read_share_group_state as read
-from barnabas.protocol.messages import write_share_group_state as write
+from barnabas.protocol.messages import (
+    initialize_share_group_state as initialize,
+    read_share_group_state as read,
+    write_share_group_state as write,
+)
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from unit.server.simulated_cluster import SimulatedCluster
 

@@ -28,13 +28,11 @@ def test_every_level_from_the_lowest_to_the_highest_is_accepted(name: str) -> No
 
 
 def test_features_of_kafkas_default_are_named_with_the_command_that_lowers_them() -> None:
-    disk = formatted(streams_version=2, share_version=2)
+    disk = formatted(streams_version=2, share_version=3)
     with pytest.raises(UnsupportedFeaturesError) as caught:
         check_features(disk, "/data")
-    assert "share.version 2 (this node knows 0 to 1), streams.version 2 (this node" in str(
-        caught.value
-    )
-    assert "downgrade --feature share.version=1 --feature streams.version=1`" in str(caught.value)
+    assert "share.version 3 (this node knows 0 to 2), streams.version 2" in str(caught.value)
+    assert "downgrade --feature share.version=2 --feature streams.version=1`" in str(caught.value)
 
 
 def test_the_error_advises_to_lower_or_raise_an_unsupported_metadata_version() -> None:
@@ -49,7 +47,7 @@ def test_the_error_advises_to_lower_or_raise_an_unsupported_metadata_version() -
 
 
 def test_a_refusal_leaves_no_lock_no_identity_and_no_other_directory() -> None:
-    disk = formatted(share_version=2)
+    disk = formatted(share_version=3)
     before = disk.list("/data")
     with pytest.raises(UnsupportedFeaturesError):
         open_data_directories(disk, DirectoryPaths(["/data", "/more"]), 1, SeededRng(1))

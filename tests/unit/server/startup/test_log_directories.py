@@ -356,7 +356,7 @@ def test_a_move_is_limited_by_a_rate_that_can_change() -> None:
     throttle = broker.node.broker.replicas.throttles.moves
     throttle.bytes_per_second = 100_000
     assert alter(broker, "a", target) == 0
-    # What is read at once may exceed the rate; then it is made up for, over eleven seconds.
+    # One read may exceed the rate; then it is made up for, over eleven seconds.
     broker.world.run_for(10_000)
     assert not moved(broker, "a", target)
     copied = throttle.byte_rate() * 10

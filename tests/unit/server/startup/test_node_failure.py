@@ -53,7 +53,7 @@ def test_a_disk_that_fails_at_any_moment_ends_the_node_with_one_message_and_no_t
     broker.world.run_until(lambda: broker.world.scheduler.events_run >= until)
     fail_disk(broker, operation, error)
     load(broker)
-    # What a callback raises would come out of here.
+    # An exception of a callback would be raised here.
     broker.world.run_for(STEPS_MS)
     (failure,) = broker.failures
     assert isinstance(failure, NodeFailedError)

@@ -1,4 +1,4 @@
-"""What the sender of markers counts, as Kafka's TransactionMarkerChannelManager does."""
+"""Counters of the sender of markers, as in Kafka's TransactionMarkerChannelManager."""
 
 from __future__ import annotations
 

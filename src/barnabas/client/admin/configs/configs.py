@@ -11,16 +11,10 @@ from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as ReplacedConfig,
-)
-from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
-    AlterConfigsResponse,
-)
-from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResource as ReplacedResource,
-)
-from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse as ReplacedResourceResponse,
+    AlterConfigsResponse,
 )
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -17,8 +17,6 @@ from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-)
-from barnabas.protocol.messages.consumer_group_describe import (
     DescribedGroup as DescribedConsumerGroup,
 )
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

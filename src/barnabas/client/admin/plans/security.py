@@ -89,7 +89,7 @@ def alter_scram_credentials(
         try:
             return [scram.salted_upsertion(each, random) for each in upsertions]
         except (ValueError, OverflowError) as error:
-            # The iterations are no number of iterations.
+            # The number of iterations is invalid.
             return error
 
     def start(on_done: OnDone[Any]) -> None:

@@ -130,7 +130,7 @@ def alter_scram_credentials(
 
 
 def salted_upsertion(given: ScramUpsertion, random: bytes) -> ScramCredentialUpsertion:
-    """Return what is sent of a password. This takes milliseconds.
+    """Return the keys that are sent instead of a password. This takes milliseconds.
 
     Args:
         given: user and password.

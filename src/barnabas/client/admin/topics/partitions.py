@@ -10,8 +10,7 @@ from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import BrokerError, ClientError, broker_error
 from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages import describe_producers as producers
-from barnabas.protocol.messages import elect_leaders as elections
+from barnabas.protocol.messages import describe_producers as producers, elect_leaders as elections
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -1,1 +1,1 @@
-"""What a consumer is subscribed and assigned to, and its positions."""
+"""Subscription, assigned partitions and positions of a consumer."""

@@ -1,8 +1,8 @@
 """Sticky assignment for members with different subscriptions: even shares, few movements.
 
-Members keep what they own. Each other partition goes to the member with the fewest partitions. Then
-partitions move from members with many to members with few, until no move improves the balance. If
-the result is not more even than before, the moves are undone.
+Members keep their partitions. Each other partition goes to the member with the fewest partitions.
+Then partitions move from members with many to members with few, until no move improves the balance.
+If the result is not more even than before, the moves are undone.
 """
 
 from __future__ import annotations

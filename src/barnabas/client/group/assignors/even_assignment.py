@@ -1,6 +1,6 @@
 """Sticky assignment for members with equal subscriptions: equal shares, few movements.
 
-Members keep what they own, up to their share. The other partitions are distributed in turn; if
+Members keep their partitions, up to their share. The other partitions are distributed in turn; if
 racks matter, members in the rack of a replica go first. Shares differ by at most one partition.
 """
 

@@ -12,14 +12,10 @@ from barnabas.protocol.codec import decode_from, encode_bytes
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.records.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
-)
-from barnabas.protocol.records.consumer_protocol_assignment import (
     TopicPartition as AssignedTopic,
 )
 from barnabas.protocol.records.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
-)
-from barnabas.protocol.records.consumer_protocol_subscription import (
     TopicPartition as OwnedTopic,
 )
 

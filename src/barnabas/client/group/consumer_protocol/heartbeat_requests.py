@@ -1,8 +1,8 @@
 """Contents of a member's heartbeat requests: a full one first, then only changes (KIP-848).
 
-The coordinator remembers what it received. After a request without a response, it is unknown what
-the coordinator received. The next heartbeat is then a full one, and the response contains the whole
-assignment.
+The coordinator remembers the fields that it received. After a request without a response, it is
+unknown which fields the coordinator received. The next heartbeat is then a full one, and the
+response contains the whole assignment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MemberView(NamedTuple):
 
 
 class HeartbeatRequests:
-    """Builds a member's requests; remembers what was sent to the coordinator."""
+    """Builds a member's requests; remembers the fields that were sent to the coordinator."""
 
     def __init__(self, config: ClientConfig, member_id: str) -> None:
         assert config.group_id, "a member needs a group"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.classic.embedded_protocol import decode_subscription
 from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX, pending_id_bytes
 from barnabas.coordinator.group.classic.group_state import (
-    TRANSITIONS,
+    GROUP_STATES,
     GroupEvent,
     GroupState,
 )
@@ -21,6 +21,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.waiting.state_machine import state_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,8 +113,7 @@ class ClassicGroup:
 
     def on_event(self, event: GroupEvent, now_ms: int) -> None:
         """Enter the state after an event. The transition table must allow the event."""
-        after = TRANSITIONS[event].get(self.state)
-        assert after is not None, f"group={self.group_id} state={self.state} event={event.name}"
+        after = state_after(f"group {self.group_id}", GROUP_STATES, self.state, event)
         self.previous_state = self.state
         self.state = after
         self.state_timestamp = now_ms
@@ -149,7 +149,7 @@ class ClassicGroup:
     @property
     def can_rebalance(self) -> bool:
         """Whether a rebalance may start."""
-        return self.state in TRANSITIONS[GroupEvent.REBALANCE_STARTED]
+        return GroupEvent.REBALANCE_STARTED in GROUP_STATES[self.state]
 
     @property
     def has_members(self) -> bool:

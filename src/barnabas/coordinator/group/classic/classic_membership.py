@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
     from barnabas.coordinator.runtime.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
-    from barnabas.protocol.messages.leave_group import MemberIdentity as LeavingMember
+    from barnabas.protocol.messages.leave_group import (
+        LeaveGroupRequest,
+        MemberIdentity as LeavingMember,
+    )
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from barnabas.runtime.rng import Rng
 

@@ -42,20 +42,25 @@ class GroupEvent(Enum):
     REMOVED = "the group is deleted or expires, or this broker no longer coordinates it"
 
 
-# The state after each event, by the state before it. All other events are errors of the caller.
-TRANSITIONS = {
-    GroupEvent.REBALANCE_STARTED: {
-        GroupState.EMPTY: GroupState.PREPARING_REBALANCE,
-        GroupState.COMPLETING_REBALANCE: GroupState.PREPARING_REBALANCE,
-        GroupState.STABLE: GroupState.PREPARING_REBALANCE,
+# Next state by event. An event that a state lacks cannot happen in it.
+GROUP_STATES: dict[GroupState, dict[GroupEvent, GroupState]] = {
+    GroupState.EMPTY: {
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
     },
-    GroupEvent.JOIN_COMPLETED: {GroupState.PREPARING_REBALANCE: GroupState.COMPLETING_REBALANCE},
-    GroupEvent.ALL_MEMBERS_LEFT: {GroupState.PREPARING_REBALANCE: GroupState.EMPTY},
-    GroupEvent.ASSIGNMENT_WRITTEN: {GroupState.COMPLETING_REBALANCE: GroupState.STABLE},
-    GroupEvent.REMOVED: {
-        GroupState.EMPTY: GroupState.DEAD,
-        GroupState.PREPARING_REBALANCE: GroupState.DEAD,
-        GroupState.COMPLETING_REBALANCE: GroupState.DEAD,
-        GroupState.STABLE: GroupState.DEAD,
+    GroupState.PREPARING_REBALANCE: {
+        GroupEvent.JOIN_COMPLETED: GroupState.COMPLETING_REBALANCE,
+        GroupEvent.ALL_MEMBERS_LEFT: GroupState.EMPTY,
+        GroupEvent.REMOVED: GroupState.DEAD,
     },
+    GroupState.COMPLETING_REBALANCE: {
+        GroupEvent.ASSIGNMENT_WRITTEN: GroupState.STABLE,
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.STABLE: {
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.DEAD: {},
 }

@@ -25,8 +25,8 @@ from barnabas.coordinator.group.classic.embedded_protocol import (
 )
 from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.consumer_member import JOIN_EPOCH, ConsumerMember
-from barnabas.coordinator.group.consumer.conversion_size import fits
-from barnabas.coordinator.group.consumer.downgrade import Departure
+from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
+from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
 from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
 from barnabas.coordinator.group.consumer.member_state import MemberState
 from barnabas.coordinator.group.consumer.membership_checks import (
@@ -118,7 +118,7 @@ class ClassicMembers:
             group, heartbeat, epoch, (member, updated)
         )
         updated = self._membership.reconcile(
-            group, heartbeat, updated, (target_epoch, target, has_new_subscription)
+            group, heartbeat, updated, target_epoch, target, has_new_subscription
         )
         return CoordinatorResult(
             None, heartbeat.records, on_appended=self._on_joined(group.group_id, updated, joining)
@@ -138,7 +138,7 @@ class ClassicMembers:
         if not departure.is_stale:
             target = group.target_of(updated.member_id, updated.instance_id)
             updated = self._membership.reconcile(
-                group, heartbeat, updated, (group.assignment_epoch, target, has_new_subscription)
+                group, heartbeat, updated, group.assignment_epoch, target, has_new_subscription
             )
         departure = Departure(joining=updated, is_stale=departure.is_stale)
         on_converted = self._membership.convert_to_classic(group, heartbeat.records, departure)

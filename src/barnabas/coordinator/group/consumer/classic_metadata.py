@@ -1,4 +1,4 @@
-"""What a member of a consumer group has sent in JoinGroup, if it uses the classic protocol."""
+"""The JoinGroup data of a member of a consumer group that uses the classic protocol."""
 
 from __future__ import annotations
 

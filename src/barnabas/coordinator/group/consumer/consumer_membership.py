@@ -30,8 +30,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_record,
 )
 from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
-from barnabas.coordinator.group.consumer.downgrade import Departure
-from barnabas.coordinator.group.consumer.group_regexes import GroupRegexes, RegexChange
+from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
 from barnabas.coordinator.group.consumer.member_state import MemberState
 from barnabas.coordinator.group.consumer.membership_checks import (
     check_instance,
@@ -42,6 +41,7 @@ from barnabas.coordinator.group.consumer.membership_checks import (
 )
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.regexes.group_regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.consumer.target_assignment import compute_targets
 from barnabas.coordinator.group.consumer.target_updates import TargetUpdates
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.group.consumer.downgrade import Downgrade
+    from barnabas.coordinator.group.consumer.conversion.downgrade import Downgrade
+    from barnabas.coordinator.group.consumer.conversion.upgrade import Upgrade
     from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
-    from barnabas.coordinator.group.consumer.upgrade import Upgrade
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 
@@ -115,7 +115,7 @@ class ConsumerMembership:
         updated = heartbeat.updated(member)
         group_epoch, has_new_subscription = self.update(group, heartbeat, (member, updated))
         epoch, target = self.update_target(group, heartbeat, group_epoch, (member, updated))
-        updated = self.reconcile(group, heartbeat, updated, (epoch, target, has_new_subscription))
+        updated = self.reconcile(group, heartbeat, updated, epoch, target, has_new_subscription)
         timeout_ms = self._shard.session_timeout_ms(group.group_id)
         self.timers.restart_session(group.group_id, member_id, timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
@@ -248,13 +248,20 @@ class ConsumerMembership:
         group: ConsumerGroup,
         heartbeat: Heartbeating,
         member: ConsumerMember,
-        target: tuple[int, Target, bool],
+        epoch: int,
+        target: Target,
+        has_new_subscription: bool,
     ) -> ConsumerMember:
-        """Return the member after its next step towards the target (epoch, partitions).
+        """Return the member after its next step towards the target.
 
-        The third part of the target is whether the member has changed its subscription.
+        Args:
+            group: the group.
+            heartbeat: the request, whose records get those of the step.
+            member: the member, with the fields of the request.
+            epoch: the epoch of the target.
+            target: the partitions of the target.
+            has_new_subscription: whether the request has changed the subscription.
         """
-        epoch, partitions, has_new_subscription = target
         if not has_new_subscription and member.is_reconciled_to(epoch):
             return member
         subscribed = {self._shard.topics.topic_id(name) for name in group.topics_of(member)}
@@ -262,7 +269,7 @@ class ConsumerMembership:
             member,
             Reconciliation(
                 epoch,
-                partitions,
+                target,
                 {each for each in subscribed if each is not None},
                 has_new_subscription,
                 group.is_owned,
@@ -276,6 +283,7 @@ class ConsumerMembership:
                 "partitions and rejoin.",
             )
         if after != member:
+            _check_owners(group, member, after)
             heartbeat.records.append(current_record(group.group_id, after))
             if after.state is MemberState.UNREVOKED_PARTITIONS:
                 self.timers.start_rebalance(group.group_id, after)
@@ -407,3 +415,15 @@ def failed_heartbeat(error: ErrorCode, message: str | None) -> ConsumerGroupHear
     return ConsumerGroupHeartbeatResponse(
         error_code=error, error_message=message, member_epoch=0, heartbeat_interval_ms=0
     )
+
+
+def _check_owners(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> None:
+    """Assert that a member gets no partition that another member owns."""
+    for topic_id, indexes in after.assigned.items():
+        own = before.assigned.get(topic_id, {}).keys()
+        pending = before.pending_revocation.get(topic_id, {}).keys()
+        for index in indexes.keys() - own - pending:
+            assert not group.is_owned(topic_id, index), (
+                f"OneOwnerPerPartition: group={group.group_id} member={after.member_id} "
+                f"member_epoch={after.member_epoch} topic={topic_id.hex()} partition={index}"
+            )

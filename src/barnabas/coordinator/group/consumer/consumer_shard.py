@@ -47,7 +47,7 @@ class ConsumerSettings(msgspec.Struct):
 
 
 class ConsumerSurroundings(msgspec.Struct, frozen=True):
-    """What a shard's consumer groups use."""
+    """Dependencies of a shard's consumer groups."""
 
     settings: ConsumerSettings
     topics: TopicsView

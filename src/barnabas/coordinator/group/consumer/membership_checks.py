@@ -35,7 +35,7 @@ _CLIENT_MEMBER_ID_SINCE = 1
 def check_request(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]
 ) -> None:
-    """Check what needs no group. Raises RefusalError.
+    """Check the fields whose validity does not depend on the group. Raises RefusalError.
 
     Args:
         request: the request.

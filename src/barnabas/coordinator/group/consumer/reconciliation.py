@@ -27,14 +27,13 @@ from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Owned,
 from barnabas.coordinator.group.consumer.member_state import MemberState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Mapping, Set as AbstractSet
 
     from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
-    """What a member is reconciled with."""
+    """The target of a member, and the facts that decide its next step."""
 
     target_epoch: int
     target: Target

@@ -21,6 +21,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
 )
 from barnabas.coordinator.group.consumer.target_assignment import TargetInput, differing
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.waiting.steps import Unfinished, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -96,16 +97,12 @@ class TargetUpdates:
         )
 
     def _slice(self, group_id: str, computation: _Computation) -> CoordinatorResult[None]:
-        end_ms = self._shard.clock.monotonic_ms() + SLICE_MS
-        try:
-            next(computation)
-            while self._shard.clock.monotonic_ms() < end_ms:
-                next(computation)
-        except StopIteration as end:
-            self._running.discard(group_id)
-            return self._result(group_id, end.value)
-        self._schedule(group_id, computation)
-        return CoordinatorResult(None)
+        computed = run_slice(computation, self._shard.clock, SLICE_MS)
+        if isinstance(computed, Unfinished):
+            self._schedule(group_id, computation)
+            return CoordinatorResult(None)
+        self._running.discard(group_id)
+        return self._result(group_id, computed)
 
     def _compute(self, group_id: str) -> _Computation:
         """Compute the targets, and encode their records. Yields."""

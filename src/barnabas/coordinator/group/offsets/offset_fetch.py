@@ -20,8 +20,7 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Generator, Mapping, Set as AbstractSet
 
     from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
     from barnabas.coordinator.group.offsets.offset_store import PartitionKey

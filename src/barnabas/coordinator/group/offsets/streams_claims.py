@@ -8,8 +8,8 @@ from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.offsets.offsets_to_commit import OffsetsToCommit
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
 
 # The first version of OffsetCommit that can carry a member epoch.
 _MEMBER_EPOCH_SINCE = 9

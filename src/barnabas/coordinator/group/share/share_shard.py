@@ -41,7 +41,7 @@ class ShareSettings(msgspec.Struct):
 
 
 class ShareSurroundings(msgspec.Struct, frozen=True):
-    """What a shard's share groups use."""
+    """Dependencies of a shard's share groups."""
 
     settings: ShareSettings
     topics: TopicsView
@@ -81,7 +81,7 @@ class ShareShard:
         """Create the shard.
 
         Args:
-            surroundings: what the groups use.
+            surroundings: dependencies of the groups.
             make_room: removes a classic group that has only offsets. False if the id has another
                 group.
             has_other: whether an id has a classic or consumer group.

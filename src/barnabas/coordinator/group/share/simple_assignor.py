@@ -148,7 +148,7 @@ class _Sharing(Generic[P]):
         return list(self._by_member.get(member, ()))
 
     def balance(self) -> Generator[None, None, None]:
-        """Revoke what is too much, and assign what is missing. Yields."""
+        """Revoke the surplus partitions, and assign the missing ones. Yields."""
         for position, (member, own) in enumerate(self._by_member.items()):
             surplus = len(own) - self._quotas.get(member, 0)
             if surplus > 0:

@@ -24,8 +24,8 @@ from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteStateData,
+    PartitionData as DeletedPartition,
 )
-from barnabas.protocol.messages.delete_share_group_state import PartitionData as DeletedPartition
 from barnabas.protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeStateData,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ShareStateStore(Protocol):
-    """What the coordinator uses of the persister (Kafka: Persister).
+    """The part of the persister that the coordinator uses (Kafka: Persister).
 
     Each method calls `on_response` exactly once, perhaps before it returns. Each partition of the
     request has an error code of its own in the response.

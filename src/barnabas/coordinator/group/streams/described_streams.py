@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.streams.member_offsets import MemberOffsets
+from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
 from barnabas.coordinator.group.streams.streams_targets import ASSIGNOR
 from barnabas.coordinator.group.streams.topology.described_topology import (
     described,
@@ -24,8 +24,8 @@ from barnabas.protocol.messages.streams_group_describe import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.protocol.messages.streams_group_describe import Topology
 
 # Values of `topology_description_status`.

@@ -13,8 +13,8 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.group.topics_view import TopicsView
 

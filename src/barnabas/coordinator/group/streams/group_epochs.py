@@ -18,18 +18,16 @@ from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS
 from barnabas.coordinator.group.streams.topology.configuring import configure_topology, is_large
 from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
-from barnabas.coordinator.group.streams.topology.topology_record import topology_value
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
     from barnabas.coordinator.group.streams.tasks import MemberTasks
-    from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
 # Kafka's interval for comparing the topics without a change of metadata, in ms: never.
@@ -71,7 +69,7 @@ class GroupEpochs:
             if not has_new_hash:
                 group.note_refresh(now_ms + _REFRESH_MS, group.group_epoch)
         if known is None or configured is None or has_new_hash:
-            configured = heartbeat.prepared
+            configured = heartbeat.given.configured
             if (
                 configured is None
                 or configured.metadata_hash != metadata_hash
@@ -84,13 +82,13 @@ class GroupEpochs:
         return Prepared(topology, configured, metadata_hash, has_new_hash)
 
     def large_topology(
-        self, request: StreamsGroupHeartbeatRequest
+        self, group_id: str, given: StreamsGroupTopologyValue | None
     ) -> tuple[StreamsGroupTopologyValue, int] | None:
         """Return the topology that the heartbeat will configure, if it is large, and its hash."""
-        group = self._shard.groups.find(request.group_id)
+        group = self._shard.groups.find(group_id)
         topology = None if group is None else group.topology
-        if topology is None and request.topology is not None:
-            topology = StreamsTopology(topology_value(request.topology))
+        if topology is None and given is not None:
+            topology = StreamsTopology(given)
         if topology is None or not is_large(topology.value):
             return None
         if group is not None and group.configured is not None:
@@ -225,7 +223,7 @@ class GroupEpochs:
 
 def _topology(heartbeat: Heartbeating) -> StreamsTopology:
     """Return the topology of the group, after the record of the first one. Raises RefusalError."""
-    given, known = heartbeat.request.topology, heartbeat.group.topology
+    given, known = heartbeat.given.value, heartbeat.group.topology
     if given is None:
         if known is None:
             raise RefusalError(
@@ -234,10 +232,10 @@ def _topology(heartbeat: Heartbeating) -> StreamsTopology:
             )
         return known
     if known is None:
-        made = StreamsTopology(topology_value(given))
+        made = StreamsTopology(given)
         heartbeat.records.append(topology_record(heartbeat.group.group_id, made.value))
         return made
-    if known.epoch <= given.epoch and not known.is_same(topology_value(given)):
+    if known.epoch <= given.epoch and not known.is_same(given):
         raise RefusalError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.group.streams.streams_member import (
+from barnabas.coordinator.group.streams.members.streams_member import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     StreamsMember,
@@ -17,7 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.coordinator.group.streams.owned_tasks import OwnedTasks
+    from barnabas.coordinator.group.streams.members.owned_tasks import OwnedTasks
     from barnabas.coordinator.group.streams.tasks import Tasks
     from barnabas.coordinator.group.streams.topology.configured_topology import (
         ConfiguredSubtopology,
@@ -63,6 +63,9 @@ def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("If one task-type is non-null, all must be non-null.")
     if sum(len(each.partitions) for tasks in owned for each in tasks or ()) > _TASKS_MAX:
         raise _invalid(f"A member may own at most {_TASKS_MAX} tasks.")
+    keys = [each.key for each in request.client_tags or ()]
+    if len(set(keys)) != len(keys):
+        raise _invalid("A client tag occurs twice.")
     if request.member_epoch != JOIN_EPOCH and request.topology is not None:
         raise _invalid("Topology can only be provided when (re-)joining.")
 

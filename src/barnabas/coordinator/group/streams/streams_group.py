@@ -6,19 +6,18 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.streams.owned_tasks import each_task
+from barnabas.coordinator.group.streams.members.owned_tasks import each_task
+from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
-from barnabas.coordinator.group.streams.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Mapping, Set as AbstractSet
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.streams.member_offsets import MemberOffsets
-    from barnabas.coordinator.group.streams.owned_tasks import OwnedTasks
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
+    from barnabas.coordinator.group.streams.members.owned_tasks import OwnedTasks
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.protocol.messages.streams_group_heartbeat import EndpointToPartitions

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.streams.owned_tasks import NO_OWNED_TASKS, OwnedTasks
+from barnabas.coordinator.group.streams.members.owned_tasks import NO_OWNED_TASKS, OwnedTasks
+from barnabas.coordinator.group.streams.members.streams_member import StreamsMember, UserEndpoint
+from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_group import NO_EPOCH, StreamsGroup
-from barnabas.coordinator.group.streams.streams_member import StreamsMember, UserEndpoint
-from barnabas.coordinator.group.streams.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
 from barnabas.coordinator.group.streams.tasks import MemberTasks
 from barnabas.protocol.protocol_error import ProtocolError

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.coordinator.group.classic.joining import ClientIdentity
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.streams.tasks import MemberTasks
     from barnabas.coordinator.group.streams.topology.configured_topology import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
 
 class StreamsHeartbeat(msgspec.Struct):
@@ -44,6 +45,18 @@ class StreamsClient(msgspec.Struct, frozen=True):
     version: int
 
 
+class GivenTopology(msgspec.Struct, frozen=True):
+    """What is made of a topology before the heartbeat, so that no step takes long."""
+
+    # The topology of the request, as its record has it. None if the request has none.
+    value: StreamsGroupTopologyValue | None = None
+    # The topology of the group with the current topics, if it is large.
+    configured: ConfiguredTopology | None = None
+
+
+NO_TOPOLOGY = GivenTopology()
+
+
 class Heartbeating(msgspec.Struct):
     """One heartbeat in progress."""
 
@@ -51,8 +64,7 @@ class Heartbeating(msgspec.Struct):
     client: StreamsClient
     group: StreamsGroup
     reported: MemberTasks | None
-    # The topology that was configured before the heartbeat, because it is large.
-    prepared: ConfiguredTopology | None
+    given: GivenTopology
     records: list[CoordinatorRecord]
     statuses: list[Status] = msgspec.field(default_factory=list)
     # The static member that the member of the heartbeat replaces.

@@ -23,22 +23,28 @@ from barnabas.coordinator.group.streams.heartbeat_checks import (
     reported_tasks,
     require_static,
 )
-from barnabas.coordinator.group.streams.member_offsets import MemberOffsets
-from barnabas.coordinator.group.streams.streams_heartbeat import (
-    Assignment,
-    Heartbeating,
-    StreamsHeartbeat,
-    failed_streams_heartbeat,
-    task_ids,
-)
-from barnabas.coordinator.group.streams.streams_member import (
+from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
+from barnabas.coordinator.group.streams.members.streams_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     StreamsMember,
     UserEndpoint,
 )
-from barnabas.coordinator.group.streams.streams_member_state import StreamsMemberState
+from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
+from barnabas.coordinator.group.streams.members.task_reconciliation import (
+    TaskReconciliation,
+    reconcile_tasks,
+)
+from barnabas.coordinator.group.streams.streams_heartbeat import (
+    NO_TOPOLOGY,
+    Assignment,
+    GivenTopology,
+    Heartbeating,
+    StreamsHeartbeat,
+    failed_streams_heartbeat,
+    task_ids,
+)
 from barnabas.coordinator.group.streams.streams_records import (
     current_record,
     epoch_record,
@@ -48,10 +54,6 @@ from barnabas.coordinator.group.streams.streams_records import (
     target_record,
 )
 from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
-from barnabas.coordinator.group.streams.task_reconciliation import (
-    TaskReconciliation,
-    reconcile_tasks,
-)
 from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -94,14 +96,14 @@ class StreamsMembership:
         self,
         request: StreamsGroupHeartbeatRequest,
         client: StreamsClient,
-        prepared: ConfiguredTopology | None = None,
+        given: GivenTopology = NO_TOPOLOGY,
     ) -> CoordinatorResult[StreamsHeartbeat]:
         """Return the response and the records of a heartbeat whose fields are valid.
 
         Args:
             request: the request.
             client: its client.
-            prepared: the topology with the current topics, if it is large.
+            given: what was made of the topology before.
         """
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
@@ -111,7 +113,7 @@ class StreamsMembership:
             group = self._shard.find_or_create(request.group_id, records, is_joining=is_joining)
             reported = reported_tasks(request)
             return self._continue(
-                Heartbeating(request, client, group, reported, prepared, records),
+                Heartbeating(request, client, group, reported, given, records),
                 is_joining=is_joining,
             )
         except RefusalError as error:
@@ -121,10 +123,10 @@ class StreamsMembership:
         return CoordinatorResult(StreamsHeartbeat(failed))
 
     def large_topology(
-        self, request: StreamsGroupHeartbeatRequest
+        self, group_id: str, given: StreamsGroupTopologyValue | None
     ) -> tuple[StreamsGroupTopologyValue, int] | None:
         """Return the topology that the heartbeat will configure, if it is large, and its hash."""
-        return self._epochs.large_topology(request)
+        return self._epochs.large_topology(group_id, given)
 
     # Joining and continuing.
 

@@ -8,8 +8,6 @@ from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.records.streams_group_current_member_assignment import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
-)
-from barnabas.protocol.records.streams_group_current_member_assignment import (
     TaskIds as CurrentTaskIds,
 )
 from barnabas.protocol.records.streams_group_member_metadata import (
@@ -37,9 +35,9 @@ from barnabas.protocol.records.streams_group_topology import StreamsGroupTopolog
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.streams.owned_tasks import ActiveTasks
+    from barnabas.coordinator.group.streams.members.owned_tasks import ActiveTasks
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.tasks import MemberTasks, Tasks
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord

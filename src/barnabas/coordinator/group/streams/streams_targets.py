@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from typing import TypeAlias
 
+    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.streams.topology.topology_record import required_topics
+from barnabas.protocol.record_frame import encode_coordinator_value
 
 if TYPE_CHECKING:
     from barnabas.protocol.records.streams_group_topology import (
@@ -42,7 +43,11 @@ class StreamsTopology:
 
     def is_same(self, value: StreamsGroupTopologyValue) -> bool:
         """Whether the other topology has the same epoch and subtopologies."""
-        return self.epoch == value.epoch and _by_id(self.value) == _by_id(value)
+        if self.epoch != value.epoch:
+            return False
+        # Encoding takes less time than comparing all fields.
+        is_equal = encode_coordinator_value(self.value, 0) == encode_coordinator_value(value, 0)
+        return is_equal or _by_id(self.value) == _by_id(value)
 
 
 def _by_id(value: StreamsGroupTopologyValue) -> dict[str, Subtopology]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.controller.configs.config_operations import ConfigOperation
 from barnabas.controller.result import Refusal
-from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
+from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.dynamic.log_levels import change_level, check_level_change
 from barnabas.settings.key import whole_number
@@ -19,8 +19,8 @@ from barnabas.settings.key import whole_number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
     from barnabas.protocol.messages.alter_configs import (
+        AlterConfigsResource as LegacyResource,
         AlterConfigsResourceResponse as LegacyResourceResponse,
     )
     from barnabas.protocol.messages.incremental_alter_configs import (

@@ -21,12 +21,14 @@ from barnabas.sasl.oauthbearer_messages import OAUTHBEARER
 from barnabas.sasl.plain import PLAIN
 from barnabas.sasl.scram_keys import SCRAM_MECHANISMS
 from barnabas.server.configs.security.keys_of_listener import KeysOfListener
+from barnabas.server.configs.security.sasl_keys import GSSAPI
 from barnabas.settings.definition import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.server.configs.security.oauth_settings import OAuthSettings
+    from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
     from barnabas.settings.definition import ParsedConfig
 
 _ENABLED = "sasl.enabled.mechanisms"
@@ -40,8 +42,18 @@ MODULES = {
     **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE),
     OAUTHBEARER: OAUTHBEARER_MODULE,
 }
+_HANDLER = "sasl.server.callback.handler.class"
+_PACKAGE = "org.apache.kafka.common.security."
+_SCRAM_HANDLER = f"{_PACKAGE}scram.internals.ScramServerCallbackHandler"
+# Kafka's own classes that check passwords. No other class can be loaded.
+_HANDLERS = {
+    PLAIN: f"{_PACKAGE}plain.internals.PlainServerCallbackHandler",
+    **dict.fromkeys(SCRAM_MECHANISMS, _SCRAM_HANDLER),
+}
+# Added to errors, because a configuration without these keys means Kerberos.
+_NO_KERBEROS = "GSSAPI (Kerberos), Kafka's default, is not implemented"
 # Mechanisms with which nodes log in to each other.
-_OF_NODES = (PLAIN, *SCRAM_MECHANISMS)
+_OF_NODES = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 
 
 class MechanismSettings(msgspec.Struct, frozen=True):
@@ -67,7 +79,7 @@ class ListenerSasl(msgspec.Struct, frozen=True):
 
 
 class LoginSettings(msgspec.Struct, frozen=True):
-    """Credentials of this node for a listener of other nodes."""
+    """User name and password of this node for a listener of other nodes."""
 
     mechanism: str
     username: str
@@ -79,7 +91,7 @@ class LoginSettings(msgspec.Struct, frozen=True):
 
 def login_settings(
     config: ParsedConfig, given: Mapping[str, str], name: str, mechanism_key: str
-) -> LoginSettings:
+) -> LoginSettings | TokenLoginSettings:
     """Return the credentials of this node for a listener.
 
     Args:
@@ -94,9 +106,16 @@ def login_settings(
     mechanism = config.string(mechanism_key)
     if mechanism not in _OF_NODES:
         allowed = f"one of {', '.join(_OF_NODES)}, because the listener {name} uses SASL"
+        if mechanism == GSSAPI:
+            allowed += f"; {_NO_KERBEROS}"
         raise ConfigError(mechanism_key, mechanism, allowed)
     keys = KeysOfListener(config, given, name, mechanism)
     module = _module(keys, mechanism)
+    if mechanism == OAUTHBEARER:
+        # Imported only for nodes that log in by tokens.
+        from barnabas.server.configs.security.token_login_settings import token_login_settings
+
+        return token_login_settings(keys, {} if module is None else module.options, name)
     if module is None or not module.username or not module.password:
         raise ConfigError(
             keys.name_of(_JAAS),
@@ -133,6 +152,8 @@ def _enabled(keys: KeysOfListener) -> list[str]:
     names = keys.strings(_ENABLED)
     if not names or not MODULES.keys() >= set(names):
         allowed = f"one or more of {', '.join(MODULES)}"
+        if GSSAPI in names:
+            allowed += f"; {_NO_KERBEROS}"
         raise ConfigError(_enabled_key(keys), ",".join(names), allowed)
     return names
 
@@ -151,6 +172,11 @@ def _mechanism(keys: KeysOfListener, mechanism: str) -> MechanismSettings:
         # Kafka requires a login module, which may have no options.
         module = module or LoginModule(OAUTHBEARER_MODULE, {})
         return MechanismSettings(module, session_ms_max, oauth_settings(keys, module))
+    handler = keys.own_text(_HANDLER)
+    if handler not in (None, _HANDLERS[mechanism]):
+        # Another class would decide in place of the configured users.
+        allowed = f"only {_HANDLERS[mechanism]}: this broker cannot load Java classes"
+        raise ConfigError(keys.name_of(_HANDLER), handler, allowed)
     if module is None and mechanism == PLAIN:
         example = f'{PLAIN_MODULE} required user_billing="PASSWORD";'
         allowed = f"the users, because {mechanism} is enabled: {example}"

@@ -89,6 +89,37 @@ _OAUTH_KEYS = [
         "sub",
         "The claim with the user of a token.",
     ),
+    ConfigKey(
+        "sasl.login.callback.handler.class",
+        ConfigType.CLASS,
+        None,
+        "With OAUTHBEARER: whether this node logs in to others by tokens of an issuer, or by"
+        " unsecured ones. docs/security.md names the two classes.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.token.endpoint.url",
+        ConfigType.STRING,
+        None,
+        "The server that issues the tokens by which this node logs in to others: https://...",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.client.credentials.client.id",
+        ConfigType.STRING,
+        None,
+        "The name of this node at the server that issues tokens.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        ConfigType.PASSWORD,
+        None,
+        "The secret of this node at the server that issues tokens.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.scope",
+        ConfigType.STRING,
+        None,
+        "The scope that this node asks for in its tokens.",
+    ),
 ]
 
 SASL_KEYS = ConfigDefinition([

@@ -49,7 +49,7 @@ class ApiVersionsHandler:
     def handle_api_versions(
         self, context: RequestContext, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
-        """Describe what is served. An invalid software name is an INVALID_REQUEST."""
+        """Describe the served APIs and features. An invalid software name is an INVALID_REQUEST."""
         error = self._check(context.version, request)
         if error is not ErrorCode.NONE:
             return ApiVersionsResponse(error_code=error, api_keys=[])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.client_quotas_image import CLIENT_ID, IP, USER
+from barnabas.metadata.configs.client_quotas_image import CLIENT_ID, IP, USER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -16,7 +16,7 @@ from barnabas.protocol.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.metadata.client_quotas_image import QuotaEntity
+    from barnabas.metadata.configs.client_quotas_image import QuotaEntity
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

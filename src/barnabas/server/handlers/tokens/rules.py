@@ -1,4 +1,4 @@
-"""What brokers and controllers check in every request for delegation tokens."""
+"""Checks of every request for delegation tokens, on brokers and controllers."""
 
 from __future__ import annotations
 

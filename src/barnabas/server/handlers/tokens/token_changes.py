@@ -131,7 +131,7 @@ def _refused(
 def _in_version(
     context: RequestContext, response: CreateDelegationTokenResponse
 ) -> CreateDelegationTokenResponse:
-    """Remove what clients of older versions do not know."""
+    """Remove the fields that clients of older versions do not know."""
     if context.version < _REQUESTER_SINCE:
         response.token_requester_principal_type = response.token_requester_principal_name = ""
     return response

@@ -142,6 +142,9 @@ def _serve(
         return handle(context, request)
     if isinstance(verdict, Message):
         return verdict
+    assert isinstance(verdict, Partial), (
+        f"NothingUnauthorized: request={type(request).__name__} verdict={verdict!r}"
+    )
     amended = AmendedContext(context, verdict.amend)
     response = handle(amended, verdict.request)
     return None if response is None else amended.amended(response)

@@ -1,4 +1,4 @@
-"""The state of an assigned partition: allowed transitions, and what they assert."""
+"""The state of an assigned partition: allowed transitions, and their assertions."""
 
 from __future__ import annotations
 

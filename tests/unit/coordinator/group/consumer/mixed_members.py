@@ -51,7 +51,7 @@ class ConsumerClient:
         self.owned: Owned = set()
 
     def step(self) -> None:
-        """Send a heartbeat, and use what it assigns."""
+        """Send a heartbeat, and use the assigned partitions."""
         owned = by_topic(self.owned)
         if self.epoch:
             answer = self.world.beat(self.name, self.epoch, owned)
@@ -130,7 +130,7 @@ class ClassicClient:
         if answer.assignment:
             for each in decode_assignment(answer.assignment).assigned_partitions:
                 assigned |= {(each.topic, index) for index in each.partitions}
-        # A cooperative client tells the others by another JoinGroup what it has revoked.
+        # A cooperative client reports its revoked partitions by another JoinGroup.
         self._must_join = self.is_cooperative and bool(self.owned - assigned)
         self.owned = assigned
 

@@ -141,7 +141,7 @@ class ServerGroupHistory:
             self._subscribe()
 
     def _come_back(self) -> None:
-        """Let a member join with what is still free of the target that it had when it left."""
+        """Let a member join with the partitions of its last target that are still free."""
         name = self._random.choice(sorted(self._gone))
         member = self._gone.pop(name)
         taken = {

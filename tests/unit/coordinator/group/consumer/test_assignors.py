@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from barnabas.coordinator.group.consumer.assignment import Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (

@@ -28,7 +28,7 @@ def test_a_partition_moves_after_its_owner_has_revoked_it(world: ConsumersWorld)
     joined = world.subscribe("m2", "a")
     assert (joined.member_epoch, world.owned(joined)) == (3, {})
     assert world.state() == "Reconciling"
-    # UNREVOKED_PARTITIONS: the owner stays in its epoch until it reports what it still owns.
+    # UNREVOKED_PARTITIONS: the owner stays in its epoch until it reports its owned partitions.
     told = world.beat("m1", 2)
     assert (told.member_epoch, world.owned(told)) == (2, {"a": {0, 1}})
     assert world.beat("m1", 2).assignment is None

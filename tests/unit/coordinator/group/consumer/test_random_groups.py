@@ -13,7 +13,7 @@ TOPICS = {"a": 3, "b": 2, "c": 1}
 
 
 class Member:
-    """A well-behaved client: it uses what it is assigned, and revokes what is taken away."""
+    """A well-behaved client: it uses its assigned partitions, and revokes the others."""
 
     def __init__(self, world: ConsumersWorld, name: str) -> None:
         self.world = world

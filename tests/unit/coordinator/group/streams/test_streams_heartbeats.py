@@ -262,3 +262,27 @@ def test_task_offsets_are_described_until_the_member_leaves(world: StreamsWorld)
     world.beat_streams("a", 0, topology("orders"))
     (member,) = world.describe_streams().members
     assert member.task_offsets == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"owned": {"0": {0}}}, "ActiveTasks must be empty when (re-)joining."),
+        ({"rebalance_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
+        ({"instance": " "}, "InstanceId can't be empty."),
+    ],
+)
+def test_wrong_fields_of_a_join_are_refused(
+    world: StreamsWorld, fields: dict[str, object], message: str
+) -> None:
+    refused = world.beat_streams("a", 0, topology("orders"), **fields)
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_wrong_epochs_and_topologies_are_refused(world: StreamsWorld) -> None:
+    missing = world.beat_streams("a", 0)
+    assert missing.error_message == "Topology must be non-null when (re-)joining."
+    early = world.beat_streams("a", 1, topology("orders"))
+    assert early.error_message == "Topology can only be provided when (re-)joining."
+    assert "must be greater than or equal to -2" in world.beat_streams("a", -3).error_message
+    assert world.beat_streams("a", -2).error_message == "InstanceId can't be null."

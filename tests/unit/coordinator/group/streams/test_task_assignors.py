@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from barnabas.coordinator.group.streams.assignors.mock_task_assignor import assign_mock
 from barnabas.coordinator.group.streams.assignors.process_load import Task

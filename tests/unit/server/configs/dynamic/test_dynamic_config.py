@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.metadata.configs_image import BROKER
+from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.configuration import BROKER_KEYS
 from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
@@ -26,7 +26,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 def of_log(attribute: str) -> Callable[[SimulatedBroker], Any]:
-    """What the log of a topic that sets nothing goes by."""
+    """The configuration that the log of a topic without own values uses."""
     return lambda broker: getattr(broker.node.broker.logs.logs[PARTITION].config, attribute)
 
 
@@ -43,7 +43,7 @@ def of_replicas(*attributes: str) -> Callable[[SimulatedBroker], Any]:
 
 
 def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
-    """What the controller goes by for a topic that sets nothing."""
+    """The configuration that the controller uses for a topic without own values."""
 
     def look(broker: SimulatedBroker) -> Any:
         controller = broker.node.controller.controller
@@ -53,7 +53,7 @@ def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
     return look
 
 
-# Key -> (value to set, where its effect is seen, what is seen).
+# Key -> (value to set, observed function, its result).
 EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "follower.replication.throttled.rate": (
         "5000",

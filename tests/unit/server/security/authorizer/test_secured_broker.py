@@ -1,4 +1,4 @@
-"""What a client without rights can do at a broker with an authorizer: nothing, and see nothing."""
+"""A client without rights at a broker with an authorizer: nothing, and see nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`uniform` for members with different subscriptions.
 
-It takes the decisions of Kafka's UniformHeterogeneousAssignmentBuilder: members keep what is valid,
-the other partitions go to the subscribers with the fewest partitions, and then topic by topic is
-levelled until nothing moves.
+It takes the decisions of Kafka's UniformHeterogeneousAssignmentBuilder: members keep their valid
+partitions, the other partitions go to the subscribers with the fewest partitions, and then the
+topics are leveled one by one until nothing moves.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Leveling:
         self._targets: list[Target] = []
 
     def assign(self) -> Assigning:
-        """Keep what is possible, assign the rest, and level the load. Yields."""
+        """Keep the valid assignments, assign the other partitions, and level the load. Yields."""
         yield from self._subscribe()
         yield from self._keep()
         topics = sorted(self._subscribers, key=self._weight)

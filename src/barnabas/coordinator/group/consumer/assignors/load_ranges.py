@@ -2,8 +2,8 @@
 
 The members are sorted by their number of partitions. A range at the front holds those with the
 fewest; it grows to the right as its members gain partitions. A range at the back holds those with
-the most; it grows to the left as its members give partitions away. Each range goes round its
-members, so that the work for a partition does not depend on the number of members.
+the most; it grows to the left as its members give partitions away. Each range takes its members in
+turn, so that the work for a partition does not depend on the number of members.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Batches of records that wait to be sent, and their results."""

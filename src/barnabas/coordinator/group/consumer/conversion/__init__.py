@@ -1,0 +1,1 @@
+"""Conversion between classic and consumer groups."""

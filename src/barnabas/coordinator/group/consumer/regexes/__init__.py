@@ -1,0 +1,1 @@
+"""Regular expressions in the subscriptions of consumer groups."""

@@ -1,0 +1,1 @@
+"""Members of streams groups, and how they move towards their target tasks."""

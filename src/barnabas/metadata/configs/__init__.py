@@ -1,0 +1,1 @@
+"""Configurations in the image: of topics, brokers, groups, clients' metrics and quotas."""

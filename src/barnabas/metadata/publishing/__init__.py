@@ -1,0 +1,1 @@
+"""From committed records to images, and from images to snapshots."""

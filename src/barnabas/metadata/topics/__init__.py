@@ -1,0 +1,1 @@
+"""Topics in the image, and their changes."""

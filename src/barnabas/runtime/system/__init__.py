@@ -1,0 +1,1 @@
+"""The operating system: signals, memory, processes and the service manager."""

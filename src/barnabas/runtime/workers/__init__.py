@@ -1,0 +1,1 @@
+"""Work outside the event loop: threads and child processes."""

@@ -1,0 +1,233 @@
+"""OAUTHBEARER of clients and nodes: tokens from the user's code, or from the server of an issuer.
+
+A token is used for all connections until most of its time has passed.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode
+
+import msgspec
+
+from barnabas.runtime.web import WebRequest, fetch
+from barnabas.sasl.errors import SaslError
+from barnabas.sasl.oauthbearer_client import OAuthBearerClient
+from barnabas.sasl.oauthbearer_messages import OAUTHBEARER
+from barnabas.sasl.unsecured_token import claims_of, make_unsecured
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.executor import Executor
+    from barnabas.runtime.loop import Runtime
+    from barnabas.sasl.client_login import OnBegun
+
+__all__ = [
+    "CLAIM_OPTION",
+    "EXTENSION_OPTION",
+    "ClientCredentials",
+    "Token",
+    "TokenLogin",
+    "TokenSource",
+    "from_provider",
+    "options_with_prefix",
+    "unsecured",
+]
+
+# Prefixes of options of the login module: SASL extensions, and claims of unsecured tokens.
+EXTENSION_OPTION = "extension_"
+CLAIM_OPTION = "unsecuredLoginStringClaim_"
+
+# The share of a token's time after which another one is asked for, as in Kafka.
+_USED_SHARE = 0.8
+# How long an unsecured token is valid, as in Kafka.
+_UNSECURED_S = 3600
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A token and the end of its time."""
+
+    text: str
+    # In ms since 1970; None if it is unknown. The token is then used once.
+    expiry_ms: int | None = None
+    # Extensions that are sent with it.
+    extensions: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class TokenSource(Protocol):
+    """Gets tokens."""
+
+    def __call__(self, now_ms: int) -> Token:
+        """Return a new token. It may block, and is called outside of the event loop.
+
+        Raises:
+            SaslError: there is none.
+        """
+        ...
+
+
+class TokenLogin:
+    """The login of a client by tokens."""
+
+    def __init__(self, source: TokenSource, subject: str, runtime: Runtime) -> None:
+        """Args:
+        source: gets tokens.
+        subject: name of the client, for error messages.
+        runtime: clock and executor.
+        """
+        self._source = source
+        self.subject = subject
+        self.mechanism = OAUTHBEARER
+        self.executor: Executor = runtime.executor
+        self._clock: Clock = runtime.clock
+        # The last token, and until when it is used (wall clock, ms). None: ask for another one.
+        self._token: Token | None = None
+        self._used_until_ms = 0.0
+        # Logins that wait for a token. A request for one is running if there are any.
+        self._waiting: list[OnBegun] = []
+
+    def begin(self, on_begun: OnBegun) -> None:
+        """Begin an exchange, after a token is there."""
+        if self._token is not None and self._clock.wall_ms() < self._used_until_ms:
+            on_begun(_exchange(self._token), None)
+            return
+        self._waiting.append(on_begun)
+        if len(self._waiting) == 1:
+            self.executor.submit(lambda: self._source(self._clock.wall_ms()), self._on_token)
+
+    def note_failure(self, reason: str) -> None:
+        """Ask for another token next time: the broker may have rejected this one."""
+        self._token = None
+
+    def _on_token(self, token: Token | None, error: BaseException | None) -> None:
+        waiting, self._waiting = self._waiting, []
+        if token is None:
+            problem = error if isinstance(error, SaslError) else SaslError(f"no token: {error}")
+            for on_begun in waiting:
+                on_begun(None, problem)
+            return
+        now_ms = self._clock.wall_ms()
+        self._token = token
+        if token.expiry_ms is not None:
+            self._used_until_ms = now_ms + _USED_SHARE * (token.expiry_ms - now_ms)
+        else:
+            self._used_until_ms = 0.0
+        for on_begun in waiting:
+            on_begun(_exchange(token), None)
+
+
+class ClientCredentials(msgspec.Struct, frozen=True):
+    """A client at the server of an issuer (RFC 6749, section 4.4)."""
+
+    url: str
+    client_id: str
+    client_secret: str
+    scope: str | None = None
+    extensions: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"ClientCredentials({self.url}, {self.client_id!r})"
+
+    def __call__(self, now_ms: int) -> Token:
+        """Ask the server for a token.
+
+        Raises:
+            SaslError: the server was not reached, or has answered without a token.
+        """
+        pair = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+        form = {"grant_type": "client_credentials"}
+        if self.scope:
+            form["scope"] = self.scope
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Basic {pair}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        try:
+            answer = fetch(WebRequest(self.url, headers, urlencode(form).encode()))
+        except OSError as error:
+            reason = f"sasl.oauthbearer.token.endpoint.url has no token: {error}"
+            raise SaslError(reason, is_transient=True) from None
+        return self._token(answer, now_ms)
+
+    def _token(self, answer: bytes, now_ms: int) -> Token:
+        try:
+            found = json.loads(answer)
+        except (ValueError, RecursionError):
+            found = None
+        text = found.get("access_token") if isinstance(found, dict) else None
+        if not isinstance(text, str) or not text:
+            raise SaslError(f"{self.url} has answered without an access_token")
+        lifetime_s = found.get("expires_in")
+        if isinstance(lifetime_s, int | float) and not isinstance(lifetime_s, bool):
+            return Token(text, now_ms + int(lifetime_s * 1000), self.extensions)
+        return Token(text, _expiry_ms(text), self.extensions)
+
+
+def from_provider(provider: object, extensions: dict[str, str]) -> TokenSource:
+    """Return a source that calls the user's code.
+
+    Args:
+        provider: a function, or an object with a method `token`, as kafka-python and aiokafka know
+            it. It returns a token as text.
+        extensions: extensions that are sent with each token.
+    """
+    found = getattr(provider, "token", provider)
+
+    def get(now_ms: int) -> Token:  # noqa: ARG001 - the token has its time
+        assert callable(found), "the configuration is checked"
+        try:
+            text = found()
+        except Exception as error:
+            reason = f"sasl.oauth.token.provider failed: {type(error).__name__}: {error}"
+            raise SaslError(reason, is_transient=True) from error
+        if inspect.iscoroutine(text):
+            text.close()
+            raise SaslError("sasl.oauth.token.provider is a coroutine: give a plain function")
+        if not isinstance(text, str) or not text:
+            raise SaslError("sasl.oauth.token.provider has returned no text")
+        return Token(text, _expiry_ms(text), {**extensions, **_extensions_of(provider)})
+
+    return get
+
+
+def unsecured(claims: dict[str, Any]) -> TokenSource:
+    """Return a source of tokens without a signature, for development."""
+
+    def get(now_ms: int) -> Token:
+        issued_s = now_ms // 1000
+        made = make_unsecured({**claims, "iat": issued_s, "exp": issued_s + _UNSECURED_S})
+        return Token(made, 1000 * (issued_s + _UNSECURED_S))
+
+    return get
+
+
+def options_with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the options of a login module whose names have the prefix, without it."""
+    return {
+        name.removeprefix(prefix): text for name, text in options.items() if name.startswith(prefix)
+    }
+
+
+def _exchange(token: Token) -> OAuthBearerClient:
+    return OAuthBearerClient(token.text, token.extensions)
+
+
+def _extensions_of(provider: object) -> dict[str, str]:
+    """Return the extensions of a provider that has a method for them."""
+    found = getattr(provider, "extensions", None)
+    made = found() if callable(found) else None
+    return {str(key): str(value) for key, value in made.items()} if isinstance(made, dict) else {}
+
+
+def _expiry_ms(text: str) -> int | None:
+    """Return the expiry that a token names; None if it names none."""
+    expiry_s = claims_of(text).get("exp")
+    if isinstance(expiry_s, bool) or not isinstance(expiry_s, int | float):
+        return None
+    return int(1000 * expiry_s) if 0 <= expiry_s < 1 << 40 else None

@@ -1,0 +1,1 @@
+"""The clock by which records expire."""

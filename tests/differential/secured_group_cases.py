@@ -1,0 +1,123 @@
+"""Requests of members of groups for several topics, of which the client may use some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.api_table import ApiKey
+from differential.matrix.standing import id_of
+from differential.secured import PREFIX
+from differential.secured_cases import CASES, Names, Values, case
+from differential.share_fetches import initialize
+
+if TYPE_CHECKING:
+    from differential.secured import SecuredScene
+
+
+def _joining(group: str, topics: list[str], **more: Any) -> Values:
+    return {
+        "group_id": group,
+        "member_id": "a-member",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": topics,
+        "topic_partitions": [],
+        **more,
+    }
+
+
+def _group(scene: SecuredScene) -> str:
+    return f"{PREFIX}{scene.name('group')}"
+
+
+@case(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+def consumer_group_heartbeat(scene: SecuredScene, names: Names) -> Values:
+    return _joining(_group(scene), names.each())
+
+
+@case(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+def consumer_group_heartbeat_for_own_topics(scene: SecuredScene, names: Names) -> Values:
+    return _joining(_group(scene), [names.may, names.may_absent])
+
+
+@case(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+def consumer_group_heartbeat_of_a_hidden_group(scene: SecuredScene, names: Names) -> Values:
+    return _joining(scene.name("group"), [names.may])
+
+
+def _describing(scene: SecuredScene, group: str, topics: list[str]) -> Values:
+    scene.do(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, _joining(group, topics))
+    return {"group_ids": [group], "include_authorized_operations": True}
+
+
+@case(ApiKey.CONSUMER_GROUP_DESCRIBE)
+def consumer_group_describe(scene: SecuredScene, names: Names) -> Values:
+    return _describing(scene, _group(scene), [names.may])
+
+
+@case(ApiKey.CONSUMER_GROUP_DESCRIBE)
+def consumer_group_describe_with_hidden_topics(scene: SecuredScene, names: Names) -> Values:
+    return _describing(scene, _group(scene), [names.may, names.hidden])
+
+
+@case(ApiKey.CONSUMER_GROUP_DESCRIBE)
+def consumer_group_describe_of_a_hidden_group(scene: SecuredScene, names: Names) -> Values:
+    return _describing(scene, scene.name("group"), [names.may])
+
+
+@case(ApiKey.ADD_OFFSETS_TO_TXN)
+def add_offsets_to_txn(scene: SecuredScene, names: Names) -> Values:
+    name = f"{PREFIX}{scene.name('id')}"
+    group = scene.name("group")
+    return {
+        "transactional_id": name,
+        "producer_id": 5,
+        "producer_epoch": 0,
+        "group_id": group,
+    }
+
+
+@case(ApiKey.ADD_OFFSETS_TO_TXN)
+def add_offsets_of_an_own_group_to_txn(scene: SecuredScene, names: Names) -> Values:
+    return {**add_offsets_to_txn(scene, names), "group_id": _group(scene)}
+
+
+def _share_request(scene: SecuredScene, names: Names) -> Values:
+    group = _group(scene)
+    for topic in (names.may, names.hidden):
+        initialize(scene, group, topic, 0)
+    newer = {"is_renew_ack": False} if scene.version > 1 else {}
+    return {"group_id": group, "member_id": "another member", **newer}
+
+
+@case(ApiKey.SHARE_FETCH)
+def share_fetch_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
+    where = {"partition_index": 0, "acknowledgement_batches": []}
+    newer = {"share_acquire_mode": 0} if scene.version > 1 else {}
+    return {
+        **_share_request(scene, names),
+        "share_session_epoch": 0,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": 1 << 20,
+        "max_records": 10,
+        "batch_size": 10,
+        "topics": [{"topic_id": id_of(names.hidden), "partitions": [where]}],
+        "forgotten_topics_data": [],
+        **newer,
+    }
+
+
+@case(ApiKey.SHARE_ACKNOWLEDGE)
+def share_acknowledge_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
+    batch = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+    where = {"partition_index": 0, "acknowledgement_batches": [batch]}
+    return {
+        **_share_request(scene, names),
+        "share_session_epoch": 1,
+        "topics": [{"topic_id": id_of(names.hidden), "partitions": [where]}],
+    }
+
+
+# All cases, those of `secured_cases` among them.
+ALL_CASES = CASES
