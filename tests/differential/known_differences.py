@@ -10,7 +10,8 @@ _TOLD = (
     "Kafka fails over it with an internal error; Barnabas refuses it too, and says what is wrong"
 )
 _MISSING = (
-    "Kafka fails over a missing topic of a copartition group; Barnabas says that it is missing"
+    "Kafka fails over the endpoint of a member while a topic is missing; Barnabas says what is"
+    " missing"
 )
 _OPAQUE = "batches stay opaque bytes: no record is read, nothing decompressed, headers are believed"
 _GONE = "of records that are left; Kafka names one below the log's start, which nobody can read"

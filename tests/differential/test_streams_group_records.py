@@ -82,7 +82,11 @@ def _finalize(members: StreamsMembers, level: int, kind: int) -> None:
     """Ask for a level of streams.version; 1 raises it, and 2 lowers it without loss."""
     update = {"feature": "streams.version", "max_version_level": level, "upgrade_type": kind}
     values = {"timeout_ms": 30_000, "feature_updates": [update], "validate_only": False}
-    members.do(ApiKey.UPDATE_FEATURES, 1, **values)
+    answer = ask(members.side, ApiKey.UPDATE_FEATURES, 1, values)
+    for result in answer.results:
+        # Kafka's message is empty, where it is null in other responses.
+        result.error_message = result.error_message or None
+    members.note(answer)
 
 
 def _is_served(members: StreamsMembers, wanted: bool) -> bool:

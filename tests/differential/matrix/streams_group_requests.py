@@ -62,8 +62,8 @@ def _with_internal_topics(scene: Scene) -> dict[str, Any]:
         "topic_configs": [{"key": "cleanup.policy", "value": "compact"}],
     }
     subtopology["source_topics"] = ["no-such-topic"]
-    # Kafka fails over copartitioned topics that are missing.
-    subtopology["copartition_groups"] = []
+    # Kafka fails over an endpoint while topics are missing.
+    made["user_endpoint"] = None
     subtopology["state_changelog_topics"] = [internal]
     subtopology["repartition_sink_topics"] = ["an-internal-topic-repartition"]
     subtopology["repartition_source_topics"] = [
