@@ -6,19 +6,17 @@ The same assertions hold for Barnabas and for Apache Kafka 4.4.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import barnabas
 from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
-from barnabas.protocol.messages.streams_group_heartbeat import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-    Subtopology,
-    Topology,
-)
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from conformance.java_tools import CONSUMER_GROUPS, Tools
 from conformance.raw_client import RawClient
+from differential.request import request
 from waiting import eventually
 
 STREAMS_GROUPS, GROUPS = "streams.StreamsGroupCommand", "GroupsCommand"
@@ -51,17 +49,23 @@ class Member:
         self._epoch = 0
 
     def _beat(self, epoch: int) -> StreamsGroupHeartbeatResponse:
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self._group, member_id=MEMBER, member_epoch=epoch
-        )
+        values: dict[str, Any] = {
+            "group_id": self._group,
+            "member_id": MEMBER,
+            "member_epoch": epoch,
+        }
         if epoch == 0:
-            subtopology = Subtopology(subtopology_id="0", source_topics=[self._topic])
-            request.topology = Topology(epoch=0, subtopologies=[subtopology])
-            request.active_tasks, request.standby_tasks, request.warmup_tasks = [], [], []
-            request.process_id = "a-process"
-            request.client_tags = []
-            request.rebalance_timeout_ms = 60_000
-        answer = self._raw.ask(request, 1)
+            subtopology = {"subtopology_id": "0", "source_topics": [self._topic]}
+            values |= {
+                "topology": {"epoch": 0, "subtopologies": [subtopology]},
+                "active_tasks": [],
+                "standby_tasks": [],
+                "warmup_tasks": [],
+                "process_id": "a-process",
+                "client_tags": [],
+                "rebalance_timeout_ms": 60_000,
+            }
+        answer = self._raw.ask(request(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, values), 1)
         assert isinstance(answer, StreamsGroupHeartbeatResponse)
         return answer
 
