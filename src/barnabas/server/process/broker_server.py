@@ -10,25 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.config import GroupCoordinatorConfig
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
-from barnabas.coordinator.group.consumer_config import ASSIGNMENT_INTERVAL, ConsumerGroupConfig
 from barnabas.coordinator.group.group_coordinator import (
     GroupCoordinator,
-    GroupSettings,
     ShareServices,
-)
-from barnabas.coordinator.group.share.share_shard import ShareSettings
-from barnabas.coordinator.group.share_config import SHARE_ASSIGNMENT_INTERVAL, ShareGroupConfig
-from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
-from barnabas.coordinator.group.streams_config import (
-    STREAMS_ASSIGNMENT_INTERVAL,
-    StreamsGroupConfig,
 )
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
 from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from barnabas.metadata.configs.configs_image import GROUP
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves
@@ -54,6 +43,7 @@ from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
+from barnabas.server.process.group_settings import make_group_settings
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
 from barnabas.server.share.coordination import make_share_coordinator
@@ -79,7 +69,7 @@ from barnabas.storage.files.clean_shutdown import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
@@ -91,7 +81,6 @@ if TYPE_CHECKING:
     from barnabas.server.listeners.listener import Listener
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
-    from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -330,30 +319,8 @@ class BrokerServer:
             shared.cluster,
             runtime.rng,
             ShareServices(self.persister, latest),
-            self._group_settings(),
+            make_group_settings(self._config, shared.cluster, shared.dynamic),
         )
-
-    def _group_settings(self) -> GroupSettings:
-        """Return the configuration of groups, which follows the dynamic keys."""
-        cluster, config = self._shared.cluster, self._config
-
-        def overrides(group_id: str) -> Mapping[str, str]:
-            return cluster.image.configs.get(GROUP, group_id)
-
-        settings = GroupSettings(
-            ConsumerSettings(config.build(ConsumerGroupConfig), overrides),
-            ShareSettings(config.build(ShareGroupConfig), overrides),
-            StreamsSettings(config.build(StreamsGroupConfig), overrides),
-        )
-
-        def take(changed: ParsedConfig) -> None:
-            settings.consumers.config = changed.build(ConsumerGroupConfig)
-            settings.shares.config = changed.build(ShareGroupConfig)
-            settings.streams.config = changed.build(StreamsGroupConfig)
-
-        intervals = (ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL, STREAMS_ASSIGNMENT_INTERVAL)
-        self._shared.dynamic.subscribe(intervals, take)
-        return settings
 
     def _create_transactions(self) -> None:
         """Create the transaction coordinator, and the sender and writer of its markers."""

@@ -180,7 +180,7 @@ class GroupEpochs:
             return Assignment(epoch, group.assignment_epoch, known)
         if self._targets.is_large(group, request.configured):
             if not self._targets.is_running(group.group_id):
-                self._targets.start(group.group_id)
+                self._targets.start(group.group_id, request.configured)
             return Assignment(epoch, group.assignment_epoch, known)
         replaced = heartbeat.replaced
         members, targets = dict(group.members), dict(group.targets)
@@ -212,7 +212,7 @@ class GroupEpochs:
             return CoordinatorResult(None)
         if self._targets.is_large(group, group.configured):
             if not self._targets.is_running(group_id):
-                self._targets.start(group_id)
+                self._targets.start(group_id, group.configured)
             return CoordinatorResult(None)
         request = TargetRequest(
             group, group.group_epoch, group.configured, group.assignment_configs

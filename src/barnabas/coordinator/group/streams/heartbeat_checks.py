@@ -96,9 +96,8 @@ def reported_tasks(request: StreamsGroupHeartbeatRequest) -> MemberTasks | None:
 def _tasks(tasks: list[TaskIdsRequest]) -> Tasks:
     found: dict[str, frozenset[int]] = {}
     for each in tasks:
-        if each.subtopology_id in found:
-            raise _invalid(f"The tasks name subtopology {each.subtopology_id} more than once.")
-        found[each.subtopology_id] = frozenset(each.partitions)
+        known = found.get(each.subtopology_id, frozenset())
+        found[each.subtopology_id] = known.union(each.partitions)
     return {subtopology: indexes for subtopology, indexes in found.items() if indexes}
 
 

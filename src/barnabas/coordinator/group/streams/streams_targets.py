@@ -120,10 +120,10 @@ class StreamsTargets:
         """Whether a computation for the group is running."""
         return group_id in self._running
 
-    def start(self, group_id: str) -> None:
+    def start(self, group_id: str, configured: ConfiguredTopology) -> None:
         """Compute the target assignment after the records of the current heartbeat are replayed."""
         self._running.add(group_id)
-        self._schedule(group_id, self._compute(group_id))
+        self._schedule(group_id, self._compute(group_id, configured))
 
     def _schedule(self, group_id: str, computation: _Computation) -> None:
         self._shard.timers.schedule(
@@ -142,15 +142,13 @@ class StreamsTargets:
         self._schedule(group_id, computation)
         return CoordinatorResult(None)
 
-    def _compute(self, group_id: str) -> _Computation:
+    def _compute(self, group_id: str, configured: ConfiguredTopology) -> _Computation:
         """Compute the targets, and encode their records. Yields."""
         group = self._shard.groups.find(group_id)
-        if group is None or group.configured is None:
-            # The records of the heartbeat were not written, or the topics have changed.
+        if group is None:
+            # The records of the heartbeat were not written.
             return None
-        request = TargetRequest(
-            group, group.group_epoch, group.configured, group.assignment_configs
-        )
+        request = TargetRequest(group, group.group_epoch, configured, group.assignment_configs)
         members, known = dict(group.members), dict(group.targets)
         yield
         found = yield from _assign(request, members)

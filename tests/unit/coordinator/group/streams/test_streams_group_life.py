@@ -156,3 +156,28 @@ def test_metrics_count_groups_and_rebalances(world: StreamsWorld) -> None:
     assert states[("state", "stable"),] == 1
     assert states[("state", "not_ready"),] == 0
     assert families[names.STREAMS_GROUP_REBALANCES] == [((), 1)]
+
+
+def test_an_empty_streams_group_becomes_a_classic_group(world: StreamsWorld) -> None:
+    refused = world.join("")
+    assert refused.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    world.beat_streams("a", -1)
+    world.begin()
+    assert world.describe_streams().error_message == "Group g is not a streams group."
+    assert world.describe().error_code == 0
+    world.fail_over()
+    assert world.describe_streams().error_message == "Group g is not a streams group."
+
+
+def test_an_empty_group_without_offsets_is_removed_at_the_next_check(world: StreamsWorld) -> None:
+    world.beat_streams("a", -1)
+    assert world.state_of() == "Empty"
+    world.run_for(601_000)
+    assert world.describe_streams().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_a_topic_that_the_topology_reads_are_not_deleted(world: StreamsWorld) -> None:
+    world.commit(version=9, member="a", generation=2, topic="orders")
+    world.commit(version=9, member="a", generation=2)
+    assert world.delete_offsets(0, topic="orders") == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert world.delete_offsets(0) == [0]

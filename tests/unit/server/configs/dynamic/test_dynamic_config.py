@@ -131,6 +131,13 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
         ),
         5,
     ),
+    "group.streams.assignment.interval.ms": (
+        "5",
+        lambda broker: (
+            broker.node.broker.groups.settings.streams.config.group_streams_assignment_interval_ms
+        ),
+        5,
+    ),
     "log.roll.ms": ("5", of_log("segment_ms"), 5),
     "log.segment.bytes": ("2000000", of_log("segment_bytes"), 2_000_000),
     "log.segment.delete.delay.ms": ("5", of_log("file_delete_delay_ms"), 5),

@@ -1,0 +1,54 @@
+"""The configuration of consumer, share and streams groups, which follows the dynamic keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
+from barnabas.coordinator.group.consumer_config import ASSIGNMENT_INTERVAL, ConsumerGroupConfig
+from barnabas.coordinator.group.group_coordinator import GroupSettings
+from barnabas.coordinator.group.share.share_shard import ShareSettings
+from barnabas.coordinator.group.share_config import SHARE_ASSIGNMENT_INTERVAL, ShareGroupConfig
+from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
+from barnabas.coordinator.group.streams_config import (
+    STREAMS_ASSIGNMENT_INTERVAL,
+    StreamsGroupConfig,
+)
+from barnabas.metadata.configs.configs_image import GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+    from barnabas.settings.definition import ParsedConfig
+
+
+def make_group_settings(
+    config: ParsedConfig, cluster: ClusterView, dynamic: DynamicBrokerConfig
+) -> GroupSettings:
+    """Return the configuration of groups.
+
+    Args:
+        config: the configuration of the broker at its start.
+        cluster: has the configs of single groups.
+        dynamic: the current configuration. The result follows it.
+    """
+
+    def overrides(group_id: str) -> Mapping[str, str]:
+        return cluster.image.configs.get(GROUP, group_id)
+
+    settings = GroupSettings(
+        ConsumerSettings(config.build(ConsumerGroupConfig), overrides),
+        ShareSettings(config.build(ShareGroupConfig), overrides),
+        StreamsSettings(config.build(StreamsGroupConfig), overrides),
+    )
+
+    def take(changed: ParsedConfig) -> None:
+        settings.consumers.config = changed.build(ConsumerGroupConfig)
+        settings.shares.config = changed.build(ShareGroupConfig)
+        settings.streams.config = changed.build(StreamsGroupConfig)
+
+    intervals = (ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL, STREAMS_ASSIGNMENT_INTERVAL)
+    dynamic.subscribe(intervals, take)
+    return settings
