@@ -13,7 +13,7 @@ _MISSING = (
     "Kafka fails over the endpoint of a member while a topic is missing; Barnabas says what is"
     " missing"
 )
-_INTERNAL = "an internal topic or config that is there twice, or a negative number of partitions, is refused"
+_INTERNAL = "repeated internal topics and configs, and negative numbers of partitions, are refused"
 _OPAQUE = "batches stay opaque bytes: no record is read, nothing decompressed, headers are believed"
 _GONE = "of records that are left; Kafka names one below the log's start, which nobody can read"
 _NOT_A_NUMBER = "NaN is refused: by the rules of floats it passes Kafka's check of the range"
