@@ -27,7 +27,7 @@ Written by `{COMMAND}` from the commands' own help: do not edit.
 
 - `-b HOST:PORT`, or BARNABAS_BOOTSTRAP, names a broker; any Apache Kafka will do. The default is 127.0.0.1:9092.
 - `--json` prints JSON. Without it results are tables with headings on a terminal, and lines separated by tabs elsewhere.
-- Colours are for terminals only, and NO_COLOR turns them off.
+- Colors are for terminals only, and NO_COLOR turns them off.
 - Results go to standard output, everything else to standard error.
 - A command that reaches no broker says so on standard error after a second and ends after ten; `--timeout` changes the ten.
 - Exit status: 0 done; 1 refused, not delivered, no broker answered, or something is wrong; 2 wrong usage; 130 interrupted.

@@ -46,13 +46,19 @@ ends after ten seconds; `--timeout SECONDS` changes this limit. For `why`, `part
 |---|---|
 | `Connection refused` | the machine runs, but no program listens at the port |
 | `the host name has no address` | the name is misspelled, or DNS and /etc/hosts do not contain it |
-| `it answered with TLS` | the listener requires TLS, and the client uses PLAINTEXT |
+| `it answered with TLS` | the listener requires TLS, and the client does not use it |
 | `its listener may be one without TLS` | the client uses TLS, and the listener is PLAINTEXT |
 | `the certificate of the peer is not valid` | the client does not trust the authority, the certificate has expired, or it is for another host name |
 | `requires a certificate` | the listener wants a certificate of the client: `ssl.client.auth=required` |
 | `a web server (HTTP) listens there` | the port belongs to metrics or a web console |
 | `does not speak Kafka's protocol` | another program listens at the port |
 | `no response within … ms` | the process is paused or stuck, or a firewall drops packets |
+| `the broker has refused user` | the user does not exist, or the password is wrong |
+| `is not enabled on the broker` | the listener does not offer the client's `sasl.mechanism`; the message names those that it offers |
+| `the listener does not ask for SASL` | the client logs in, and the listener has no logins |
+| `…_AUTHORIZATION_FAILED` | the user lacks a right: `barnabas acls why` explains the decision |
+| `is not a share group`, `is not a consumer group` | a group of another type has this name (`barnabas groups list`): use another `group.id` |
+| `share.version must be 1 or higher` | share groups are disabled: `barnabas features upgrade share.version=1` |
 """  # noqa: E501 - lines of Markdown
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,22 +14,13 @@ import barnabas
 from barnabas.client.admin.cluster.features import UpgradeType
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
-from barnabas.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from barnabas.record.builder import BatchBuilder
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
-from conformance.raw_client import RawClient
+from conformance.hanging_transaction import STRANGER, open_a_transaction_that_hangs
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
-HOUR_MS = 3_600_000
-# No coordinator has given this id out.
-STRANGER = 987_654
 
 
 Broker = BrokerProcess | KafkaProcess
@@ -71,28 +61,6 @@ def made_shell(bootstrap: str) -> Shell:
 @pytest.fixture
 def shell(broker: Broker) -> Shell:
     return made_shell(broker.bootstrap)
-
-
-def open_a_transaction_that_hangs(bootstrap: str, topic: str) -> None:
-    """Write a transactional batch of two hours ago that no coordinator knows."""
-    moment = int(time.time() * 1000) - 2 * HOUR_MS
-    builder = BatchBuilder(
-        producer_id=STRANGER, producer_epoch=0, base_sequence=0, transactional=True
-    )
-    builder.append(moment, None, b"never ended")
-    data = PartitionProduceData(index=0, records=bytes(builder.build()))
-    request = ProduceRequest(
-        transactional_id="unused",
-        acks=-1,
-        timeout_ms=30_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-    )
-    raw = RawClient(bootstrap)
-    answer = raw.ask(request, 9)
-    raw.close()
-    (topic_answer,) = answer.responses  # type: ignore[attr-defined]
-    (partition,) = topic_answer.partition_responses
-    assert partition.error_code == 0
 
 
 def test_an_open_transaction_is_listed_described_and_terminated(

@@ -299,10 +299,8 @@ def test_reasons_are_printed_with_a_remedy(shell: Shell) -> None:
     assert done.stdout.splitlines()[0] == f"{shell.topic}-0 at 0"
     assert done.returncode == 0
     done = shell.here("why", f"{shell.topic}:7")
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"error: {shell.topic} has partitions 0 to 2\n",
-    )
+    assert done.returncode == 1
+    assert f"{shell.topic} has partitions 0 to 2; `barnabas topics alter` adds more" in done.stderr
     assert shell.here("why", "orders@5").returncode == 2
     assert shell.here("why", "--group", "--topic", "x").returncode == 2
     unreachable = shell.here("why", "-m", "127.0.0.1:1", shell.topic)

@@ -196,7 +196,6 @@ def test_keys_may_be_in_a_file(broker: Broker) -> None:
 
 
 def test_the_keys_of_the_issuer_may_change(broker: Broker) -> None:
-    assert not accepts(broker, token(NEXT_KEY, "next"))
     published = json.loads(key_set())["keys"] + rsa_keys(next=NEXT_KEY)
     Publishing.published = json.dumps({"keys": published})
     # The token with the unknown key lets the broker load the keys.

@@ -145,7 +145,9 @@ def test_a_client_without_verification_connects(listeners: Listeners) -> None:
 
 
 def test_a_plaintext_client_at_a_tls_listener_gets_an_error(listeners: Listeners) -> None:
-    assert "the listener requires TLS" in refusal(listeners, "NONE", security_protocol="PLAINTEXT")
+    assert "the listener requires TLS, so set security.protocol=SSL" in refusal(
+        listeners, "NONE", security_protocol="PLAINTEXT"
+    )
     awaited_line(listeners, "NONE", "the client does not speak TLS")
 
 

@@ -108,17 +108,6 @@ def share_fetch_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
     }
 
 
-@case(ApiKey.SHARE_ACKNOWLEDGE)
-def share_acknowledge_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
-    batch = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
-    where = {"partition_index": 0, "acknowledgement_batches": [batch]}
-    return {
-        **_share_request(scene, names),
-        "share_session_epoch": 1,
-        "topics": [{"topic_id": id_of(names.hidden), "partitions": [where]}],
-    }
-
-
 # All cases, those of `secured_cases` among them.
 ALL_CASES = CASES
 

@@ -19,6 +19,7 @@ from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupReq
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
+from conformance.hanging_transaction import open_a_transaction_that_hangs
 from conformance.raw_client import RawClient
 from scenario.patient import barnabas, diagnosed, examine, mended, run, run_remedy
 from scenario.trouble_table import TROUBLES
@@ -345,6 +346,21 @@ def test_clock_off_by_hours(
     broker.stop()
     broker.start()
     mended("clock off by hours", broker.bootstrap)
+
+
+def test_disabled_feature_and_transaction_that_no_coordinator_knows(broker: BrokerProcess) -> None:
+    broker.settings["transaction.partition.verification.enable"] = "false"
+    broker.start()
+    lowered = ("share.version=0", "transaction.version=0")
+    run("features", "downgrade", *lowered, "-b", broker.bootstrap)
+    first, *_ = diagnosed("disabled feature", broker.bootstrap)
+    run_remedy(first.remedy, broker.bootstrap)
+    mended("disabled feature", broker.bootstrap)
+    run("topics", "create", "left", "-b", broker.bootstrap)
+    open_a_transaction_that_hangs(broker.bootstrap, "left")
+    first, *_ = diagnosed("transaction that no coordinator knows", broker.bootstrap)
+    run_remedy(first.remedy, broker.bootstrap)
+    mended("transaction that no coordinator knows", broker.bootstrap)
 
 
 def test_full_disk(broker: BrokerProcess) -> None:

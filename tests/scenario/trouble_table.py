@@ -115,6 +115,21 @@ TROUBLES = (
         "note",
     ),
     Trouble(
+        "transaction that no coordinator knows",
+        "a transactional batch is written without a coordinator, where this is not verified",
+        "no coordinator knows it, so it never ends",
+        "barnabas transactions abort left:0 --start-offset 0",
+        "barnabas transactions abort",
+    ),
+    Trouble(
+        "disabled feature",
+        "share.version is lowered to 0",
+        "the feature share.version has level 0: share consumers cannot join groups",
+        "barnabas features upgrade share.version=1",
+        "barnabas features upgrade",
+        "note",
+    ),
+    Trouble(
         "group stuck in a rebalance",
         "a member joins and never sends its SyncGroup",
         "group stuck is stuck in a rebalance",

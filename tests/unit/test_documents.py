@@ -46,6 +46,14 @@ def test_files_and_commands_named_in_documents_exist(document: str) -> None:
     assert set(COMMAND.findall(text)) <= targets
 
 
+def test_the_readme_links_every_page() -> None:
+    pages = {name for name in DOCUMENTS if name.startswith("docs/")}
+    assert pages
+    assert (
+        sorted(pages - set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()))) == []
+    )
+
+
 def capabilities() -> list[str]:
     """The changelog's entries: what stands behind `- *Name.*` or `**Name**`, up to the next one."""
     text = (ROOT / "CHANGELOG.md").read_text()

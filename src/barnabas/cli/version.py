@@ -10,7 +10,7 @@ import click
 from barnabas.cli.common.printable import echo
 from barnabas.version import __version__
 
-KAFKA_BEHAVIOUR = "4.4"
+KAFKA_BEHAVIOR = "4.4"
 
 EXAMPLES = """\b
 Examples:
@@ -25,13 +25,13 @@ def version(as_json: bool) -> None:
     """Show the version, the Kafka version whose behavior it follows, and the Python version."""
     facts = {
         "barnabas": __version__,
-        "kafka": KAFKA_BEHAVIOUR,
+        "kafka": KAFKA_BEHAVIOR,
         "python": platform.python_version(),
     }
     if as_json:
         echo(json.dumps(facts))
         return
     echo(
-        f"barnabas {__version__} (behaves as Apache Kafka {KAFKA_BEHAVIOUR}; "
+        f"barnabas {__version__} (behaves as Apache Kafka {KAFKA_BEHAVIOR}; "
         f"Python {facts['python']})"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["ForeignProtocol", "foreign_client", "foreign_protocol"]
+__all__ = ["FOREIGN_PROTOCOLS", "ForeignProtocol", "foreign_client", "foreign_protocol"]
 
 _CLIENT_WITH_TLS = (
     "the client speaks TLS to a listener without it; it probably has security.protocol=SSL"
@@ -19,13 +19,15 @@ class ForeignProtocol(Enum):
     """A protocol other than Kafka's; the value describes the peer to the user of a client."""
 
     TLS = (
-        "it answered with TLS: the listener requires TLS, but this client has "
-        "security.protocol=PLAINTEXT"
+        "it answered with TLS: the listener requires TLS, so set security.protocol=SSL, or "
+        "SASL_SSL if the listener wants a login"
     )
     HTTP = "a web server (HTTP) listens there, not a broker"
     SSH = "an SSH server listens there, not a broker"
 
 
+# The descriptions of all known protocols.
+FOREIGN_PROTOCOLS = frozenset(each.value for each in ForeignProtocol)
 _STARTS = {b"HTTP": ForeignProtocol.HTTP, b"SSH-": ForeignProtocol.SSH}
 
 

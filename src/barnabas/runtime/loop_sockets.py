@@ -264,7 +264,20 @@ def _bind(host: str, port: int, backlog: int) -> socket.socket:
     """Return a bound, listening socket on the first address of the host name.
 
     An empty host means all interfaces, with IPv6 and IPv4 in one socket if the system supports it.
+
+    Raises:
+        OSError: The address cannot be used; `filename` is the address as HOST:PORT.
     """
+    try:
+        return _bind_first(host, port, backlog)
+    except socket.gaierror:
+        raise
+    except OSError as error:
+        number = error.errno or errno.EINVAL
+        raise OSError(number, os.strerror(number), f"{host}:{port}") from error
+
+
+def _bind_first(host: str, port: int, backlog: int) -> socket.socket:
     if not host:
         if socket.has_dualstack_ipv6():
             return socket.create_server(

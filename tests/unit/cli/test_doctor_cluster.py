@@ -54,8 +54,10 @@ class ScriptedCluster:
         self.apis = {**SERVED, int(ApiKey.LIST_OFFSETS): (1, 5)}
         self.directories = [LogDirectory("/data", None, 100 * GIB, 50 * GIB, {})]
         self.configs: list[ConfigEntry] = []
+        self.supported: dict[str, tuple[int, int]] = {}
+        self.finalized: dict[str, int] = {}
         self.admin = SimpleNamespace(
-            describe_versions=lambda _node: Versions(self.apis, {}, {}),
+            describe_versions=lambda _node: Versions(self.apis, self.supported, self.finalized),
             describe_quorum=self._quorum,
             list_reassignments=dict,
             list_groups=list,
@@ -202,6 +204,20 @@ def test_a_broker_that_is_too_old_is_reported() -> None:
 
     ((what, _),) = wrong(change)
     assert what == "broker 1 and this client have no version in common for FETCH 0-3"
+
+
+def test_a_disabled_feature_that_all_brokers_support_is_noted() -> None:
+    def change(cluster: ScriptedCluster) -> None:
+        cluster.supported = {"share.version": (0, 1), "group.version": (0, 1)}
+        cluster.finalized = {"group.version": 1}
+
+    noted = [(f.what, f.remedy) for f in examined(change) if "feature" in f.what]
+    assert noted == [
+        (
+            "the feature share.version has level 0: share consumers cannot join groups",
+            "to enable it: barnabas features upgrade share.version=1",
+        )
+    ]
 
 
 def test_little_free_space_is_reported_by_bytes_and_by_percentage() -> None:

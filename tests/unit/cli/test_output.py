@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import click
 import pytest
 
-from barnabas.cli.common.output import duration_ms, key_values, moment_ms
+from barnabas.cli.common.output import connected, duration_ms, key_values, moment_ms
+from barnabas.client.errors import ClientError, UnknownPartitionError, UnknownTopicError
+from barnabas.client.facade import Client
 
 SCRIPT = """
 import sys
@@ -73,3 +76,39 @@ def test_a_setting_is_a_key_and_a_value() -> None:
     assert key_values(["a=1", "b=x=y"], "--set") == {"a": "1", "b": "x=y"}
     with pytest.raises(click.UsageError, match="write KEY=VALUE"):
         key_values(["a"], "--set")
+
+
+@pytest.fixture
+def without_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that finds the topics flights and orders without a broker."""
+    monkeypatch.setattr(Client, "await_broker", lambda *_args, **_options: None)
+    monkeypatch.setattr(Client, "topics", lambda _client: ["flights", "orders"])
+
+
+def error_of(error: ClientError, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what a command prints when it ends with this error."""
+    with pytest.raises(SystemExit), connected("127.0.0.1:1", ()):
+        raise error
+    return capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("without_broker")
+def test_a_misspelled_topic_is_answered_with_similar_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = error_of(UnknownTopicError("flihgts"), capsys)
+    assert "flihgts: UNKNOWN_TOPIC_OR_PARTITION (no such topic; did you mean flights?" in said
+    assert "did you mean" not in error_of(UnknownTopicError("billing"), capsys)
+    said = error_of(UnknownPartitionError("flights", 7, 3), capsys)
+    assert "flights has partitions 0 to 2" in said
+
+
+@pytest.mark.usefixtures("without_broker")
+def test_a_failed_list_of_topics_does_not_hide_the_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_client: Any) -> list[str]:
+        raise TimeoutError
+
+    monkeypatch.setattr(Client, "topics", fail)
+    assert "flihgts: UNKNOWN_TOPIC_OR_PARTITION" in error_of(UnknownTopicError("flihgts"), capsys)

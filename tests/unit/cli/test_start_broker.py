@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+from pathlib import Path
 
 from barnabas.cli.start.start_broker import GC_THRESHOLDS
 
@@ -38,3 +41,20 @@ def test_objects_of_a_large_request_are_collected_in_small_parts() -> None:
     # Four young generations at most: three were counted, and the one that is full now.
     assert max(looked_at) < 4 * 50_000 + 10_000
     assert full == []
+
+
+def test_a_file_in_place_of_the_directory_is_named_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text("no directory")
+    words = ["start", "--listen", "127.0.0.1:0", "--data-dir", str(path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas.cli.main", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"barnabas: {path}: ")
+    assert done.stderr.endswith(
+        "a file with this name exists; use another directory: --data-dir DIR\n"
+    )

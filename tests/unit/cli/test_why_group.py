@@ -80,6 +80,14 @@ def test_a_missing_coordinator_is_reported() -> None:
     assert kinds(group_reasons(group(silence, coordinator=silence))) == ["coordinator-unknown"]
 
 
+def test_a_group_that_the_user_may_not_see_is_a_matter_of_rights() -> None:
+    refused = broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "g")
+    for coordinator in (1, refused):
+        (reason,) = group_reasons(group(refused, coordinator=coordinator))
+        assert (reason.kind, reason.verdict) == ("not-allowed", "wrong")
+        assert "barnabas acls why User:NAME describe --group g" in reason.remedy
+
+
 def test_a_missing_group_is_reported() -> None:
     assert kinds(group_reasons(group(described("Dead")))) == ["no-such-group"]
 

@@ -10,7 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.common.quorum_state import QuorumState
+from barnabas.cli.partitions.snapshot import PartitionSnapshot
 from barnabas.cli.why import commands
+from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
+from barnabas.client.admin.topics.topic_partitions import PartitionState
+from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,18 +29,31 @@ class SlowCluster:
         raise TimeoutError("the calls together took longer than 10000 ms")
 
 
-def run_why(monkeypatch: pytest.MonkeyPatch, *, is_quorum_lost: bool) -> tuple[Result, list[bool]]:
+class UnreadableCluster:
+    """A client that reads no record before the total limit."""
+
+    def stream(self, _ranges: Any) -> Any:
+        raise TimeoutError("the calls together took longer than 10000 ms")
+
+
+def run_why(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_quorum_lost: bool = False,
+    target: str = "orders",
+    client: object = SlowCluster(),
+) -> tuple[Result, list[bool]]:
     limited: list[bool] = []
 
     @contextmanager
     def connected(*_words: Any, limit_total: bool = False) -> Iterator[Client]:
         limited.append(limit_total)
-        yield cast("Client", SlowCluster())
+        yield cast("Client", client)
 
     monkeypatch.setattr(commands, "connected", connected)
     state = QuorumState(None, is_lost=is_quorum_lost)
     monkeypatch.setattr("barnabas.cli.common.quorum_state.quorum_state", lambda _client: state)
-    return CliRunner().invoke(commands.why, ["orders", "--json"]), limited
+    return CliRunner().invoke(commands.why, [target, "--json"]), limited
 
 
 def test_the_findings_before_the_limit_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,5 +66,21 @@ def test_the_findings_before_the_limit_are_printed(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_findings_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    done, _ = run_why(monkeypatch, is_quorum_lost=False)
+    done, _ = run_why(monkeypatch)
     assert isinstance(done.exception, TimeoutError)
+
+
+def test_the_partition_is_explained_if_the_record_is_not_read_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tp = TopicPartition("orders", 0)
+    state = PartitionState(0, 1, 5, (1,), (1,), (), (), ())
+    now = PartitionSnapshot(tp, state, False, 1, 9, {1: 9})
+    facts = PartitionFacts(now, now, 2.0, BrokerFacts(frozenset({1}), controller=1), log_start=0)
+    monkeypatch.setattr("barnabas.cli.why.gather.gather_partitions", lambda *_arguments: [facts])
+    done, _ = run_why(monkeypatch, target="orders:0@3", client=UnreadableCluster())
+    answers = json.loads(done.stdout)["answers"]
+    assert [(each["subject"], each["reasons"][0]["kind"]) for each in answers] == [
+        ("orders-0", "well"),
+        ("the rest", "not-asked"),
+    ]

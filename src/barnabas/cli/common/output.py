@@ -12,6 +12,7 @@ Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import base64
+import difflib
 import logging
 import os
 import re
@@ -34,7 +35,12 @@ from barnabas.cli.profiles.selection import (
     PROFILE_VARIABLE,
     select,
 )
-from barnabas.client.errors import ClientConfigError, ClientError
+from barnabas.client.errors import (
+    ClientConfigError,
+    ClientError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -244,7 +250,10 @@ def connected(
             if limit_total:
                 elapsed_ms = 1000 * (time.monotonic() - started)
                 client.limit_total(max(1.0, _timeout_ms() - elapsed_ms))
-            yield client
+            try:
+                yield client
+            except UnknownTopicError as error:
+                raise _with_similar_names(client, error) from None
         sys.stdout.flush()
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
@@ -261,6 +270,17 @@ def connected(
         # output, so that writing the remaining buffer at exit does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _with_similar_names(client: Client, error: UnknownTopicError) -> UnknownTopicError:
+    """Return the error with the names of similar topics, if the cluster has some."""
+    if isinstance(error, UnknownPartitionError):
+        return error
+    try:
+        similar = difflib.get_close_matches(error.subject, client.topics())
+    except (ClientError, TimeoutError):
+        return error
+    return UnknownTopicError(error.subject, similar) if similar else error
 
 
 def late_message() -> str:
@@ -285,11 +305,11 @@ def warning(message: str) -> None:
     echo(message, err=True)
 
 
-def _mark(word: str, colour: str) -> None:
+def _mark(word: str, color: str) -> None:
     if "NO_COLOR" in os.environ:
         echo(word, nl=False, err=True)
     else:
-        click.secho(word, fg=colour, bold=True, nl=False, err=True)
+        click.secho(word, fg=color, bold=True, nl=False, err=True)
 
 
 def moment_ms(text: str, option: str) -> int:

@@ -33,6 +33,12 @@ __all__ = ["examine_address", "examine_cluster"]
 _USUAL_PORTS = (9092, 9093, 9094, 19092, 29092)
 # The APIs that a client needs.
 _NEEDED = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.LIST_OFFSETS)
+# Features that clients notice -> the effect of level 0.
+_FEATURES = {
+    "group.version": "consumers with group.protocol=consumer cannot join groups",
+    "share.version": "share consumers cannot join groups",
+    "transaction.version": "transactions use the older protocol, without the protection of KIP-890",
+}
 
 
 def examine_address(
@@ -137,6 +143,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     checks: list[Callable[[], None]] = [
         partitions,
         lambda: _examine_versions(client, found.answering, diagnosis),
+        lambda: _examine_features(client, found.answering, diagnosis),
         lambda: _examine_directories(client, found.answering, diagnosis),
         lambda: _examine_configs(client, found.answering, count, diagnosis),
     ]
@@ -174,6 +181,19 @@ def _examine_versions(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosi
             )
         else:
             diagnosis.ok(f"broker {node.id} serves {len(versions.apis)} APIs{metadata}")
+
+
+def _examine_features(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosis) -> None:
+    """Report features that all brokers support, but that are disabled in the cluster."""
+    versions = [client.admin.describe_versions(node.id) for node in nodes]
+    for name, disables in _FEATURES.items():
+        levels = (each.supported_features.get(name, (0, 0))[1] for each in versions)
+        supported = min(levels, default=0)
+        if supported > 0 and not any(each.finalized_features.get(name) for each in versions):
+            diagnosis.note(
+                f"the feature {name} has level 0: {disables}",
+                f"to enable it: barnabas features upgrade {name}={supported}",
+            )
 
 
 def _examine_directories(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosis) -> None:

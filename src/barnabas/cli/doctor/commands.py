@@ -170,7 +170,7 @@ def _show(diagnosis: Diagnosis, *, quiet: bool) -> None:
         echo_entry(_MARKS[finding.verdict](finding.verdict), finding.what, finding.remedy)
     if diagnosis.is_healthy:
         if not quiet:
-            echo_line(good("no problems"))
+            echo_line(good("no problems found"))
         return
     count = sum(finding.verdict == "wrong" for finding in diagnosis.findings)
     echo_line(bad(f"{count} problem{'' if count == 1 else 's'}"))

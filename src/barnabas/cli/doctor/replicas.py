@@ -58,8 +58,9 @@ def examine_partitions(
             "barnabas partitions elect",
         )
     if not offline and not under:
-        words = f"{len(every)} partitions of {len(topics)} topics"
-        diagnosis.ok(f"{words}, all with a leader and in sync")
+        partitions = "1 partition" if len(every) == 1 else f"{len(every)} partitions"
+        names = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
+        diagnosis.ok(f"{partitions} of {names}, all with a leader and in sync")
 
 
 def _of(topic: TopicInfo) -> Iterable[PartitionInfo]:

@@ -85,7 +85,9 @@ def file_settings(config_file: str | None) -> dict[str, str]:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - an import of pathlib costs more
             return parse_properties(file.read().decode("latin-1"))
-    except (OSError, PropertiesError) as error:
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    except PropertiesError as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from None
 
 

@@ -167,13 +167,16 @@ def _with_remedy(error: OSError) -> str:
         errno.EADDRNOTAVAIL: "this machine does not have this address; use another one: --listen "
         "HOST:PORT",
         errno.EACCES: "use a directory or port for which this user has permission",
+        errno.EPERM: "use a directory or port for which this user has permission",
         errno.ENOTDIR: "a file with this name exists; use another directory: --data-dir DIR",
         errno.EEXIST: "a file with this name exists; use another directory: --data-dir DIR",
         errno.EROFS: "the file system is read-only; use another directory: --data-dir DIR",
         errno.ENOSPC: "free disk space, or use a directory on another disk: --data-dir DIR",
     }
     remedy = remedies.get(error.errno or 0)
-    return f"{error}; {remedy}" if remedy else str(error)
+    reason = error.strerror or str(error)
+    text = f"{error.filename}: {reason}" if error.filename else reason
+    return f"{text}; {remedy}" if remedy else text
 
 
 def _fail(text: str, manager: ServiceManager | None = None) -> int:

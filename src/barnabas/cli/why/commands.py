@@ -22,7 +22,7 @@ from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
 from barnabas.cli.why.reason import is_healthy, note
 from barnabas.cli.why.target import parse_target
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, UnknownPartitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -208,13 +208,17 @@ class _Examination:
         found = self._partitions((target.name,), tp)
         if not found:
             count = len(self._client.partitions_for([tp.topic])[tp.topic])
-            problem(f"{tp.topic} has partitions 0 to {count - 1}")
-            sys.exit(EXIT_FAILED)
+            raise UnknownPartitionError(tp.topic, tp.partition, count)
         facts = found[0]
         if target.offset is None:
             self._add_partitions(found, only_unhealthy=False)
             return
-        record = self._first_record(facts, target.offset)
+        try:
+            record = self._first_record(facts, target.offset)
+        except (ClientError, TimeoutError):
+            # The state of the partition usually explains why the record cannot be read.
+            self._add_partitions(found, only_unhealthy=False)
+            raise
         reasons = offset_reasons(facts, target.offset, record)
         self.answers.append((f"{tp} at {target.offset}", reasons))
 

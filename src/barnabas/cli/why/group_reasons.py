@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["group_reasons"]
 
 _OFFSETS = "__consumer_offsets"
+_NOT_ALLOWED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def group_reasons(facts: GroupFacts) -> list[Reason]:
     """Return all reasons for the state of a group, the most serious first."""
     described = facts.description
+    for found in (facts.coordinator, described):
+        if isinstance(found, ClientError) and found.error_code == _NOT_ALLOWED:
+            return [_not_allowed(facts.name)]
     if isinstance(facts.coordinator, ClientError):
         return [_no_coordinator(facts.coordinator)]
     if isinstance(described, ClientError):
@@ -65,6 +70,15 @@ def _nothing_to_read(facts: GroupFacts) -> str:
     return (
         f"all committed records have been read: lag 0 in {len(facts.readers)} "
         f"partition{'' if len(facts.readers) == 1 else 's'}"
+    )
+
+
+def _not_allowed(name: str) -> Reason:
+    return wrong(
+        "not-allowed",
+        f"this user may not see the group {name}: that needs DESCRIBE on the group",
+        f"use another user, or give this user the right; for an administrator, `barnabas acls why "
+        f"User:NAME describe --group {shlex.quote(name)}` explains the decision",
     )
 
 

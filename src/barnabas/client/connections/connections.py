@@ -27,6 +27,7 @@ from barnabas.client.errors import (
     UnsupportedVersionError,
 )
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
+from barnabas.network.foreign_protocol import FOREIGN_PROTOCOLS
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
 from barnabas.protocol.errors import ErrorCode
@@ -280,7 +281,8 @@ class Connections:
             # Kafka's listeners with SASL answer ApiVersions, and close at another request.
             reason += _MAY_WANT_SASL
         if error.kind is NetworkErrorKind.MALFORMED:
-            reason = f"the listener does not speak Kafka's protocol: {reason}"
+            if reason not in FOREIGN_PROTOCOLS:
+                reason = f"the listener does not speak Kafka's protocol: {reason}"
         elif error.kind is NetworkErrorKind.TLS_FAILED:
             return TlsFailedError(address, reason)
         elif error.kind is NetworkErrorKind.CLOSED:

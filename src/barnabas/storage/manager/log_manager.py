@@ -150,8 +150,7 @@ class LogManager:
         def run_later(work: Callable[[], None]) -> None:
             self._dependencies.timer.call_soon(lambda: None if self._is_stopped else work())
 
-        steps = self._load(config_of, assigned)
-        clock = self._dependencies.clock
+        steps, clock = self._load(config_of, assigned), self._dependencies.clock
         run_in_slices(steps, clock, run_later, lambda _: on_done(), SLICE_MS)
 
     def start_tasks(self) -> None:

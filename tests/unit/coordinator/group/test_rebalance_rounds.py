@@ -71,7 +71,7 @@ def test_consumer_groups_stay_consistent(
     seed: int, in_slices: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if in_slices:
-        monkeypatch.setattr(target_updates, "SLICE_MS", 0)
+        monkeypatch.setattr(target_updates, "SLICE_MS", -1)
         monkeypatch.setattr(target_updates, "AT_ONCE_MAX", 0)
     chance = random.Random(seed)
     world = ConsumersWorld(group_consumer_assignment_interval_ms=chance.choice([0, 1_000]))

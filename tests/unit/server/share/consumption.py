@@ -29,6 +29,7 @@ from barnabas.protocol.messages.share_fetch import (
     FetchTopic,
     ShareFetchRequest,
 )
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES, SUPPORTED_FEATURES
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import pytest
 
 GROUP_CONFIG = 32
+UPGRADE, SAFE_DOWNGRADE = 1, 2
 TOPIC = "work"
 GROUP = "workers"
 Acknowledged = tuple[int, int, "Sequence[int]"]
@@ -88,6 +90,18 @@ def configure_group(broker: SimulatedBroker, **configs: str) -> None:
         IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1
     )
     assert answer.responses[0].error_code == ErrorCode.NONE
+
+
+def set_share_version(broker: SimulatedBroker, level: int) -> None:
+    """Raise or lower share.version at run time."""
+    current = broker.node.shared.cluster.image.features.finalized.get(SHARE_VERSION, 0)
+    update = FeatureUpdateKey(
+        feature=SHARE_VERSION,
+        max_version_level=level,
+        upgrade_type=UPGRADE if level > current else SAFE_DOWNGRADE,
+    )
+    answer = broker.ask(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 2)
+    assert answer.error_code == ErrorCode.NONE, answer
 
 
 class Member:

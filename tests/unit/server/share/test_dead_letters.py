@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.metadata.configs.configs_image import TOPIC as TOPIC_CONFIGS
-from barnabas.metadata.metadata_version import SHARE_VERSION
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -15,7 +14,6 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.write_share_group_state import (
     PartitionData,
     StateBatch,
@@ -26,7 +24,14 @@ from barnabas.record.columns import iter_records
 from barnabas.record.compression import GZIP
 from barnabas.server.share.dead_letters.dead_letter_writer import DeadLetterCounts
 from barnabas.server.share.record_state import RecordState
-from unit.server.share.consumption import GROUP, TOPIC, Member, configure_group, share_broker
+from unit.server.share.consumption import (
+    GROUP,
+    TOPIC,
+    Member,
+    configure_group,
+    set_share_version,
+    share_broker,
+)
 
 if TYPE_CHECKING:
     from unit.server.simulated_broker import SimulatedBroker
@@ -35,7 +40,6 @@ DEAD = "dlq.work"
 ACCEPT, RELEASE, REJECT = [1], [2], [3]
 REJECTED = "Offset rejected by client."
 DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
-SAFE_DOWNGRADE = 2
 
 
 def make_dead_letter_topic(broker: SimulatedBroker, partitions: int = 1, **configs: str) -> None:
@@ -261,12 +265,8 @@ def test_archived_records_of_a_lower_feature_level_get_no_dead_letter(
     broker.produce(TOPIC, b"one", b"two")
     member = Member(broker, "a")
     assert member.fetch() == [(0, 1, 1)]
-    for level, upgrade_type, offset in ((1, SAFE_DOWNGRADE, 0), (2, 1, 1)):
-        update = FeatureUpdateKey(
-            feature=SHARE_VERSION, max_version_level=level, upgrade_type=upgrade_type
-        )
-        answer = broker.ask(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 2)
-        assert answer.error_code == ErrorCode.NONE, answer
+    for level, offset in ((1, 0), (2, 1)):
+        set_share_version(broker, level)
         assert member.acknowledge((offset, offset, REJECT)) == "NONE"
     assert headers(*dead_letters(broker, 1))["__dlq.errors.offset"] == "1"
     wait_until_archived(broker)

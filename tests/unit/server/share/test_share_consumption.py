@@ -9,7 +9,14 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from unit.server.share.consumption import TOPIC, Member, acquired, configure_group, share_broker
+from unit.server.share.consumption import (
+    TOPIC,
+    Member,
+    acquired,
+    configure_group,
+    set_share_version,
+    share_broker,
+)
 from unit.server.simulated_broker import produce_request
 
 if TYPE_CHECKING:
@@ -225,3 +232,19 @@ def test_requests_are_refused_without_the_feature(monkeypatch: pytest.MonkeyPatc
     answer = member.client.ask(request, 2)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert member.acknowledge((0, 0, ACCEPT)) == "UNSUPPORTED_VERSION"
+
+
+def test_share_groups_may_be_disabled_and_enabled_at_run_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = share_broker(monkeypatch)
+    broker.produce(TOPIC, b"one", b"two")
+    member = Member(broker, "a")
+    assert member.fetch() == [(0, 1, 1)]
+    assert member.acknowledge((0, 0, ACCEPT)) == "NONE"
+    set_share_version(broker, 0)
+    assert member.acknowledge((1, 1, ACCEPT)) == "UNSUPPORTED_VERSION"
+    for level in (1, 2):
+        set_share_version(broker, level)
+        assert Member(broker, f"of level {level}").fetch()[0][:2] == (1, 1)
+        set_share_version(broker, 0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from barnabas.server.share.dead_letters.dead_letter_settings import DeadLetterSettings
     from barnabas.server.share.dead_letters.pending_letter import PendingLetter
-    from barnabas.server.share.dead_letters.source_records import LogSource
+    from barnabas.server.share.dead_letters.source_records import SourceLog
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.off_loop import OffLoop
 
@@ -31,7 +31,7 @@ class DeadLetterBatches:
     __slots__ = ("_builders", "_log", "_now_ms", "_settings", "deferred", "included")
 
     def __init__(
-        self, settings: DeadLetterSettings, log: LogSource, now_ms: Callable[[], int]
+        self, settings: DeadLetterSettings, log: SourceLog, now_ms: Callable[[], int]
     ) -> None:
         """Create without records.
 

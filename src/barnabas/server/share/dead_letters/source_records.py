@@ -42,7 +42,7 @@ READ_BYTES_MAX = 1 << 20
 _VERSION = 17
 
 
-class LogSource(Protocol):
+class SourceLog(Protocol):
     """Reads partitions that this broker leads."""
 
     def read(
@@ -61,7 +61,7 @@ class SourceRecords:
     __slots__ = ("_bytes", "_bytes_max", "_contents", "_first", "_last", "_log", "_where", "last")
 
     def __init__(
-        self, log: LogSource, where: TopicIdPartition, offsets: tuple[int, int], bytes_max: int
+        self, log: SourceLog, where: TopicIdPartition, offsets: tuple[int, int], bytes_max: int
     ) -> None:
         """Create without contents.
 

@@ -18,7 +18,7 @@ DONE_MS = 1_000
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> ConsumersWorld:
     """Return a group whose assignment takes many slices: each slice is one step."""
-    monkeypatch.setattr(target_updates, "SLICE_MS", 0)
+    monkeypatch.setattr(target_updates, "SLICE_MS", -1)
     monkeypatch.setattr(target_updates, "AT_ONCE_MAX", 0)
     world = ConsumersWorld()
     world.create_topic("a", PARTITIONS)

@@ -1,0 +1,39 @@
+"""A transaction that no coordinator knows, on a broker that does not verify transactions."""
+
+from __future__ import annotations
+
+import time
+
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.builder import BatchBuilder
+from conformance.raw_client import RawClient
+
+# No coordinator has given this producer id out.
+STRANGER = 987_654
+_HOUR_MS = 3_600_000
+
+
+def open_a_transaction_that_hangs(bootstrap: str, topic: str) -> None:
+    """Write a transactional batch of two hours ago that no coordinator knows."""
+    moment = int(time.time() * 1000) - 2 * _HOUR_MS
+    builder = BatchBuilder(
+        producer_id=STRANGER, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    builder.append(moment, None, b"never ended")
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    request = ProduceRequest(
+        transactional_id="unused",
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    raw = RawClient(bootstrap)
+    answer = raw.ask(request, 9)
+    raw.close()
+    (topic_answer,) = answer.responses  # type: ignore[attr-defined]
+    (partition,) = topic_answer.partition_responses
+    assert partition.error_code == 0
