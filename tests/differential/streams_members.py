@@ -210,14 +210,14 @@ class StreamsMembers:
         eventually(ready, f"{self.side.name}: topics of {self.group} are not there")
 
     def await_tasks(self, member: str, **fields: Any) -> None:
-        """Send heartbeats until one brings active tasks; keep that response."""
+        """Send heartbeats until one brings active tasks."""
 
         def assigned() -> Any:
             answer = self.quiet(member, **fields)
             assert not answer.error_code, answer
             return answer if answer.active_tasks else None
 
-        self.note(eventually(assigned, f"{self.side.name}: {member} gets no tasks"))
+        eventually(assigned, f"{self.side.name}: {member} gets no tasks")
 
     def describe(self, *groups: str, version: int = 1, **fields: Any) -> None:
         values = {"group_ids": list(groups) or [self.group], **fields}
