@@ -72,17 +72,13 @@ class Member:
     def join(self) -> None:
         """Join, and wait for both tasks."""
         # A search for the coordinator creates the offsets topic.
-        eventually(lambda: bool(self._admin.coordinators([self._group])) and self._joined())
-        eventually(self._has_tasks)
-
-    def _joined(self) -> bool:
-        answer = self._beat(0)
-        self._epoch = answer.member_epoch
-        return answer.error_code == 0 and not answer.status
+        eventually(lambda: bool(self._admin.coordinators([self._group])) and self._has_tasks())
 
     def _has_tasks(self) -> bool:
         answer = self._beat(self._epoch)
-        assert answer.error_code == 0, answer
+        if answer.error_code:
+            # The coordinator does not know the topic yet, or has not loaded the group.
+            return False
         self._epoch = answer.member_epoch
         return bool(answer.active_tasks)
 
