@@ -88,7 +88,7 @@ class Member:
         self._raw.close()
 
 
-def test_the_tools_list_describe_reset_and_delete_a_streams_group(
+def test_the_tool_lists_describes_and_deletes_a_streams_group(
     tools: Tools, admin: barnabas.Admin, topic: str
 ) -> None:
     group = f"streams-{topic}"
@@ -109,14 +109,6 @@ def test_the_tools_list_describe_reset_and_delete_a_streams_group(
     )
     assert f"Streams group '{group}' is not EMPTY." in refused.stdout + refused.stderr
     member.leave()
-
-    reset = ("--reset-offsets", *of_group, "--input-topic", topic)
-    rows = tools.table(STREAMS_GROUPS, *reset, "--to-earliest", "--execute")
-    assert sorted(row[:4] for row in rows) == [[group, topic, "0", "0"], [group, topic, "1", "0"]]
-    lags = {(row[1], row[2]): row[-1] for row in tools.table(STREAMS_GROUPS, *described)}
-    assert lags.items() >= {(topic, "0"): "10", (topic, "1"): "0"}.items()
-    deleted = tools.run(STREAMS_GROUPS, "--delete-offsets", *of_group, "--input-topic", topic)
-    assert "Request succeeded for deleting offsets" in deleted
     tools.run(STREAMS_GROUPS, "--delete", *of_group)
     assert group not in tools.run(STREAMS_GROUPS, "--list")
 

@@ -1,7 +1,4 @@
-"""Directories with consumer groups (KIP-848) and streams groups (KIP-1071), both ways.
-
-The other broker goes on with them.
-"""
+"""Directories with consumer groups (KIP-848) that the other broker goes on with, both ways."""
 
 from __future__ import annotations
 
@@ -10,14 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.coordinator.group.classic.embedded_protocol import decode_assignment
-from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
 from differential.consumer_members import DESCRIBE, HEARTBEAT, Members
 from differential.conversion_stories import Mixed, classic_group
 from differential.scene import ask
 from differential.side import Side
-from differential.streams_members import StreamsMembers, counting, sort_members, tasks
 from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
 from jvm.test_directories import SETTINGS
@@ -28,9 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
-    from barnabas.protocol.messages.streams_group_describe import (
-        DescribedGroup as DescribedStreamsGroup,
-    )
 
 pytestmark = pytest.mark.conformance
 
@@ -39,8 +31,6 @@ GROUP, TOPIC = "travellers", "roads"
 GROUPS = {
     **SETTINGS,
     "group.consumer.assignment.interval.ms": "0",
-    "group.streams.assignment.interval.ms": "0",
-    "group.streams.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
 }
@@ -150,51 +140,4 @@ def test_the_other_broker_goes_on_with_members_of_both_protocols(
     assert members.alive(classic, epoch) == ErrorCode.REBALANCE_IN_PROGRESS
     again = members.join(classic, TOPIC)
     assert (again.leader, again.generation_id) == (classic, epoch + 1)
-    side.close_all()
-
-
-def described_streams(side: Side) -> DescribedStreamsGroup:
-    """Describe the streams group; lists that are in no order are sorted."""
-    answer = ask(side, ApiKey.STREAMS_GROUP_DESCRIBE, 1, {"group_ids": [GROUP]})
-    (found,) = answer.groups
-    sort_members(found)
-    return found
-
-
-@both_ways
-def test_the_other_broker_goes_on_with_a_streams_group(
-    pair: tuple[Broker, Broker], is_kafka_first: bool
-) -> None:
-    first, second = pair if is_kafka_first else pair[::-1]
-    side = started(first)
-    members = StreamsMembers(side, GROUP, {TOPIC: 2})
-    members.configured(streams_num_standby_replicas="1")
-    topology = counting(GROUP, TOPIC)
-    members.join("m1", topology, instance_id="i")
-    # The coordinator creates the internal topics.
-    members.await_tasks("m1", instance_id="i")
-    # While a topic is missing, Kafka fails over an endpoint.
-    members.quiet("m1", instance_id="i", user_endpoint={"host": "h", "port": 1})
-    epoch = members.epochs["m1"]
-    members.join("m2", topology, process_id="other", rack_id="r")
-    # The first member has to give up tasks, which it does on the second broker.
-    eventually(lambda: members.quiet("m1", instance_id="i").active_tasks)
-    before = described_streams(side)
-    assert [each.member_epoch for each in before.members] == [epoch, before.group_epoch]
-    side.close_all()
-    first.kill()
-    second.start()
-    side.move(second.bootstrap)
-    eventually(lambda: described_streams(side).error_code == 0)
-    assert described_streams(side) == before
-    kept = before.members[0].assignment
-    owned = {
-        f"{kind}_tasks": tasks(**{f"s{each.subtopology_id}": each.partitions for each in found})
-        for kind, found in (("active", kept.active_tasks), ("standby", kept.standby_tasks))
-    }
-    answer = members.quiet("m1", instance_id="i", **owned, warmup_tasks=[])
-    assert (answer.error_code, answer.member_epoch) == (0, before.group_epoch)
-    eventually(lambda: members.quiet("m2").active_tasks)
-    assert members.beat("m2", -1).error_code == 0
-    assert described_streams(side).group_epoch == before.group_epoch + 1
     side.close_all()
