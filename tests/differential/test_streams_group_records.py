@@ -84,8 +84,9 @@ def _finalize(members: StreamsMembers, level: int, kind: int) -> None:
     values = {"timeout_ms": 30_000, "feature_updates": [update], "validate_only": False}
     answer = ask(members.side, ApiKey.UPDATE_FEATURES, 1, values)
     for result in answer.results:
-        # Kafka's message is empty, where it is null in other responses.
-        result.error_message = result.error_message or None
+        if not result.error_code:
+            # Kafka has a message even then.
+            result.error_message = None
     members.note(answer)
 
 
