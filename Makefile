@@ -65,6 +65,8 @@ check: lint types layers
 bench: setup
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.transactions
+	$(BIN)/python -m bench.group_protocols
+	$(BIN)/python -m bench.share_groups
 	$(BIN)/python -m bench.tls
 	$(BIN)/python -m bench.clients
 	$(BIN)/python -m bench.spark_read
@@ -121,6 +123,18 @@ chaos: setup
 .PHONY: storms
 storms: setup
 	PYTHONPATH=tests $(BIN)/python -m storms.campaign $(STORMS)
+
+# Members of share groups and consumer groups under faults in virtual time, from seeds: SEEDS=500 FIRST=1 WALK=members
+.PHONY: group-walks
+WALK ?= mixed
+group-walks: setup
+	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.share_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
+	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.member_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
+
+# All rules of share groups and consumer groups left out one by one; the checkers must find each.
+.PHONY: group-rules
+group-rules: setup
+	GROUP_RULES=all $(BIN)/pytest -s --timeout 3600 tests/chaos/groups/test_weakened_groups.py
 
 # Requests with several things wrong at once, to Apache Kafka and to us, as long as you like:
 # make mutations MUTATIONS="--seed 7 --count 20000". The tests run a small, fixed one.

@@ -54,6 +54,14 @@ TRANSACTION_BUDGETS = {
     "commit p99, ms": Budget({"kafka": 1.0}),
 }
 
+# Rows of `bench.group_protocols` and `bench.share_groups` end with one of these.
+GROUP_BUDGETS = {
+    "CPU until stable, s": Budget({"kafka": 0.7}),
+    "CPU per heartbeat, µs": Budget({"kafka": 0.7}),
+    "memory of the broker, MB": Budget({"kafka": 0.7}),
+    "CPU of the broker per record, µs": Budget({"kafka": 0.7}),
+}
+
 
 # Of all rows of `bench.tls` for processor time and latency.
 TLS = "TLS: "
@@ -64,4 +72,5 @@ def budget_of(row: str) -> Budget | None:
     """Return the budget of a row, or None."""
     if row.startswith(TLS):
         return None if row.endswith("/s") else TLS_BUDGET
-    return BUDGETS.get(row) or TRANSACTION_BUDGETS.get(row.rpartition(": ")[2])
+    figure = row.rpartition(": ")[2]
+    return BUDGETS.get(row) or TRANSACTION_BUDGETS.get(figure) or GROUP_BUDGETS.get(figure)

@@ -77,7 +77,7 @@ class Member:
 
     def __init__(self, group: str, progress: Progress) -> None:
         self.group = group
-        self._progress = progress
+        self.progress = progress
         self._is_settled = False
         self._correlation_id = 0
         self.id = ""
@@ -108,7 +108,7 @@ class Member:
                 )
                 started = time.perf_counter()
                 error = (await self.ask(request, 4)).error_code
-                self._progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
+                self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
                 if error:
                     self._unsettle()
                     break
@@ -147,8 +147,7 @@ class Member:
         if synced.error_code:
             self._count(synced.error_code)
             return False
-        self._is_settled = True
-        self._progress.note(self.group, 1)
+        self.settle()
         return True
 
     async def leave(self) -> None:
@@ -161,14 +160,20 @@ class Member:
         """Close the connection."""
         self._writer.close()
 
+    def settle(self) -> None:
+        """Note that the member has its assignment."""
+        if not self._is_settled:
+            self._is_settled = True
+            self.progress.note(self.group, 1)
+
     def _unsettle(self) -> None:
         if self._is_settled:
             self._is_settled = False
-            self._progress.note(self.group, -1)
+            self.progress.note(self.group, -1)
 
     def _count(self, error: int) -> None:
         name = ErrorCode(error).name
-        self._progress.errors[name] = self._progress.errors.get(name, 0) + 1
+        self.progress.errors[name] = self.progress.errors.get(name, 0) + 1
 
 
 class ConsumerMember(Member):
@@ -193,7 +198,7 @@ class ConsumerMember(Member):
             started = time.perf_counter()
             answer = await self.ask(request, 1)
             if epoch:
-                self._progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
+                self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
             if answer.error_code:
                 self._count(answer.error_code)
                 await asyncio.sleep(0.1)
@@ -204,9 +209,8 @@ class ConsumerMember(Member):
                     TopicPartitionsRequest(topic_id=each.topic_id, partitions=each.partitions)
                     for each in answer.assignment.topic_partitions
                 ]
-            if epoch >= self.settled_epoch and not self._is_settled:
-                self._is_settled = True
-                self._progress.note(self.group, 1)
+            if epoch >= self.settled_epoch:
+                self.settle()
             pause_s = answer.heartbeat_interval_ms / 1_000
             # Clients confirm a revocation at once.
             await asyncio.sleep(pause_s if owned is None else min(pause_s, 0.1))
@@ -233,7 +237,7 @@ class Probe(Member):
         while True:
             started = time.perf_counter()
             await self.ask(ApiVersionsRequest(), 0)
-            self._progress.probe_ms.append((time.perf_counter() - started) * 1_000)
+            self.progress.probe_ms.append((time.perf_counter() - started) * 1_000)
             await asyncio.sleep(PROBE_S)
 
 

@@ -34,11 +34,19 @@ class LoopTurns(NamedTuple):
 
 
 def loop_turns(metrics_address: str) -> LoopTurns:
-    """Ask the metrics listener of a broker, "HOST:PORT"."""
+    """Ask the metrics listener of a broker, "HOST:PORT".
+
+    Raises:
+        OSError: there is no whole response.
+    """
     connection = http.client.HTTPConnection(metrics_address, timeout=_SCRAPE_SECONDS)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
+    try:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+    except http.client.HTTPException as error:
+        raise ConnectionResetError(f"{metrics_address}: {error}") from error
+    finally:
+        connection.close()
     seen = {
         (sample.name, sample.labels.get("clock")): sample.value
         for family in text_string_to_metric_families(text)

@@ -38,6 +38,8 @@ from chaos.cluster_view import await_that
 from chaos.damage import verify
 from chaos.evidence import evidence, producer_epochs
 from chaos.faults import FAULTS, Fault
+from chaos.group_load import SETTINGS as GROUP_SETTINGS, GroupLoad
+from chaos.history import History
 from chaos.load import Load, LoadOptions
 from chaos.storage_faults import STORAGE_FAULTS
 from chaos.stress import (
@@ -47,8 +49,8 @@ from chaos.stress import (
     TOPIC,
     Stress,
     make_hostile_topic,
+    make_lasting_topics,
     make_topic,
-    make_transactional_topics,
 )
 from chaos.transaction_checker import check_transactions
 from chaos.transactional_load import TransactionalLoad, TransactionalOptions
@@ -97,6 +99,8 @@ class Options:
     # Without relays links cannot be cut, and a fail-over is measured as it is.
     relays: bool = True
     settings: tuple[tuple[str, str], ...] = ()
+    # Whether members of the consumer protocol and of a share group run beside the load.
+    has_groups: bool = False
     # Transactional clients beside the load; None for none.
     transactional: TransactionalOptions | None = None
     # Whether all listeners have TLS. There are no transactional clients then.
@@ -140,6 +144,8 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
     verdict: str = ""
+    # What the members of the other protocols read, and the verdict on the share group.
+    groups: str = ""
     # How many transactions there were, what was done to their clients, and the verdict on them.
     transactions: str = ""
     transactions_verdict: str = ""
@@ -183,7 +189,8 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
 def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     relays = Relays() if options.relays else None
     tls = TlsFiles(directory / "certificates") if options.tls else None
-    settings = {**SETTINGS, **dict(options.settings)}
+    group_settings = GROUP_SETTINGS if options.has_groups else {}
+    settings = {**SETTINGS, **group_settings, **dict(options.settings)}
     keys: dict[str, str] = {}
     if tls is not None:
         assert options.transactional is None, "transactional clients have no TLS"
@@ -202,6 +209,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     if relays is not None:
         relays.pids = lambda: {n: x.pid for n, x in cluster.nodes.items() if x.is_running}
     load: Load | None = None
+    stress: Stress | None = None
     transactional: TransactionalLoad | None = None
     try:
         cluster.start()
@@ -211,11 +219,15 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
         load = Load(cluster.bootstrap, load_options)
         stress = Stress(cluster, relays, load, random.Random(options.seed), options.partitions, tls)
         stress.await_full_isr()
+        if options.has_groups:
+            stress.groups = GroupLoad(cluster.bootstrap, load_options, load.errors)
+            make_lasting_topics(cluster, stress.groups.topics, tls)
+            stress.groups.start()
         if options.transactional is not None:
             transactional = TransactionalLoad(
                 cluster.bootstrap, directory / "journals", options.seed, options.transactional
             )
-            make_transactional_topics(cluster, transactional.topics)
+            make_lasting_topics(cluster, transactional.topics)
             transactional.start()
             stress.transactional = transactional
             await_transactions(stress)
@@ -227,6 +239,8 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     finally:
         if load is not None:
             load.abandon()
+        if stress is not None and stress.groups is not None:
+            stress.groups.abandon()
         if transactional is not None:
             transactional.abandon()
         cluster.close()
@@ -298,6 +312,8 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     await_transactions(stress)
     stress.check_alive()
     load.look_at_commits()
+    if stress.groups is not None:
+        stress.groups.look_at_commits()
     if stress.transactional is not None:
         stress.transactional.look_at_offsets()
     stress.look_at_turns()
@@ -324,6 +340,7 @@ def _judge(stress: Stress, outcome: Outcome) -> None:
     try:
         _judge_transactions(stress, outcome)
         history = stress.load.finish()
+        _judge_groups(stress, history, outcome)
     except AssertionError as error:
         outcome.problems.append(str(error))
         return
@@ -346,6 +363,16 @@ def _judge(stress: Stress, outcome: Outcome) -> None:
         if topic != OFFSETS_TOPIC:
             outcome.problems += compare_replicas(stress.cluster, partitions, topic)
     outcome.problems += verify_directories(stress.cluster)
+
+
+def _judge_groups(stress: Stress, history: History, outcome: Outcome) -> None:
+    """Judge the share group, and add what the consumer group did to the history."""
+    if stress.groups is None:
+        return
+    verdict = stress.groups.finish(history)
+    outcome.groups = f"{stress.groups.figures()}; share group: {verdict}"
+    if not verdict.is_clean:
+        outcome.problems.append(f"share group: {verdict}")
 
 
 def _judge_transactions(stress: Stress, outcome: Outcome) -> None:
@@ -450,6 +477,7 @@ def summary(outcome: Outcome) -> str:
         f"{outcome.server}, commit {outcome.commit}, seed {outcome.options['seed']}, "
         f"{outcome.seconds:.0f} s, {len(outcome.events)} faults, {outcome.records} records sent, "
         f"{outcome.failed_sends} failed sends, {outcome.read_by_group} read by the group, "
+        f"{outcome.groups or 'no other groups'}, "
         f"{outcome.transactions or 'no transactions'}, "
         f"{len(outcome.long_turns)} turns over 100 ms of CPU time, the longest "
         f"{outcome.longest_turn_cpu_ms:.0f} ms, "
@@ -488,6 +516,7 @@ def main() -> None:
     parser.add_argument("--fault", action="append", default=[], help="only these; repeated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--no-transactions", action="store_true")
+    parser.add_argument("--groups", action="store_true", help="members of all protocols")
     parser.add_argument("--tls", action="store_true", help="TLS on all listeners")
     parser.add_argument("--rate", type=int, default=300, help="records/s of each producer")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="data directories, on a problem")
@@ -505,6 +534,7 @@ def main() -> None:
         settings=tuple(tuple(each.split("=", 1)) for each in given.set),
         tls=given.tls,
     )
+    options = replace(options, has_groups=given.groups)
     if not given.no_transactions and not given.tls:
         options = replace(options, transactional=TransactionalOptions())
     # The end of the campaign also ends its processes.

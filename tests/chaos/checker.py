@@ -104,11 +104,15 @@ def check(history: History) -> Verdict:
         number: dict(zip(log.offsets, log.codes, strict=True))
         for number, log in history.logs.items()
     }
-    for run in history.runs + history.member_runs:
+    for run in history.runs + history.member_runs + history.modern_runs:
         _check_run(run, contents[run.partition], verdict)
     _check_runs_agree(history, contents, verdict)
-    _check_commits(history.commits, contents, verdict)
-    _check_group_read_all(history, verdict)
+    for commits, runs in (
+        (history.commits, history.member_runs),
+        (history.modern_commits, history.modern_runs),
+    ):
+        _check_commits(commits, contents, verdict)
+        _check_group_read_all(history, commits, runs, verdict)
     return verdict
 
 
@@ -199,7 +203,7 @@ def _check_runs_agree(
     history: History, contents: dict[int, dict[int, int]], verdict: Verdict
 ) -> None:
     seen: dict[int, dict[int, int]] = {number: {} for number in contents}
-    for run in history.runs + history.member_runs:
+    for run in history.runs + history.member_runs + history.modern_runs:
         partition = run.partition
         content, shown = contents[partition], seen[partition]
         start = history.logs[partition].start_offset
@@ -242,14 +246,16 @@ def _check_commits(
                 verdict.add("went back", partition, f"{commit.offset} {deed} after {highest}")
 
 
-def _check_group_read_all(history: History, verdict: Verdict) -> None:
+def _check_group_read_all(
+    history: History, commits: list[Commit], runs: list[Run], verdict: Verdict
+) -> None:
     """Whatever lies before the group's offset was handed to one of its members."""
     committed: dict[int, int] = {}
-    for commit in history.commits:
+    for commit in commits:
         committed[commit.partition] = max(commit.offset, committed.get(commit.partition, 0))
     for partition, end in committed.items():
         read: set[int] = set()
-        for run in history.member_runs:
+        for run in runs:
             if run.partition == partition:
                 read.update(run.offsets)
         for offset in history.logs[partition].offsets:

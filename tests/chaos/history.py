@@ -128,7 +128,7 @@ class PartitionLog:
 
 @dataclass
 class History:
-    """All of it, about one topic and one group."""
+    """All of it, about one topic and the groups that read it."""
 
     sends: list[Sends] = field(default_factory=list)
     logs: dict[int, PartitionLog] = field(default_factory=dict)
@@ -137,3 +137,6 @@ class History:
     # Of the members of the group.
     member_runs: list[Run] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
+    # Of a second group, which uses the consumer protocol.
+    modern_runs: list[Run] = field(default_factory=list)
+    modern_commits: list[Commit] = field(default_factory=list)

@@ -74,7 +74,7 @@ class Errors:
             return sum(self.counts.values())
 
 
-class _Worker:
+class Worker:
     """A thread that works until it is stopped; its exception is kept."""
 
     def __init__(self, name: str) -> None:
@@ -105,7 +105,7 @@ class _Worker:
         raise NotImplementedError
 
 
-class _Producing(_Worker):
+class _Producing(Worker):
     """Sends at a fixed rate, to all partitions in turn."""
 
     def __init__(self, number: int, options: LoadOptions, errors: Errors) -> None:
@@ -250,7 +250,7 @@ class OwnProducing(_Producing):
         self._client.close()
 
 
-class OwnReading(_Worker):
+class OwnReading(Worker):
     """Our own client reads all partitions from the start to their ends."""
 
     def __init__(self, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
@@ -272,7 +272,7 @@ class OwnReading(_Worker):
                         self.runs[record.partition].add(record.offset, code_in(record.value))
 
 
-class GroupReading(_Worker):
+class GroupReading(Worker):
     """A group member that reads and commits (librdkafka)."""
 
     def __init__(self, name: str, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
@@ -361,7 +361,7 @@ class Load:
         self.found: list[Commit] = []
 
     @property
-    def _workers(self) -> list[_Worker]:
+    def _workers(self) -> list[Worker]:
         return [*self.producing, self.reading, *self.members]
 
     @property

@@ -19,6 +19,7 @@ from barnabas.testing.relays import Relays
 from barnabas.testing.server_process import BrokerStartError
 from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import ClusterView, PartitionView, await_that, create_topic
+from chaos.group_load import GroupLoad
 from chaos.hostile import TOPIC as HOSTILE_TOPIC
 from chaos.load import Load
 from chaos.transactional_load import TransactionalLoad
@@ -48,6 +49,8 @@ class Stress:
     tls: TlsFiles | None = None
     # Transactional clients beside the load, or None.
     transactional: TransactionalLoad | None = None
+    # Members of the consumer protocol and of a share group beside the load, or None.
+    groups: GroupLoad | None = None
     # Nodes whose end is the fault's doing.
     may_end: set[int] = field(default_factory=set)
     # Nodes that may refuse to start over what the fault did; they are then wiped.
@@ -72,6 +75,8 @@ class Stress:
         found = {TOPIC: self.partitions}
         if self.transactional is not None:
             found |= self.transactional.topics | INTERNAL_TOPICS
+        if self.groups is not None:
+            found |= self.groups.topics
         return found
 
     def state(self) -> tuple[dict[int, PartitionView], tuple[int, int]]:
@@ -106,6 +111,8 @@ class Stress:
         self.load.check_alive()
         if self.transactional is not None:
             self.transactional.check_alive()
+        if self.groups is not None:
+            self.groups.check_alive()
 
     def heal(self) -> None:
         """Restart and reconnect all nodes."""
@@ -227,11 +234,13 @@ def make_hostile_topic(cluster: ClusterProcess, tls: TlsFiles | None = None) -> 
     _make(cluster, HOSTILE_TOPIC, 1, configs, tls)
 
 
-def make_transactional_topics(cluster: ClusterProcess, topics: dict[str, int]) -> None:
-    """The topics of transactional clients. Nothing is deleted, whatever the clocks say."""
+def make_lasting_topics(
+    cluster: ClusterProcess, topics: dict[str, int], tls: TlsFiles | None = None
+) -> None:
+    """Create topics from which nothing is deleted, whatever the clocks say."""
     configs = {"min.insync.replicas": "2", **TOPIC_CONFIGS, "retention.ms": "-1"}
     for name, partitions in topics.items():
-        _make(cluster, name, partitions, configs)
+        _make(cluster, name, partitions, configs, tls)
 
 
 def _make(

@@ -25,12 +25,6 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield bootstrap
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with started("kafka", tmp_path_factory.mktemp("kafka")) as bootstrap:
-        yield bootstrap
-
-
 def storm(bootstrap: str, protocol: str, assignor: str, directory: Path) -> None:
     options = StormOptions(bootstrap, protocol, assignor, ROUNDS, SEED, PACE_S)
     outcome = run_storm(options, directory)
@@ -49,6 +43,6 @@ def test_a_classic_group_survives_random_membership_changes(
 
 @pytest.mark.parametrize("assignor", MODERN)
 def test_a_consumer_protocol_group_survives_random_membership_changes(
-    kafka: str, assignor: str, tmp_path: Path
+    own_broker: str, assignor: str, tmp_path: Path
 ) -> None:
-    storm(kafka, "consumer", assignor, tmp_path)
+    storm(own_broker, "consumer", assignor, tmp_path)

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
 from barnabas.testing.free_ports import HOST, free_ports
 from barnabas.testing.server_process import ServerProcess
-from jvm.kafka_process import CLUSTER_ID, KafkaProcess
+from jvm.kafka_process import CLUSTER_ID, START_TIMEOUT_S, KafkaProcess
 from jvm.maven import need
 from jvm.tool_host import ToolHost
 from waiting import PATIENCE_S, eventually
@@ -109,7 +109,7 @@ class SecuredFile(KafkaProcess):
         self.write()
         words = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, *FIRST_USER)
         command = [*self._java, *words, "-c", str(self._properties)]
-        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+        subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT_S)
 
     def write(self) -> None:
         """Write server.properties."""

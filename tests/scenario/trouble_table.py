@@ -125,7 +125,7 @@ TROUBLES = (
         "disabled feature",
         "share.version is lowered to 0",
         "the feature share.version has level 0: share consumers cannot join groups",
-        "barnabas features upgrade share.version=1",
+        "barnabas features upgrade share.version=2",
         "barnabas features upgrade",
         "note",
     ),

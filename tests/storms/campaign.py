@@ -2,8 +2,8 @@
 
     python -m storms.campaign --rounds 200 --seed 7 --result FILE.json
 
-Prints the table of docs/reliability.md. Classic groups live on Barnabas and on Apache Kafka, those
-by the consumer protocol (KIP-848) on Apache Kafka.
+Prints the table of docs/reliability.md. Groups of both protocols, classic and consumer (KIP-848),
+live on Barnabas and on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from storms.storm import Outcome, StormOptions, run_storm
 
 CLASSIC = tuple(BUILT_IN)
 MODERN = ("uniform", "range")
+# A limit for what hangs.
+START_S_MAX = 300.0
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "3",
     "auto.create.topics.enable": "false",
-}
-# Of Apache Kafka's new protocol: the broker's counterpart to what classic members choose.
-MODERN_SETTINGS = {
+    # The consumer protocol's counterpart to what classic members choose.
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "1500",
@@ -44,11 +44,11 @@ def started(kind: str, directory: Path) -> Iterator[str]:
     """HOST:PORT of a fresh broker, "barnabas" or "kafka"."""
     process: BrokerProcess | KafkaProcess
     if kind == "kafka":
-        process = KafkaProcess(directory, SETTINGS | MODERN_SETTINGS)
+        process = KafkaProcess(directory, SETTINGS)
     else:
         process = BrokerProcess(directory, SETTINGS)
     try:
-        yield process.start().bootstrap
+        yield process.start(START_S_MAX).bootstrap
     finally:
         process.close()
 
@@ -73,6 +73,16 @@ def table(outcomes: list[tuple[str, Outcome]]) -> str:
     return "\n".join(lines)
 
 
+def plans_of(
+    assignors: list[str] | None, remote_assignors: list[str] | None
+) -> list[tuple[str, str]]:
+    """Return pairs of protocol and assignor: the chosen ones, or all if none is chosen."""
+    if assignors is None and remote_assignors is None:
+        assignors, remote_assignors = list(CLASSIC), list(MODERN)
+    chosen = [("classic", assignor) for assignor in assignors or ()]
+    return chosen + [("consumer", assignor) for assignor in remote_assignors or ()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="storms.campaign")
     parser.add_argument("--rounds", type=int, default=200)
@@ -85,9 +95,7 @@ def main() -> int:
     outcomes: list[tuple[str, Outcome]] = []
     with tempfile.TemporaryDirectory(prefix="storms-") as name:
         for kind in given.broker or ["barnabas", "kafka"]:
-            plans = [("classic", assignor) for assignor in given.assignor or CLASSIC]
-            if kind == "kafka":
-                plans += [("consumer", assignor) for assignor in given.remote_assignor or MODERN]
+            plans = plans_of(given.assignor, given.remote_assignor)
             with started(kind, Path(name) / kind) as bootstrap:
                 for protocol, assignor in plans:
                     options = StormOptions(bootstrap, protocol, assignor, given.rounds, given.seed)
@@ -98,7 +106,10 @@ def main() -> int:
                         print(f"  {problem}", flush=True)
     print(table(outcomes))
     if given.result is not None:
-        told = [{"broker": kind} | asdict(outcome) for kind, outcome in outcomes]
+        told = [
+            {"broker": kind} | asdict(outcome) | {"events": dict(outcome.events)}
+            for kind, outcome in outcomes
+        ]
         given.result.write_text(json.dumps(told, indent=1))
     return int(any(outcome.problems for _, outcome in outcomes))
 

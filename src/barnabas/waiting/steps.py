@@ -77,7 +77,7 @@ def run_in_slices(
     clock: Clock,
     schedule: Callable[[Callable[[], None]], object],
     on_done: Callable[[T], object],
-    limit_ms: float = SLICE_MS,
+    limit_ms: float | None = None,
 ) -> None:
     """Run the steps: a slice now, and further slices in the next turns.
 
@@ -86,9 +86,9 @@ def run_in_slices(
         clock: measures the slices.
         schedule: has its argument called in a later turn, for example `Timer.call_soon`.
         on_done: receives the result; may run before this returns.
-        limit_ms: the time limit of a slice in ms.
+        limit_ms: the time limit of a slice in ms; None for SLICE_MS.
     """
-    result = run_slice(steps, clock, limit_ms)
+    result = run_slice(steps, clock, SLICE_MS if limit_ms is None else limit_ms)
     if isinstance(result, Unfinished):
         schedule(partial(run_in_slices, steps, clock, schedule, on_done, limit_ms))
     else:

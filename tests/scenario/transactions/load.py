@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.load import _Worker
+from chaos.load import Worker
 from scenario.transactions.ledger import Ledger, Result
 from scenario.transactions.producers import PRODUCERS, TransactionalProducer
 from scenario.transactions.refused import FATAL, Refused
@@ -14,7 +14,7 @@ ABORTED_EVERY = 3
 PAUSE_S = 0.02
 
 
-class TransactionLoad(_Worker):
+class TransactionLoad(Worker):
     """A producer that commits and aborts transactions until it is stopped.
 
     Args:

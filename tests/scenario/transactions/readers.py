@@ -6,14 +6,14 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from barnabas.client.facade import Client
-from chaos.load import ANSWER_TIMEOUT_MS, QUICK, Errors, _Worker
+from chaos.load import ANSWER_TIMEOUT_MS, QUICK, Errors, Worker
 from waiting import PATIENCE_S, eventually
 
 # (offset, value) in the order of offsets.
 Records = list[tuple[int, bytes]]
 
 
-class OwnReader(_Worker):
+class OwnReader(Worker):
     """The Barnabas client reads partition 0 of a topic from the start."""
 
     def __init__(self, bootstrap: str, topic: str, errors: Errors) -> None:
@@ -35,7 +35,7 @@ class OwnReader(_Worker):
                     self.records.append((record.offset, bytes(record.value or b"")))
 
 
-class LibrdkafkaReader(_Worker):
+class LibrdkafkaReader(Worker):
     """librdkafka reads partition 0 of a topic from the start."""
 
     def __init__(self, bootstrap: str, topic: str, errors: Errors) -> None:

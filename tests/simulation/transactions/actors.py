@@ -34,7 +34,7 @@ TICK_MS = 2.0
 CALL_MS = 60_000.0
 ATTEMPT_S = 5.0
 TRANSACTION_TIMEOUT_MS = 5_000
-_USUAL = {
+USUAL_KEYS = {
     "request.timeout.ms": 2_000,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
@@ -91,7 +91,7 @@ def sleep(duration_ms: float) -> Work[None]:
     yield Until(lambda: False, duration_ms)
 
 
-class _Session:
+class Session:
     """The parts of a client's session that cores use."""
 
     def __init__(self, runtime: Runtime, config: ClientConfig) -> None:
@@ -110,7 +110,7 @@ class ActingProducer:
         parts, keys = take_parts({})
         config = ClientConfig.parse(
             {
-                **_USUAL,
+                **USUAL_KEYS,
                 "bootstrap.servers": bootstrap,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -119,7 +119,7 @@ class ActingProducer:
                 **keys,
             }
         )
-        self.core = ProducerCore(_Session(runtime, config), config, parts)
+        self.core = ProducerCore(Session(runtime, config), config, parts)
         self.errors: list[ClientError] = []
 
     def pump(self) -> None:
@@ -197,7 +197,7 @@ class ActingConsumer:
         self._clock = runtime.clock
         config = ClientConfig.parse(
             {
-                **_USUAL,
+                **USUAL_KEYS,
                 "bootstrap.servers": bootstrap,
                 "group.id": group or None,
                 "isolation.level": isolation,

@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable
 
 from chaos.transactional.history import Result, Transaction
+from simulation.cluster_world import NODES
 from simulation.transactions.transactional_world import (
     GROUP,
-    NODES,
     OFFSETS,
     Client,
     Phase,

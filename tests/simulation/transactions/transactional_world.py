@@ -9,14 +9,12 @@ virtual.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.metadata.metadata_version import TRANSACTION_VERSION, TRANSACTION_VERSION_MAX
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.runtime.loop import Runtime
@@ -37,6 +35,7 @@ from chaos.transactional.history import (
     content_in,
     number_of,
 )
+from simulation.cluster_world import BOOTSTRAP, NODES, ClusterWorld
 from simulation.transactions.actors import (
     TRANSACTION_TIMEOUT_MS,
     ActingConsumer,
@@ -46,16 +45,14 @@ from simulation.transactions.actors import (
     sleep,
 )
 from simulation.transactions.lingering_sockets import lingering
-from unit.server.simulated_cluster import CLIENT_PORT, TIMEOUT_MS, SimulatedCluster, three_nodes
+from unit.server.simulated_cluster import TIMEOUT_MS
 
-NODES = (1, 2, 3)
 INPUT, OUTPUT = "in", "out"
 PARTITIONS = {INPUT: 3, OUTPUT: 2}
 PLACES: tuple[Place, ...] = tuple((t, n) for t, count in PARTITIONS.items() for n in range(count))
 INPUTS = tuple(place for place in PLACES if place[0] == INPUT)
 TRANSACTIONS, OFFSETS = INTERNAL = ("__transaction_state", "__consumer_offsets")
 GROUP = "processors"
-BOOTSTRAP = ",".join(f"node-{node}:{CLIENT_PORT}" for node in NODES)
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
@@ -68,7 +65,6 @@ SETTINGS = {
 }
 # After the last fault, a transaction that no producer ends is aborted in this time.
 HANGING_MS = TRANSACTION_TIMEOUT_MS + 15_000.0
-PATIENCE_MS = 120_000.0
 # A hasty client aborts so long after it sent its records: longer than it takes to add partitions.
 HASTE_MS = 30.0
 # UpgradeType of UpdateFeatures: a downgrade that loses nothing.
@@ -109,7 +105,7 @@ class Client:
     is_hasty: bool = False
 
 
-class TransactionalWorld:
+class TransactionalWorld(ClusterWorld):
     """The cluster, its clients and their history.
 
     Args:
@@ -122,29 +118,16 @@ class TransactionalWorld:
     def __init__(
         self, seed: int, transaction_version: int = TRANSACTION_VERSION_MAX, **settings: str
     ) -> None:
-        self.rng = random.Random(seed)
         given = {key.replace("_", "."): value for key, value in settings.items()}
-        self.cluster: SimulatedCluster = three_nodes(seed, **{**SETTINGS, **given})
+        super().__init__(seed, {**SETTINGS, **given})
         self.history = TransactionHistory(INPUT, OUTPUT)
         self.clients: list[Client] = []
-        self._next_instance = 1
         self._transaction_version = transaction_version
         if transaction_version != TRANSACTION_VERSION_MAX:
             self._downgrade_transactions(transaction_version)
         for topic, partitions in PARTITIONS.items():
-            self._make_topic(topic, partitions)
+            self.make_topic(topic, partitions)
         self.await_full_isr()
-
-    def _make_topic(self, name: str, partitions: int) -> None:
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=len(NODES),
-            assignments=[],
-            configs=[],
-        )
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
-        assert self.cluster.ask(self.cluster.active, request, 5).topics[0].error_code == 0
 
     def _downgrade_transactions(self, level: int) -> None:
         key = FeatureUpdateKey(
@@ -158,22 +141,11 @@ class TransactionalWorld:
             )
         )
 
-    @property
-    def now(self) -> float:
-        """Virtual time in seconds."""
-        return self.cluster.world.scheduler.now_ms / 1000
-
-    def run_for(self, duration_ms: float) -> None:
-        """Let time pass."""
-        self.cluster.world.run_for(duration_ms)
-        assert not self.cluster.failures, self.cluster.failures
-
     # Clients.
 
     def launch(self, role: str, name: str) -> Client:
         """Start a client; fence no producer before it initializes."""
-        instance = self._next_instance
-        self._next_instance += 1
+        instance = self.next_instance()
         host = f"{name}-{instance}"
         runtime = self.cluster.world.host(host).runtime
         client = Client(role, name, instance, host, None)  # type: ignore[arg-type]
@@ -203,14 +175,6 @@ class TransactionalWorld:
         return ActingProducer(
             lingering(runtime) if is_old else runtime, BOOTSTRAP, transactional_id
         )
-
-    def leader(self, place: Place) -> int:
-        """Return the leader of a partition, in the image of a node that runs; -1 without one."""
-        for node in self.cluster.ready:
-            topic = self.cluster.image(node).topics.by_name(place[0])
-            if topic is not None:
-                return int(topic.partitions[place[1]].leader)
-        return -1
 
     def coordinator(self, key: str, topic: str = TRANSACTIONS) -> int:
         """Return the coordinator of a transactional id, or of a group; -1 without one."""
@@ -389,35 +353,6 @@ class TransactionalWorld:
 
     # The end.
 
-    def await_full_isr(self) -> None:
-        """Wait until all replicas of all topics are in sync, and no node is down."""
-
-        def is_full() -> bool:
-            if len(self.cluster.ready) < len(NODES):
-                return False
-            return all(
-                len(each.isr) == len(NODES) and each.leader >= 0
-                for node in NODES
-                for topic in self.cluster.image(node).topics
-                for each in topic.partitions.values()
-            )
-
-        self.cluster.until(is_full, PATIENCE_MS)
-
-    def await_that(self, condition: Callable[[], bool], limit_ms: float = PATIENCE_MS) -> bool:
-        """Let time pass until it holds; return whether it does."""
-        return self.cluster.world.run_until(condition, limit_ms)
-
-    def perform(self, work: Callable[[ActingConsumer], Work[None]], isolation: str) -> None:
-        """Do a consumer's work on a new host, to its end."""
-        instance = self._next_instance
-        self._next_instance += 1
-        runtime = self.cluster.world.host(f"looks-{instance}").runtime
-        consumer = ActingConsumer(runtime, BOOTSTRAP, GROUP, isolation)
-        actor = Actor(runtime, work(consumer), consumer.pump)
-        assert self.await_that(lambda: actor.has_ended), consumer.errors
-        self.cluster.world.host(f"looks-{instance}").kill()
-
     def look_at_offsets(self) -> None:
         """Ask for the group's stable offsets, for the history."""
 
@@ -430,7 +365,7 @@ class TransactionalWorld:
                 for partition, offset in self.history.committed_offsets.items()
             ]
 
-        self.perform(work, "read_committed")
+        self.perform(work, "read_committed", GROUP)
 
     def finish(self) -> TransactionHistory:
         """Stop movers, let the others come to the end, and read everything once more."""
@@ -517,7 +452,7 @@ class TransactionalWorld:
             def work(consumer: ActingConsumer, isolation: str = isolation) -> Work[None]:
                 found[isolation] = yield from consumer.ends(PLACES)
 
-            self.perform(work, isolation)
+            self.perform(work, isolation, GROUP)
         self.history.ends = {
             place: Ends(found["read_committed"][place], found["read_uncommitted"][place])
             for place in PLACES
@@ -535,7 +470,7 @@ class TransactionalWorld:
                     logs[record.topic, record.partition].add(record.offset, content)
                 yield from sleep(5)
 
-        self.perform(work, "read_committed")
+        self.perform(work, "read_committed", GROUP)
 
     def _has_reader_read_all(self) -> bool:
         last = {run.place: run.offsets[-1] for run in self.history.runs if run.offsets}

@@ -16,10 +16,11 @@ from collections.abc import Callable
 
 from barnabas.sim.network import NetworkWeather
 from chaos.transaction_checker import TransactionVerdict, check_transactions
+from simulation.cluster_world import NODES
 from simulation.transactions.actors import TRANSACTION_TIMEOUT_MS
 from simulation.transactions.styles import MIXED, STYLES, Style
 from simulation.transactions.targets import Targets
-from simulation.transactions.transactional_world import NODES, Client, TransactionalWorld
+from simulation.transactions.transactional_world import Client, TransactionalWorld
 
 # Virtual seconds of a walk.
 SECONDS = 20.0

@@ -76,7 +76,7 @@ class RaisingEpochs:
 class RaisingLog:
     """A log that cannot start an epoch."""
 
-    log_end_offset = 0
+    log_end_offset = high_watermark = 0
     leader_epochs = RaisingEpochs()
 
 

@@ -180,7 +180,9 @@ def test_no_child_is_started_before_there_is_work(children: Runner) -> None:
 def test_the_child_has_a_low_priority(children: Runner) -> None:
     children.run(work.counted, 1)
     (pid,) = children.offload.process_ids
-    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 10
+    # 19 is the lowest priority.
+    expected = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == expected
 
 
 def test_the_death_of_a_child_is_reported_and_the_child_is_replaced(children: Runner) -> None:

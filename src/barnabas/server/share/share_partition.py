@@ -247,6 +247,13 @@ class SharePartition:
         """Whether records wait for their dead-letter write."""
         return self._dead_letters > 0
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether states are being written. Then a new object for the same partition could read
+        older states, and a delayed write could replace what that object writes.
+        """
+        return self._writer.is_busy
+
     # Operations of members.
 
     def can_acquire(self) -> bool:

@@ -211,17 +211,18 @@ class SharePartitions:
     def _sweep(self) -> None:
         """Drop the share partitions of groups without sessions."""
         for partition in list(self._partitions.values()):
-            if not self.sessions.has_group(partition.key.group_id) and not partition.is_archiving:
+            if not self.sessions.has_group(partition.key.group_id) and not _must_stay(partition):
                 self._remove(partition)
         self._sweep_at = max(SWEPT_AT, 2 * len(self._partitions))
 
     def _drop_group(self, group_id: str) -> None:
         """Drop the share partitions of a group whose last connection has closed.
 
-        Those with dead letters stay until they are swept, so that no letter is written twice.
+        Those with dead letters stay until they are swept, so that no letter is written twice. So do
+        those whose released records are being written.
         """
         for partition in list(self._partitions.values()):
-            if partition.key.group_id == group_id and not partition.is_archiving:
+            if partition.key.group_id == group_id and not _must_stay(partition):
                 self._remove(partition)
 
     def _remove(self, partition: SharePartition) -> None:
@@ -431,3 +432,8 @@ class _Collected:
         self._missing -= 1
         if not self._missing:
             self._on_done(self._results)
+
+
+def _must_stay(partition: SharePartition) -> bool:
+    """Whether states or dead letters of a share partition are being written."""
+    return partition.is_archiving or partition.is_writing

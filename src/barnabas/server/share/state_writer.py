@@ -61,6 +61,11 @@ class StateWriter:
         self._in_flight: list[Callable[[ErrorCode], None]] = []
         self._waiting: list[tuple[list[ChangedState], Callable[[ErrorCode], None]]] = []
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change has no result yet."""
+        return bool(self._in_flight or self._waiting)
+
     def write(
         self, states: Sequence[ChangedState], on_written: Callable[[ErrorCode], None]
     ) -> None:

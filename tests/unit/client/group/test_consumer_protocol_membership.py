@@ -110,6 +110,19 @@ def test_a_newer_target_waits_for_the_end_of_the_current_reconciliation() -> Non
     assert group.member.is_reconciled
 
 
+def test_the_revocation_of_partitions_that_were_not_taken_over_is_acknowledged() -> None:
+    """Otherwise the coordinator waits for it until the rebalance timeout."""
+    group = Group().joined()
+    group.target = {T: [0, 1, 2]}
+    group.run(INTERVAL_MS + 100, polling=False)
+    assert not group.member.is_reconciled
+    group.target = {T: [0, 1]}
+    group.run(INTERVAL_MS + 100, polling=False)
+    assert group.host.done == []
+    assert [owned(request) for request in group.heard] == [None, None, {T: [0, 1]}]
+    assert group.member.is_reconciled
+
+
 def test_a_slow_commit_delays_the_revocation_but_not_the_heartbeats() -> None:
     group = Group().joined()
     group.host.slow.add("commit")

@@ -35,7 +35,7 @@ def test_the_start_offset_stays_at_a_gap_of_the_stored_state() -> None:
         [StoredBatch(4, 5, 0, 1)],
         [StoredBatch(5, 4, 0, 1)],
         [StoredBatch(5, 7, 0, 1), StoredBatch(7, 8, 0, 1)],
-        [StoredBatch(5, 7, 3, 1)],
+        [StoredBatch(5, 7, 5, 1)],
     ],
 )
 def test_invalid_states_are_refused(stored: list[StoredBatch]) -> None:

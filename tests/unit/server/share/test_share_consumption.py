@@ -9,6 +9,7 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.server.share.persister import Persister
 from unit.server.share.consumption import (
     TOPIC,
     Member,
@@ -20,6 +21,8 @@ from unit.server.share.consumption import (
 from unit.server.simulated_broker import produce_request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
     from unit.server.simulated_broker import SimulatedBroker
@@ -84,6 +87,33 @@ def test_a_closed_connection_releases_its_records(monkeypatch: pytest.MonkeyPatc
     first.client.channel.close()
     assert broker.world.run_until(lambda: bool(waiting))
     assert acquired(waiting[0][0]) == [(0, 0, 2)]
+
+
+def test_records_are_not_acquired_again_before_their_release_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the delayed write would replace the states that follow it."""
+    broker = share_broker(monkeypatch)
+    broker.produce(TOPIC, b"one", b"two")
+    first = Member(broker, "a")
+    assert first.fetch() == [(0, 1, 1)]
+    delayed: list[Callable[[], None]] = []
+    real = Persister.write
+    monkeypatch.setattr(Persister, "write", lambda *args: delayed.append(lambda: real(*args)))
+    first.client.channel.close()
+    assert broker.world.run_until(lambda: bool(delayed))
+    second = Member(broker, "b")
+    waiting = second.client.send(second.fetch_request(max_wait_ms=20_000), 2)
+    advance(broker, 100)
+    assert not waiting
+    monkeypatch.setattr(Persister, "write", real)
+    delayed.pop()()
+    assert broker.world.run_until(lambda: bool(waiting))
+    assert acquired(waiting[0][0]) == [(0, 1, 2)]
+    assert second.acknowledge((0, 1, ACCEPT)) == "NONE"
+    second.client.channel.close()
+    advance(broker, 100)
+    assert Member(broker, "c").fetch() == []
 
 
 def test_a_fetch_of_a_closed_connection_acquires_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

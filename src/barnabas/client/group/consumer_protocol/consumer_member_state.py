@@ -47,9 +47,7 @@ class ConsumerMemberEvent(Enum):
     JOIN_STARTED = auto()
     # The coordinator sent a target that differs from the assignment.
     TARGET_CHANGED = auto()
-    # The assignment equals the target without a change.
-    TARGET_REACHED = auto()
-    # The assignment was changed, to the target or to the part of it whose topics are known.
+    # The assignment is the target, or the part of it whose topics are known.
     ASSIGNMENT_APPLIED = auto()
     # A heartbeat that lists the whole target, or only a part of it, is being sent.
     ACKNOWLEDGED = auto()
@@ -81,7 +79,6 @@ CONSUMER_MEMBER_STATES: Mapping[
     _S.STABLE: {_E.TARGET_CHANGED: _S.RECONCILING, **_ENDS},
     _S.RECONCILING: {
         _E.TARGET_CHANGED: _S.RECONCILING,
-        _E.TARGET_REACHED: _S.STABLE,
         _E.ASSIGNMENT_APPLIED: _S.ACKNOWLEDGING,
         **_ENDS,
     },

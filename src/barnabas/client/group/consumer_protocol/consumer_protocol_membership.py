@@ -283,6 +283,7 @@ class ConsumerProtocolMembership:
         return False
 
     def _acknowledge(self) -> None:
+        self._requests.list_owned()
         self._machine.on(_E.ASSIGNMENT_APPLIED)
         self._heartbeats.send_soon()
 
@@ -361,7 +362,9 @@ class ConsumerProtocolMembership:
             self._machine.on(_E.TARGET_CHANGED)
             self._host.wake()
         elif self._state is _S.RECONCILING and self._reconciliation is None:
-            self._machine.on(_E.TARGET_REACHED)
+            # The coordinator has revoked partitions that the member has not taken over yet. It
+            # waits for a heartbeat that does not list them.
+            self._acknowledge()
 
     def _on_error(self, error: ClientError) -> None:
         """Change the membership after an error response or a missing response."""

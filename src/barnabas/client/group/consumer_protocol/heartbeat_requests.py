@@ -48,10 +48,16 @@ class HeartbeatRequests:
         self.member_id = member_id
         # The state in the last heartbeat; None if the next heartbeat must be a full one.
         self._sent: MemberView | None = None
+        # Whether the next heartbeat lists the owned partitions even if they have not changed.
+        self._must_list_owned = False
 
     def forget(self) -> None:
         """Make the next heartbeat a full one."""
         self._sent = None
+
+    def list_owned(self) -> None:
+        """List the owned partitions in the next heartbeat, which acknowledges an assignment."""
+        self._must_list_owned = True
 
     def heartbeat(self, epoch: int, view: MemberView) -> ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat, or the request to join (epoch 0), with all changes."""
@@ -69,12 +75,12 @@ class HeartbeatRequests:
         if (sent.regex if sent is not None else None) != view.regex:
             # An empty string removes the pattern.
             request.subscribed_topic_regex = view.regex or ""
-        if sent is None or sent.owned != view.owned:
+        if sent is None or sent.owned != view.owned or self._must_list_owned:
             request.topic_partitions = [
                 TopicPartitionsRequest(topic_id=topic_id, partitions=sorted(numbers))
                 for topic_id, numbers in sorted(view.owned.items())
             ]
-        self._sent = view
+        self._sent, self._must_list_owned = view, False
         return request
 
     def leave(self) -> ConsumerGroupHeartbeatRequest:

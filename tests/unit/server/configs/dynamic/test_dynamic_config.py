@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.coordinator.group.share_config import DEAD_LETTER_AUTO_CREATE, DEAD_LETTER_PREFIX
 from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.configuration import BROKER_KEYS
@@ -141,6 +142,16 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "log.roll.ms": ("5", of_log("segment_ms"), 5),
     "log.segment.bytes": ("2000000", of_log("segment_bytes"), 2_000_000),
     "log.segment.delete.delay.ms": ("5", of_log("file_delete_delay_ms"), 5),
+    DEAD_LETTER_AUTO_CREATE: (
+        "true",
+        lambda broker: broker.node.shared.dynamic.current.boolean(DEAD_LETTER_AUTO_CREATE),
+        True,
+    ),
+    DEAD_LETTER_PREFIX: (
+        "dead.",
+        lambda broker: broker.node.shared.dynamic.current.text(DEAD_LETTER_PREFIX),
+        "dead.",
+    ),
     "max.connection.creation.rate": ("5", of_connections("rate"), 5),
     "max.connections": ("5", of_connections("connections"), 5),
     "max.connections.per.ip": ("5", of_connections("per_address"), 5),
@@ -201,7 +212,9 @@ def test_every_dynamic_key_has_a_test() -> None:
     # Key stores have their own tests: tests/unit/server/listeners/test_key_store_changes.py.
     assert dynamic == {*EFFECTS, *DYNAMIC_TLS_KEYS}
     broker = SimulatedBroker()
-    assert dynamic == broker.node.shared.dynamic.subscribed
+    # The configuration of dead-letter topics is read for each write.
+    read_when_used = {DEAD_LETTER_AUTO_CREATE, DEAD_LETTER_PREFIX}
+    assert dynamic == broker.node.shared.dynamic.subscribed | read_when_used
 
 
 def test_a_broker_config_overrides_the_cluster_default_which_overrides_the_file(

@@ -1,0 +1,162 @@
+"""`python -m bench.group_protocols`: many groups of each protocol, beside Apache Kafka.
+
+1,000 groups of 2 members, classic, consumer (KIP-848) and share (KIP-932). Each member is a
+connection of its own that joins and sends heartbeats as clients do. The brokers take turns,
+protocol by protocol, after a warm-up with fewer groups. The table has processor time of the broker
+until all groups are stable and for their heartbeats, its memory, and the time of a heartbeat. It
+needs `ulimit -n 4096` or more. `--json FILE` keeps the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import statistics
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from bench import brokers
+from bench.groups import (
+    CONNECTS_AT_ONCE,
+    HEARTBEAT_S,
+    TOPIC,
+    ConsumerMember,
+    Member,
+    Progress,
+    create_topic,
+    until_stable,
+)
+from bench.report import installed, keep, new_console
+from bench.run import Figures, show
+
+if TYPE_CHECKING:
+    from bench.brokers import Broker
+
+PROTOCOLS = ("classic", "consumer", "share")
+MEMBERS = 2
+# The interval of heartbeats is the same for all protocols: that of librdkafka.
+_INTERVAL_MS = str(int(HEARTBEAT_S * 1_000))
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": _INTERVAL_MS,
+    "group.consumer.min.heartbeat.interval.ms": _INTERVAL_MS,
+    "group.share.heartbeat.interval.ms": _INTERVAL_MS,
+    "group.share.min.heartbeat.interval.ms": _INTERVAL_MS,
+    "group.max.session.timeout.ms": "300000",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+class ShareMember(Member):
+    """One connection of a share group."""
+
+    async def live(self) -> None:
+        """Join, and send heartbeats until cancelled."""
+        self.id, epoch = str(uuid.uuid4()), 0
+        while True:
+            request = ShareGroupHeartbeatRequest(
+                group_id=self.group,
+                member_id=self.id,
+                member_epoch=epoch,
+                subscribed_topic_names=None if epoch else [TOPIC],
+            )
+            started = time.perf_counter()
+            response = await self.ask(request, 1)
+            if epoch:
+                self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
+            if response.error_code:
+                name = ErrorCode(response.error_code).name
+                self.progress.errors[name] = self.progress.errors.get(name, 0) + 1
+                await asyncio.sleep(0.1)
+                continue
+            epoch = response.member_epoch
+            if response.assignment is not None and response.assignment.topic_partitions:
+                self.settle()
+            await asyncio.sleep(response.heartbeat_interval_ms / 1_000)
+
+
+def make_members(protocol: str, groups: int, progress: Progress) -> list[Member]:
+    """Return the members of all groups."""
+    prefix = f"{protocol}-{uuid.uuid4().hex[:8]}"
+    names = [f"{prefix}-{number % groups}" for number in range(groups * MEMBERS)]
+    if protocol == "consumer":
+        return [ConsumerMember(name, progress, MEMBERS) for name in names]
+    kind = ShareMember if protocol == "share" else Member
+    return [kind(name, progress) for name in names]
+
+
+async def measure(broker: Broker, protocol: str, groups: int, seconds: float) -> dict[str, float]:
+    """Run the groups of one protocol; return the figures by row."""
+    host, port = broker.host_and_port
+    progress = Progress(groups * MEMBERS)
+    everyone = make_members(protocol, groups, progress)
+    for start in range(0, len(everyone), CONNECTS_AT_ONCE):
+        batch = everyone[start : start + CONNECTS_AT_ONCE]
+        await asyncio.gather(*(each.connect(host, port) for each in batch))
+    while (await everyone[0].ask(FindCoordinatorRequest(key="g"), 0)).error_code:
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(1)
+    memory, cpu = broker.resident_mb(), broker.cpu_seconds()
+    tasks = [asyncio.create_task(each.live()) for each in everyone]
+    await until_stable(progress)
+    stable_cpu, grown = broker.cpu_seconds() - cpu, broker.resident_mb() - memory
+    await asyncio.sleep(2 * HEARTBEAT_S)
+    progress.heartbeat_ms.clear()
+    cpu, started = broker.cpu_seconds(), time.perf_counter()
+    await asyncio.sleep(seconds)
+    taken = time.perf_counter() - started
+    beats = sorted(progress.heartbeat_ms)
+    cpu = broker.cpu_seconds() - cpu
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for each in everyone:
+        each.close()
+    return {
+        f"{protocol}: CPU until stable, s": stable_cpu,
+        f"{protocol}: memory of the groups, MB": max(grown, 0.0),
+        f"{protocol}: memory of the broker, MB": broker.resident_mb(),
+        f"{protocol}: heartbeats/s": len(beats) / taken,
+        f"{protocol}: CPU per heartbeat, µs": 1e6 * cpu / len(beats),
+        f"{protocol}: heartbeat p50, ms": statistics.median(beats),
+        f"{protocol}: heartbeat p99, ms": beats[int(len(beats) * 0.99)],
+    }
+
+
+def main() -> None:
+    """Run all protocols on all brokers and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=15.0, help="of heartbeats")
+    parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
+    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    options = parser.parse_args()
+    console = new_console()
+    names = installed(options.brokers, console)
+    figures = Figures()
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(brokers.running(name, SETTINGS)) for name in names]
+        for broker in running:
+            create_topic(broker.address, 1)
+        for groups, seconds in ((options.groups // 10, 5.0), (options.groups, options.seconds)):
+            kept = figures if groups == options.groups else Figures()
+            for protocol in PROTOCOLS:
+                for broker in running:
+                    load = os.getloadavg()[0]
+                    console.print(f"  {broker.name}, {groups} {protocol} groups, load {load:.1f}")
+                    kept.note(broker, asyncio.run(measure(broker, protocol, groups, seconds)))
+    show(figures, names, console)
+    keep(options.json, figures.rows)
+
+
+if __name__ == "__main__":
+    main()

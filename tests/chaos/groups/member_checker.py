@@ -1,0 +1,172 @@
+"""Whether a consumer group kept its promises (KIP-848), by what its members saw.
+
+`storms.checker` judges what was processed and committed. In addition:
+
+owned twice         a member gets a partition while another one owns it and its session lasts
+expelled            a member loses its partitions although it has sent heartbeats in time
+unassigned          after long calm a partition has no owner or two, or a member has too few
+stale commit        an offset is committed with the epoch of an earlier assignment
+commit after leave  an offset is committed by a member that has left or was removed
+zombie served       a heartbeat is served for a member that has left or was removed
+doubled instance    a second member joins with the instance id of a living one
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from storms.checker import check
+
+if TYPE_CHECKING:
+    from chaos.groups.member_history import MemberHistory
+
+# Of each kind this many are told in full.
+TOLD_MAX = 5
+# Timers and the observer differ by this much, at most.
+SLACK_NS = 200_000_000
+FOREVER_NS = 1 << 62
+
+STORM_KINDS = ("unprocessed", "shared", "repeated", "returned", "disordered")
+PROBE_KINDS = ("stale commit", "commit after leave", "zombie served", "doubled instance")
+KINDS = (*STORM_KINDS, "owned twice", "expelled", "unassigned", *PROBE_KINDS)
+
+
+@dataclass
+class MemberVerdict:
+    """How often each kind of fault was found, and the first ones of each kind."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.counts
+
+    def add(self, kind: str, text: str) -> None:
+        """One more fault."""
+        assert kind in KINDS, kind
+        self.counts[kind] += 1
+        if self.counts[kind] <= TOLD_MAX:
+            self.told.append(f"{kind}: {text}")
+
+    def __str__(self) -> str:
+        if self.is_clean:
+            return "no faults"
+        counts = ", ".join(f"{kind} {count}" for kind, count in self.counts.items())
+        return "\n".join([counts, *self.told])
+
+
+class _Ownership(NamedTuple):
+    """A time in which a member believed to own a partition."""
+
+    member: str
+    began_ns: int
+    ended_ns: int
+
+
+def check_consumer_group(history: MemberHistory) -> MemberVerdict:
+    """Return all faults of a history."""
+    verdict = MemberVerdict()
+    events = [
+        each._replace(member=history.instances.get(each.member, each.member))
+        for each in sorted(history.events)
+    ]
+    for problem in check(events, history.ends, history.seen).problems:
+        kind, _, text = problem.partition(": ")
+        verdict.add(kind, text)
+    served = _served(history)
+    for partition, owners in _ownerships(history).items():
+        _check_owners(history, partition, owners, served, verdict)
+    _check_expelled(history, served, verdict)
+    for probe in history.probes:
+        if not probe.error_code:
+            verdict.add(probe.kind, probe.text)
+    if history.final:
+        _check_final(history, verdict)
+    return verdict
+
+
+def _served(history: MemberHistory) -> dict[str, list[int]]:
+    """Return when each member has sent the heartbeats that were served, in order."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for each in history.heartbeats:
+        if each.is_served:
+            found[each.member].append(each.asked_ns)
+    return {member: sorted(times) for member, times in found.items()}
+
+
+def _session_end(
+    history: MemberHistory, served: dict[str, list[int]], member: str, at_ns: int
+) -> int:
+    """Return when the session of a member ends at the earliest, by its heartbeats before."""
+    times = served.get(member, [])
+    index = bisect_left(times, at_ns)
+    return times[index - 1] + history.session_ns if index else 0
+
+
+def _ownerships(history: MemberHistory) -> dict[int, list[_Ownership]]:
+    found: dict[int, list[_Ownership]] = defaultdict(list)
+    began: dict[tuple[str, int], int] = {}
+    for event in sorted(history.events):
+        place = (event.member, event.partition)
+        if event.kind == "assigned":
+            began[place] = event.at_ns
+        elif event.kind in ("revoked", "lost") and place in began:
+            found[event.partition].append(_Ownership(event.member, began.pop(place), event.at_ns))
+    for (member, partition), at_ns in began.items():
+        ended_ns = history.deaths.get(member, FOREVER_NS)
+        found[partition].append(_Ownership(member, at_ns, ended_ns))
+    return found
+
+
+def _check_owners(
+    history: MemberHistory,
+    partition: int,
+    owners: list[_Ownership],
+    served: dict[str, list[int]],
+    verdict: MemberVerdict,
+) -> None:
+    owners.sort(key=lambda each: each.began_ns)
+    for index, later in enumerate(owners):
+        for earlier in owners[:index]:
+            at_ns = later.began_ns
+            if earlier.member == later.member or earlier.ended_ns <= at_ns:
+                continue
+            is_alive = _session_end(history, served, earlier.member, at_ns) > at_ns + SLACK_NS
+            if is_alive and not history.is_isolated(at_ns - history.session_ns, at_ns):
+                verdict.add(
+                    "owned twice",
+                    f"partition {partition}: {later.member} got it at {at_ns / 1e9:.3f}, "
+                    f"{earlier.member} has it since {earlier.began_ns / 1e9:.3f}",
+                )
+
+
+def _check_expelled(
+    history: MemberHistory, served: dict[str, list[int]], verdict: MemberVerdict
+) -> None:
+    for event in history.events:
+        if event.kind != "lost":
+            continue
+        ends_ns = _session_end(history, served, event.member, event.at_ns)
+        is_early = event.at_ns < ends_ns - SLACK_NS
+        if is_early and not history.is_isolated(event.at_ns - history.session_ns, event.at_ns):
+            verdict.add(
+                "expelled",
+                f"partition {event.partition}: {event.member} lost it at "
+                f"{event.at_ns / 1e9:.3f}, its session lasts until {ends_ns / 1e9:.3f}",
+            )
+
+
+def _check_final(history: MemberHistory, verdict: MemberVerdict) -> None:
+    owners = Counter(partition for each in history.final.values() for partition in each)
+    for partition in history.ends:
+        if owners[partition] != 1:
+            verdict.add("unassigned", f"partition {partition} has {owners[partition]} owners")
+    fair = len(history.ends) // len(history.final)
+    for member, partitions in history.final.items():
+        if len(partitions) < fair:
+            verdict.add("unassigned", f"{member} has {len(partitions)} partitions, not {fair}")

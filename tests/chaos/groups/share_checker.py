@@ -1,0 +1,223 @@
+"""Whether a share group kept its promises (KIP-932), by what its members saw.
+
+delivered again     acquired for a member after an acknowledgement that ends it was accepted
+lost                the group has passed the record, which is neither acknowledged nor given up by
+                    its delivery count
+locked for ever     the group does not process the record, even in long calm
+locked twice        acquired for a member while the lock of another one lasts
+former owner        an acknowledgement is accepted from a member whose lock another one has
+late                an acknowledgement is accepted after the lock has ended
+count went back     a later delivery has no higher delivery count
+count skipped       the delivery count rises by more than one, and no acquisition can be lost
+over the limit      a delivery count above the limit of deliveries
+phantom             a delivered record that the log does not have
+
+Locks may end early, and delivery counts may fall back to what the coordinator has stored, when a
+leader changes: in disturbed times the rules about them are not applied. Acknowledgements that were
+accepted hold at all times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from barnabas.client.share.acknowledge_type import AcknowledgeType
+from chaos.groups.share_history import Answer
+
+if TYPE_CHECKING:
+    from chaos.groups.share_history import Delivery, ShareHistory
+
+# Of each kind this many are told in full.
+TOLD_MAX = 5
+# Clocks of timers and of the observer differ by this much (s), at most.
+SLACK_S = 0.1
+
+KINDS = (
+    "delivered again",
+    "lost",
+    "locked for ever",
+    "locked twice",
+    "former owner",
+    "late",
+    "count went back",
+    "count skipped",
+    "over the limit",
+    "phantom",
+)
+
+
+@dataclass
+class ShareVerdict:
+    """How often each kind of fault was found, and the first ones of each kind."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.counts
+
+    def add(self, kind: str, text: str) -> None:
+        """One more fault."""
+        assert kind in KINDS, kind
+        self.counts[kind] += 1
+        if self.counts[kind] <= TOLD_MAX:
+            self.told.append(f"{kind}: {text}")
+
+    def __str__(self) -> str:
+        if self.is_clean:
+            return "no faults"
+        counts = ", ".join(f"{kind} {count}" for kind, count in self.counts.items())
+        return "\n".join([counts, *self.told])
+
+
+def check_share_group(history: ShareHistory) -> ShareVerdict:
+    """Return all faults of a history."""
+    verdict = ShareVerdict()
+    by_record: dict[tuple[int, int], list[Delivery]] = defaultdict(list)
+    for delivery in history.deliveries:
+        by_record[delivery.partition, delivery.offset].append(delivery)
+    for deliveries in by_record.values():
+        deliveries.sort(key=lambda each: each.at)
+        for each in deliveries:
+            _check_alone(history, each, verdict)
+        _check_accepted(deliveries, verdict)
+        for earlier, later in pairwise(deliveries):
+            _check_locks(history, earlier, later, verdict)
+            _check_counts(history, earlier, later, verdict)
+        _check_first_count(history, deliveries[0], verdict)
+    for partition, log in history.logs.items():
+        lag = history.lags.get(partition, 0)
+        is_told = False
+        for offset in log:
+            found = by_record.get((partition, offset), [])
+            is_told = _check_end(history, (partition, offset), found, verdict) or is_told
+        if lag and not is_told:
+            verdict.add("locked for ever", f"partition {partition}: lag {lag}")
+    return verdict
+
+
+def _check_alone(history: ShareHistory, delivery: Delivery, verdict: ShareVerdict) -> None:
+    log = history.logs.get(delivery.partition, {})
+    if log.get(delivery.offset) != delivery.code:
+        verdict.add("phantom", f"partition {delivery.partition}: {delivery}")
+    if delivery.count > history.delivery_limit:
+        verdict.add("over the limit", f"partition {delivery.partition}: {delivery}")
+    ends = lock_end(history, delivery, delivery.at)
+    for ack in delivery.acknowledgements:
+        is_late = ack.asked > ends + SLACK_S and not history.is_disturbed(delivery.after, ack.ended)
+        if ack.answer is Answer.ACCEPTED and is_late and not _may_be_processed(history, delivery):
+            verdict.add("late", f"partition {delivery.partition}: {delivery}")
+
+
+def _may_be_processed(history: ShareHistory, delivery: Delivery) -> bool:
+    """Whether the record may be below the start offset, where brokers accept everything."""
+    others = (
+        each
+        for each in history.deliveries
+        if (each.partition, each.offset) == (delivery.partition, delivery.offset)
+    )
+    return any(
+        ack.is_final and ack.answer is not Answer.REFUSED
+        for each in others
+        if each is not delivery
+        for ack in each.acknowledgements
+    )
+
+
+def lock_end(history: ShareHistory, delivery: Delivery, begins: float) -> float:
+    """Return when the lock ends by its time if it began then; accepted renewals extend it."""
+    renewed = [
+        ack.asked if begins == delivery.after else ack.ended
+        for ack in delivery.acknowledgements
+        if ack.kind is AcknowledgeType.RENEW
+        and (ack.answer is Answer.ACCEPTED or begins != delivery.after)
+    ]
+    return max([begins, *renewed]) + history.lock_s
+
+
+def _check_accepted(deliveries: list[Delivery], verdict: ShareVerdict) -> None:
+    """Check that nothing follows an accepted acknowledgement that ends the record."""
+    for earlier in deliveries:
+        for ack in earlier.acknowledgements:
+            if not ack.is_final or ack.answer is not Answer.ACCEPTED:
+                continue
+            again = [each for each in deliveries if each.after >= ack.ended]
+            if again:
+                text = f"partition {earlier.partition}: {earlier}; {again[0]}"
+                verdict.add("delivered again", text)
+
+
+def _check_locks(
+    history: ShareHistory, earlier: Delivery, later: Delivery, verdict: ShareVerdict
+) -> None:
+    text = f"partition {earlier.partition}: {earlier}; {later}"
+    if not history.is_disturbed(earlier.after, later.at):
+        # A record that was acquired after the other one was given up, or after its lock.
+        ends = min(earlier.given_up, lock_end(history, earlier, earlier.after))
+        if later.at < ends - SLACK_S:
+            verdict.add("locked twice", text)
+    if earlier.member == later.member or later.after < earlier.at:
+        return
+    for ack in earlier.acknowledgements:
+        # While the later member has the record, the start offset cannot pass it.
+        has_it = later.at < ack.asked and ack.ended < later.given_up
+        holds = later.after + history.lock_s > ack.ended + SLACK_S
+        is_calm = not history.is_disturbed(later.after, ack.ended)
+        if ack.answer is Answer.ACCEPTED and has_it and holds and is_calm:
+            verdict.add("former owner", text)
+
+
+def _check_counts(
+    history: ShareHistory, earlier: Delivery, later: Delivery, verdict: ShareVerdict
+) -> None:
+    text = f"partition {earlier.partition}: {earlier}; {later}"
+    is_stored = any(
+        ack.kind is AcknowledgeType.RELEASE
+        and ack.answer is Answer.ACCEPTED
+        and ack.ended <= later.after
+        for ack in earlier.acknowledgements
+    )
+    # A fetch may wait for records since before the earlier delivery.
+    is_ordered = later.after >= earlier.at or later.at >= earlier.given_up
+    is_calm = is_ordered and not history.is_disturbed(earlier.after, later.at)
+    if later.count <= earlier.count and (is_stored or is_calm):
+        verdict.add("count went back", text)
+    elif later.count > earlier.count + 1 and not history.has_drops(earlier.after, later.at):
+        verdict.add("count skipped", text)
+
+
+def _check_first_count(history: ShareHistory, first: Delivery, verdict: ShareVerdict) -> None:
+    if first.count > 1 and not history.has_drops(0, first.at):
+        verdict.add("count skipped", f"partition {first.partition}: {first} is the first delivery")
+
+
+def _check_end(
+    history: ShareHistory, place: tuple[int, int], found: list[Delivery], verdict: ShareVerdict
+) -> bool:
+    """Check that a record was processed. Return whether it was not."""
+    partition, offset = place
+    if any(
+        ack.is_final and ack.answer is not Answer.REFUSED
+        for each in found
+        for ack in each.acknowledgements
+    ):
+        return False
+    text = f"partition {partition}: offset {offset}: {'; '.join(map(str, found)) or 'never seen'}"
+    highest = max((each.count for each in found), default=0)
+    needed = history.delivery_limit
+    if history.disturbances or history.drops:
+        # The last acquisitions may be lost, but not most of them.
+        needed = max(1, needed // 2)
+    if history.lags.get(partition, 0) and offset >= history.start_offsets.get(partition, 0):
+        # One of these records holds the group up.
+        if highest < needed:
+            verdict.add("locked for ever", text)
+        return highest < needed
+    if highest < needed:
+        verdict.add("lost", text)
+    return highest < needed

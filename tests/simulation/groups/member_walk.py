@@ -1,0 +1,283 @@
+"""Faults by chance over a `MemberWorld`.
+
+    python -m simulation.groups.member_walk FIRST LAST [STYLE] [SECONDS]
+
+plays these seeds, and prints the verdict of each.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from barnabas.sim.network import NetworkWeather
+from chaos.groups.member_checker import MemberVerdict, check_consumer_group
+from simulation.cluster_world import NODES
+from simulation.groups.member_world import SESSION_MS, MemberWorld
+from storms.history import NS_PER_S
+
+SECONDS = 8.0
+# Members of each kind: dynamic ones, and instance ids of static ones.
+DYNAMIC = 2
+INSTANCES = ("static-1", "static-2")
+# A node may answer as a coordinator for so long after it was cut off or paused (s).
+AFTERMATH_S = 3.0
+MEMBERS_MAX = 6
+
+
+@dataclass(frozen=True)
+class Style:
+    """What is done how often."""
+
+    # Chance of a deed to a member, of a request that must be refused, and of a fault of the
+    # cluster, in each step (0 to 1).
+    deeds: float = 0.5
+    probes: float = 0.5
+    faults: float = 0.25
+    # Names of the methods to choose from; all if empty.
+    chosen: tuple[str, ...] = ()
+    # Milliseconds between two steps.
+    pause_ms: tuple[float, float] = (100.0, 900.0)
+    hold_ms: tuple[float, float] = (50.0, 3_000.0)
+    weather: NetworkWeather = field(default_factory=NetworkWeather)
+
+
+FAILOVER = ("_join", "_leave", "_kill_member", "_kill_coordinator")
+STYLES = {
+    "mixed": Style(),
+    # Members come and go; no fault of the cluster.
+    "members": Style(deeds=0.8, faults=0.0),
+    # The coordinator dies while members come and go.
+    "failover": Style(faults=0.5, chosen=FAILOVER, hold_ms=(50.0, 1_500.0)),
+    "stalls": Style(deeds=0.8, faults=0.0, chosen=("_freeze_member", "_pause_user", "_join")),
+    "slow": Style(weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=15.0)),
+    # Nodes that are cut off or stand still, and do not know that they coordinate no more.
+    "isolated": Style(
+        faults=0.5, chosen=("_isolate_coordinator", "_pause_coordinator", "_join", "_leave")
+    ),
+}
+
+
+class MemberWalk:
+    """A world, and what is done to it.
+
+    Args:
+        seed: decides all of it.
+        style: what is done how often.
+        is_synced: whether batches are synced before they are acknowledged. Then all nodes may lose
+            their power at once.
+    """
+
+    def __init__(self, seed: int, style: Style, *, is_synced: bool = False) -> None:
+        settings = {"log_flush_interval_messages": "1"} if is_synced else {}
+        self.world = MemberWorld(seed, **settings)
+        self.style = style
+        self.rng = random.Random(f"walk {seed}")
+        self.told: list[str] = []
+        faults = [
+            self._kill_coordinator,
+            self._kill_node,
+            self._lose_power,
+            self._cut_link,
+            self._isolate_coordinator,
+            self._pause_coordinator,
+        ]
+        if is_synced:
+            faults.append(self._lose_all_power)
+        deeds = [
+            self._join,
+            self._leave,
+            self._kill_member,
+            self._restart_instance,
+            self._freeze_member,
+            self._pause_user,
+            self._reset_member,
+        ]
+        self._faults, self._deeds = self._chosen(faults), self._chosen(deeds)
+        self._probes = [
+            self.world.probe_departed,
+            self.world.probe_stale,
+            self.world.probe_double,
+        ]
+        # Virtual seconds: when paused users and nodes go on.
+        self._user_pauses: dict[str, float] = {}
+        self._still_until = 0.0
+
+    def _chosen(self, deeds: list[Callable[[], None]]) -> list[Callable[[], None]]:
+        names = self.style.chosen
+        return [deed for deed in deeds if not names or deed.__name__ in names]
+
+    def play(self, seconds: float = SECONDS) -> MemberVerdict:
+        """Do faults for some virtual seconds, heal everything, and judge."""
+        world, network = self.world, self.world.cluster.world.network
+        network.weather = self.style.weather
+        self._fill_up()
+        end = world.now + seconds
+        while world.now < end:
+            world.run_for(self.rng.uniform(*self.style.pause_ms))
+            self._resume_users()
+            if self._deeds and self.rng.random() < self.style.deeds:
+                self._tell(self.rng.choice(self._deeds))
+            for probe in self._probes:
+                if self.rng.random() < self.style.probes:
+                    probe()
+            if self._faults and self.rng.random() < self.style.faults:
+                self._tell(self.rng.choice(self._faults))
+                self._heal()
+            self._fill_up()
+        network.weather = NetworkWeather()
+        # A node that stood still believes for a moment that it leads as before.
+        world.run_for(max(0.0, self._still_until - world.now) * 1000 + 500)
+        self._heal()
+        self._user_pauses.clear()
+        for client in world.clients:
+            client.actor.is_paused = False
+        return check_consumer_group(world.finish())
+
+    def _tell(self, deed: Callable[[], None]) -> None:
+        self.told.append(f"{self.world.now:.2f} {deed.__name__}")
+        deed()
+
+    def _fill_up(self) -> None:
+        """Start members until there are enough: static ones come back with their instance ids."""
+        present = {each.identity.instance_id for each in self.world.clients}
+        for instance_id in INSTANCES:
+            if instance_id not in present:
+                self.world.launch(instance_id)
+        while len(self.world.clients) < DYNAMIC + len(INSTANCES):
+            self.world.launch()
+
+    # Faults of the cluster.
+
+    def _hold(self) -> None:
+        self.world.run_for(self.rng.uniform(*self.style.hold_ms))
+
+    def _heal(self) -> None:
+        self.world.cluster.world.network.heal()
+        for node in NODES:
+            if node not in self.world.cluster.ready:
+                self.world.cluster.launch(node)
+        self.world.await_full_isr()
+        self.world.delay_removals()
+
+    def _kill(self, node: int) -> None:
+        self.world.cluster.kill(node)
+        self._hold()
+
+    def _kill_coordinator(self) -> None:
+        """Kill the coordinator, often at the moment at which members come or go."""
+        if self.rng.random() < 0.7:
+            deeds = [self._join, self._leave, self._kill_member, self._kill_member]
+            self._tell(self.rng.choice(deeds))
+            self.world.run_for(self.rng.uniform(0.0, 300.0))
+        self._kill(self.world.coordinator())
+        # The next coordinator has just loaded the group.
+        for _ in range(4):
+            self.world.probe_departed()
+            self.world.run_for(250)
+
+    def _kill_node(self) -> None:
+        self._kill(self.rng.choice(NODES))
+
+    def _lose_power(self) -> None:
+        self._lose(self.rng.choice(NODES))
+        self._hold()
+
+    def _lose_all_power(self) -> None:
+        for node in NODES:
+            self._lose(node)
+        self._hold()
+
+    def _lose(self, node: int) -> None:
+        self.world.cluster.kill(node)
+        self.world.cluster.world.host(f"node-{node}").lose_power()
+
+    def _cut_link(self) -> None:
+        one, other = self.rng.sample(NODES, 2)
+        self.world.cluster.world.network.partition(f"node-{one}", f"node-{other}")
+        self._isolate(self._hold)
+
+    def _isolate_coordinator(self) -> None:
+        node = self.world.coordinator()
+        for other in NODES:
+            if other != node:
+                self.world.cluster.world.network.partition(f"node-{node}", f"node-{other}")
+        self._isolate(self._hold)
+
+    def _pause_coordinator(self) -> None:
+        duration_ms = self.rng.uniform(20.0, 5_000.0)
+        self._still_until = self.world.now + duration_ms / 1000
+        host = f"node-{self.world.coordinator()}"
+        self.world.cluster.world.host(host).timer.pause(duration_ms)
+        self._isolate(self._hold)
+
+    def _isolate(self, hold: Callable[[], None]) -> None:
+        """Note the time in which a node may not know that it coordinates no more."""
+        index, began = len(self.world.history.isolations), self.world.now_ns
+        forever_ns = 1 << 62
+        self.world.history.isolations.append((began, forever_ns))
+        hold()
+        self._heal()
+        ended = max(self.world.now, self._still_until) + AFTERMATH_S
+        self.world.history.isolations[index] = (began, round(ended * NS_PER_S))
+
+    # Members.
+
+    def _join(self) -> None:
+        if len(self.world.clients) < MEMBERS_MAX:
+            self.world.launch()
+
+    def _leave(self) -> None:
+        self.world.stop_member(self.rng.choice(self.world.clients))
+
+    def _kill_member(self) -> None:
+        self.world.kill(self.rng.choice(self.world.clients))
+
+    def _restart_instance(self) -> None:
+        """Let a static member leave for a while; `_fill_up` brings it back at once."""
+        static = [each for each in self.world.clients if each.identity.instance_id is not None]
+        self.world.stop_member(self.rng.choice(static))
+        self.world.run_for(self.rng.uniform(10.0, 500.0))
+
+    def _freeze_member(self) -> None:
+        """Let a whole process stand still, often beyond its session."""
+        client = self.rng.choice(self.world.clients)
+        duration_ms = self.rng.uniform(0.2, 2.5) * SESSION_MS
+        self.world.cluster.world.host(client.host).timer.pause(duration_ms)
+
+    def _pause_user(self) -> None:
+        """Let a user be away: the heartbeats go on."""
+        client = self.rng.choice(self.world.clients)
+        client.actor.is_paused = True
+        self._user_pauses[client.host] = self.world.now + self.rng.uniform(0.2, 2.5)
+
+    def _resume_users(self) -> None:
+        for client in self.world.clients:
+            if self._user_pauses.get(client.host, 0.0) <= self.world.now:
+                client.actor.is_paused = False
+                self._user_pauses.pop(client.host, None)
+
+    def _reset_member(self) -> None:
+        client = self.rng.choice(self.world.clients)
+        for node in NODES:
+            self.world.cluster.world.network.reset_connections(client.host, f"node-{node}")
+
+
+def main() -> None:
+    logging.disable()
+    first, last, *rest = sys.argv[1:]
+    for seed in range(int(first), int(last) + 1):
+        walk = MemberWalk(seed, STYLES[rest[0] if rest else "mixed"])
+        verdict = walk.play(float(rest[1]) if len(rest) > 1 else SECONDS)
+        history = walk.world.history
+        told = f"{sum(history.ends.values())} records, {len(history.events)} events"
+        print(f"seed {seed}: {told}, {len(history.probes)} probes, {verdict}", flush=True)
+        if not verdict.is_clean:
+            print("\n".join(walk.told), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""Faults by chance over a `ShareWorld`.
+
+    python -m simulation.groups.share_walk FIRST LAST [STYLE] [SECONDS]
+
+plays these seeds, and prints the verdict of each.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from barnabas.sim.network import NetworkWeather
+from chaos.groups.share_checker import ShareVerdict, check_share_group
+from simulation.cluster_world import NODES
+from simulation.groups.share_world import LOCK_MS, Manners, ShareWorld
+
+SECONDS = 8.0
+# After a fault is healed, its effects last this long (s): sessions and locks end.
+AFTERMATH_S = 2.5
+MEMBERS = 3
+
+
+@dataclass(frozen=True)
+class Style:
+    """What is done how often."""
+
+    manners: Manners = field(default_factory=Manners)
+    # Chance of a deed to a member and of a fault of the cluster, in each step (0 to 1).
+    deeds: float = 0.3
+    faults: float = 0.3
+    # Names of the methods to choose from; all if empty.
+    chosen: tuple[str, ...] = ()
+    # Milliseconds between two steps.
+    pause_ms: tuple[float, float] = (100.0, 1_200.0)
+    hold_ms: tuple[float, float] = (50.0, 3_000.0)
+    weather: NetworkWeather = field(default_factory=NetworkWeather)
+
+
+STYLES = {
+    "mixed": Style(),
+    # Without any fault, all rules about locks and counts hold.
+    "calm": Style(deeds=0.0, faults=0.0),
+    "members": Style(deeds=0.6, faults=0.0, pause_ms=(100.0, 600.0)),
+    # Nothing is accepted, so that each record reaches its limit of deliveries.
+    "limits": Style(
+        Manners(release=0.7, reject=0.0, renew=0.0, oversleep=0.0, delivery_limit=3),
+        deeds=0.0,
+        faults=0.0,
+    ),
+    # Members need about as long as a lock lasts, so that many are late.
+    "late": Style(
+        Manners(renew=0.0, oversleep=0.0, hold=(0.7, 1.4), rate=60.0), deeds=0.0, faults=0.0
+    ),
+    # Members need longer than a lock lasts, and renew it in time.
+    "renewals": Style(
+        Manners(renew=0.7, oversleep=0.0, hold=(0.5, 0.7), rate=60.0), deeds=0.0, faults=0.0
+    ),
+    "leaders": Style(
+        deeds=0.0, faults=0.9, chosen=("_kill_leader", "_stop_leader", "_pause_leader")
+    ),
+    # Leaders and share coordinators die; both hold a part of the state.
+    "kills": Style(
+        deeds=0.0,
+        faults=0.9,
+        chosen=("_kill_leader", "_kill_share_coordinator"),
+        hold_ms=(50.0, 500.0),
+        weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=8.0),
+    ),
+    "coordinators": Style(
+        deeds=0.0,
+        faults=0.9,
+        chosen=("_kill_share_coordinator", "_isolate_share_coordinator"),
+        weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=5.0),
+    ),
+    "resets": Style(deeds=0.8, faults=0.0, chosen=("_reset_member",), pause_ms=(50.0, 400.0)),
+}
+
+
+class ShareWalk:
+    """A world, and what is done to it.
+
+    Args:
+        seed: decides all of it.
+        style: what is done how often.
+        is_synced: whether batches are synced before they are acknowledged. Then all nodes may lose
+            their power at once.
+    """
+
+    def __init__(self, seed: int, style: Style, *, is_synced: bool = False) -> None:
+        settings = {"log_flush_interval_messages": "1"} if is_synced else {}
+        self.world = ShareWorld(seed, style.manners, **settings)
+        self.style = style
+        self.rng = random.Random(f"walk {seed}")
+        self.told: list[str] = []
+        # Virtual seconds: when the last paused process goes on.
+        self._still_until = 0.0
+        faults = [
+            self._kill_leader,
+            self._stop_leader,
+            self._pause_leader,
+            self._lose_power,
+            self._kill_share_coordinator,
+            self._isolate_share_coordinator,
+            self._kill_group_coordinator,
+            self._cut_link,
+            self._reset_connections,
+        ]
+        if is_synced:
+            faults.append(self._lose_all_power)
+        deeds = [self._kill_member, self._leave, self._freeze_member, self._reset_member]
+        self._faults, self._deeds = self._chosen(faults), self._chosen(deeds)
+
+    def _chosen(self, deeds: list[Callable[[], None]]) -> list[Callable[[], None]]:
+        names = self.style.chosen
+        return [deed for deed in deeds if not names or deed.__name__ in names]
+
+    def play(self, seconds: float = SECONDS) -> ShareVerdict:
+        """Do faults for some virtual seconds, heal everything, and judge."""
+        world, network = self.world, self.world.cluster.world.network
+        network.weather = self.style.weather
+        for _ in range(MEMBERS):
+            world.launch()
+        end = world.now + seconds
+        while world.now < end:
+            world.run_for(self.rng.uniform(*self.style.pause_ms))
+            if self._deeds and self.rng.random() < self.style.deeds:
+                self._tell(self.rng.choice(self._deeds))
+            if self._faults and self.rng.random() < self.style.faults:
+                self._do_fault()
+            while len(world.members) < MEMBERS:
+                world.launch()
+        network.weather = NetworkWeather()
+        # A node that stood still believes for a moment that it leads as before.
+        world.run_for(max(0.0, self._still_until - world.now) * 1000 + 500)
+        self._heal()
+        return check_share_group(world.finish())
+
+    def _tell(self, deed: Callable[[], None]) -> None:
+        self.told.append(f"{self.world.now:.2f} {deed.__name__}")
+        deed()
+
+    def _do_fault(self) -> None:
+        began = self.world.now
+        self._tell(self.rng.choice(self._faults))
+        self._heal()
+        ended = max(self.world.now, self._still_until)
+        self.world.history.disturbances.append((began, ended + AFTERMATH_S))
+
+    # Faults of the cluster.
+
+    def _hold(self) -> None:
+        self.world.run_for(self.rng.uniform(*self.style.hold_ms))
+
+    def _heal(self) -> None:
+        self.world.cluster.world.network.heal()
+        for node in NODES:
+            if node not in self.world.cluster.ready:
+                self.world.cluster.launch(node)
+        self.world.await_full_isr()
+
+    def _kill(self, node: int) -> None:
+        self.world.cluster.kill(node)
+        self._hold()
+
+    def _kill_leader(self) -> None:
+        self._kill(self.world.leader_of_records())
+
+    def _stop_leader(self) -> None:
+        """Stop a node: its partitions move to other leaders before it ends."""
+        self.world.cluster.stop(self.world.leader_of_records())
+        self._hold()
+
+    def _pause_leader(self) -> None:
+        duration_ms = self.rng.uniform(*self.rng.choice(((20.0, 400.0), (1_000.0, 6_000.0))))
+        self._still_until = self.world.now + duration_ms / 1000
+        host = f"node-{self.world.leader_of_records()}"
+        self.world.cluster.world.host(host).timer.pause(duration_ms)
+        self._hold()
+
+    def _lose_power(self) -> None:
+        self._lose(self.rng.choice(NODES))
+        self._hold()
+
+    def _lose_all_power(self) -> None:
+        for node in NODES:
+            self._lose(node)
+        self._hold()
+
+    def _lose(self, node: int) -> None:
+        self.world.cluster.kill(node)
+        self.world.cluster.world.host(f"node-{node}").lose_power()
+
+    def _kill_share_coordinator(self) -> None:
+        self._kill(self.world.share_coordinator())
+
+    def _kill_group_coordinator(self) -> None:
+        self._kill(self.world.group_coordinator())
+
+    def _isolate_share_coordinator(self) -> None:
+        node = self.world.share_coordinator()
+        for other in NODES:
+            if other != node:
+                self.world.cluster.world.network.partition(f"node-{node}", f"node-{other}")
+        self._hold()
+
+    def _cut_link(self) -> None:
+        one, other = self.rng.sample(NODES, 2)
+        self.world.cluster.world.network.partition(f"node-{one}", f"node-{other}")
+        self._hold()
+
+    def _reset_connections(self) -> None:
+        one, other = self.rng.sample(NODES, 2)
+        self.world.cluster.world.network.reset_connections(f"node-{one}", f"node-{other}")
+
+    # Members.
+
+    def _kill_member(self) -> None:
+        self.world.kill(self.rng.choice(self.world.members))
+
+    def _leave(self) -> None:
+        member = self.rng.choice(self.world.members)
+        member.is_stopped = True
+        self.world.members.remove(member)
+
+    def _freeze_member(self) -> None:
+        """Let a member stand still, often beyond its locks."""
+        member = self.rng.choice(self.world.members)
+        duration_ms = self.rng.uniform(0.2, 2.5) * LOCK_MS
+        self.world.cluster.world.host(member.host).timer.pause(duration_ms)
+        began = self.world.now
+        self.world.history.drops.append((began, began + duration_ms / 1000 + AFTERMATH_S))
+
+    def _reset_member(self) -> None:
+        """End the connections of a member: the brokers release what it has."""
+        member = self.rng.choice(self.world.members)
+        for node in NODES:
+            self.world.cluster.world.network.reset_connections(member.host, f"node-{node}")
+        now = self.world.now
+        member.consumer.notes.end()
+        self.world.history.drops.append((now - 0.1, now + 0.5))
+
+
+def main() -> None:
+    logging.disable()
+    first, last, *rest = sys.argv[1:]
+    for seed in range(int(first), int(last) + 1):
+        walk = ShareWalk(seed, STYLES[rest[0] if rest else "mixed"])
+        verdict = walk.play(float(rest[1]) if len(rest) > 1 else SECONDS)
+        count = len(walk.world.history.deliveries)
+        print(f"seed {seed}: {count} deliveries, {verdict}", flush=True)
+        if not verdict.is_clean:
+            print("\n".join(walk.told), flush=True)
+
+
+if __name__ == "__main__":
+    main()

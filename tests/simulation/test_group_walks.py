@@ -1,0 +1,73 @@
+"""Members of share groups and consumer groups of three simulated brokers, under faults from seeds.
+
+`make group-walks` plays more of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.groups.share_history import Answer
+from simulation.groups import member_walk, share_walk
+
+SECONDS = 5.0
+
+
+@pytest.mark.parametrize("style", ["mixed", "resets"])
+def test_share_groups_keep_their_promises_under_faults(style: str) -> None:
+    walk = share_walk.ShareWalk(201, share_walk.STYLES[style])
+    verdict = walk.play(SECONDS)
+    assert verdict.is_clean, f"{verdict}\n{walk.told}"
+    deliveries = walk.world.history.deliveries
+    answers = [ack.answer for each in deliveries for ack in each.acknowledgements]
+    assert answers.count(Answer.ACCEPTED) > 100
+    assert {each.count for each in deliveries} > {1}
+    assert walk.told
+
+
+def test_a_share_walk_is_the_same_each_time() -> None:
+    histories = []
+    for _ in range(2):
+        walk = share_walk.ShareWalk(202, share_walk.STYLES["members"])
+        walk.play(1.5)
+        histories.append(walk.world.history)
+    assert histories[0] == histories[1]
+
+
+def test_share_groups_keep_their_promises_over_power_losses_of_all_nodes() -> None:
+    """Batches are synced before they are acknowledged."""
+    style = share_walk.Style(deeds=0.0, faults=0.6, chosen=("_lose_all_power",))
+    walk = share_walk.ShareWalk(203, style, is_synced=True)
+    verdict = walk.play(SECONDS)
+    assert verdict.is_clean, f"{verdict}\n{walk.told}"
+    assert walk.told
+
+
+@pytest.mark.parametrize("style", ["mixed", "isolated"])
+def test_consumer_groups_keep_their_promises_under_faults(style: str) -> None:
+    walk = member_walk.MemberWalk(201, member_walk.STYLES[style])
+    verdict = walk.play(SECONDS)
+    assert verdict.is_clean, f"{verdict}\n{walk.told}"
+    kinds = [each.kind for each in walk.world.history.events]
+    assert kinds.count("processed") > 100
+    assert kinds.count("committed") > 20
+    assert kinds.count("revoked") > 0
+    assert walk.world.history.probes
+
+
+def test_a_member_walk_is_the_same_each_time() -> None:
+    histories = []
+    for _ in range(2):
+        walk = member_walk.MemberWalk(202, member_walk.STYLES["members"])
+        walk.play(1.5)
+        histories.append(walk.world.history)
+    assert histories[0] == histories[1]
+
+
+def test_consumer_groups_keep_their_promises_over_power_losses_of_all_nodes() -> None:
+    """Batches are synced before they are acknowledged."""
+    style = member_walk.Style(deeds=0.5, faults=0.6, chosen=("_lose_all_power", "_join", "_leave"))
+    walk = member_walk.MemberWalk(203, style, is_synced=True)
+    verdict = walk.play(SECONDS)
+    assert verdict.is_clean, f"{verdict}\n{walk.told}"
+    assert walk.told
