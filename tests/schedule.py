@@ -25,6 +25,7 @@ _ALONE = {
     *(f"tests/differential/test_{name}.py" for name in ("controller", "restarted_transactions")),
     *(f"tests/differential/test_{name}.py" for name in ("secured", "transaction_records")),
     *(f"tests/differential/test_{name}.py" for name in ("restricted", "consumer_group_records")),
+    "tests/differential/test_streams_group_records.py",
     *(f"tests/spark/test_exactly_once_{name}.py" for name in ("cluster", "jobs")),
     *(f"tests/spark/test_{name}.py" for name in ("java", "slices", "transactions")),
 }

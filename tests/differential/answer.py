@@ -22,6 +22,7 @@ Flat = dict[str, object]
 # Text for a path that one of the responses lacks.
 ABSENT = "not there"
 # The sentences of errors that are our own: those that begin with a group or a member are Kafka's.
+_DETAIL = re.compile(r"status_detail=(?P<quote>['\"]).+?(?P=quote)")
 _MESSAGE = re.compile(r"error_message=(?P<quote>['\"])(?!(Group|Share group|Member) ).*?(?P=quote)")
 
 
@@ -50,6 +51,7 @@ def flatten(message: Message, version: int, side: Side) -> Flat:
 def words(message: Any, side: Side) -> str:
     """Return a message as text: names instead of topic ids, and errors without their sentences."""
     text = _MESSAGE.sub("error_message=<text>", str(message))
+    text = _DETAIL.sub("status_detail=<text>", text)
     for name, value in side.drawn().items():
         text = text.replace(repr(value), f"<{name}>")
     return text.replace("/127.0.0.1", "/HOST")

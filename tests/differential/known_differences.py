@@ -9,6 +9,11 @@ from __future__ import annotations
 _TOLD = (
     "Kafka fails over it with an internal error; Barnabas refuses it too, and says what is wrong"
 )
+_MISSING = (
+    "Kafka fails over the endpoint of a member while a topic is missing; Barnabas says what is"
+    " missing"
+)
+_INTERNAL = "repeated internal topics and configs, and negative numbers of partitions, are refused"
 _OPAQUE = "batches stay opaque bytes: no record is read, nothing decompressed, headers are believed"
 _GONE = "of records that are left; Kafka names one below the log's start, which nobody can read"
 _NOT_A_NUMBER = "NaN is refused: by the rules of floats it passes Kafka's check of the range"
@@ -126,6 +131,24 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     "metadata: matrix-of-metadata": {"null allowed: topics[0].name = null *": _TOLD},
     "metadata: matrix-of-metadata-by-id": {"zero id: *": _TOLD},
     "produce: records-that-are-null": {"*": _SILENT},
+    "streams_group_heartbeat: matrix-of-streams-group-heartbeat": {
+        "*: topology.epoch = -*": _TOLD,
+        "duplicates: topology.subtopologies twice *": _TOLD,
+        "empty list: topology.subtopologies[0].source_topics = [] *": _TOLD,
+        "*: topology.subtopologies[0].copartition_groups[0].*source_topics = *": _TOLD,
+        "unknown word: topology.subtopologies[0].source_topics = 'no-such-word' *": _MISSING,
+        "duplicates: client_tags twice *": _TOLD,
+    },
+    "streams_group_heartbeat: matrix-of-streams-group-heartbeat-with-internal-topics": {
+        "*: topology.epoch = -*": _TOLD,
+        "duplicates: topology.subtopologies twice *": _TOLD,
+        "empty list: topology.subtopologies[0].source_topics = [] *": _TOLD,
+        "*: topology.subtopologies[0].copartition_groups[0].*source_topics = *": _TOLD,
+        "duplicates: client_tags twice *": _TOLD,
+        "duplicates: topology.subtopologies[0].*_topics twice *": _INTERNAL,
+        "duplicates: topology.subtopologies[0].*.topic_configs twice *": _INTERNAL,
+        "*.partitions = -*": _INTERNAL,
+    },
     "sync_group: follower-that-assigns-when-a-follower-asks": {"answer 9 *": _FIRST},
     "sync_group: follower-when-a-follower-asks": {"answer 9 *": _FIRST},
 }

@@ -119,7 +119,8 @@ RULES = (
         "the brokers' own clocks, asked one after the other",
     ),
     Rule(
-        r"error_message|acknowledge_error_message|message|batch_index_error_message|documentation",
+        r"error_message|acknowledge_error_message|message|batch_index_error_message|documentation"
+        r"|status_detail",
         _presence,
         "words are for people; clients see if there are any",
     ),
@@ -190,6 +191,15 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
     "WriteTxnMarkers.markers[].topics": lambda topic, _: topic.name,
     "WriteTxnMarkers.markers[].topics[].partitions": lambda each, _: each.partition_index,
     "DeleteGroups.results": lambda result, _: result.group_id,
+    **{
+        f"{place}.{role}_tasks[].partitions": lambda partition, _: partition
+        for place in (
+            "StreamsGroupHeartbeat",
+            "StreamsGroupDescribe.groups[].members[].assignment",
+            "StreamsGroupDescribe.groups[].members[].target_assignment",
+        )
+        for role in ("active", "standby", "warmup")
+    },
     "ListConfigResources.config_resources": lambda each, _: (
         each.resource_type,
         each.resource_name,
@@ -207,13 +217,6 @@ _KEYS_NOT_OBEYED = {
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",
-    "streams.assignment.interval.ms",
-    "streams.assignor.name",
-    "streams.heartbeat.interval.ms",
-    "streams.initial.rebalance.delay.ms",
-    "streams.num.standby.replicas",
-    "streams.rack.aware.assignment.tags",
-    "streams.session.timeout.ms",
 }
 NOT_SERVED: dict[str, Collection[object]] = {
     "ApiVersions.api_keys": {key for key in ApiKey if key not in SERVED_APIS},

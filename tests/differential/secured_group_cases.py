@@ -111,3 +111,49 @@ def share_fetch_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
 
 # All cases, those of `secured_cases` among them.
 ALL_CASES = CASES
+
+
+def _streams_joining(group: str, *topics: str) -> Values:
+    subtopology = {"subtopology_id": "0", "source_topics": [*topics]}
+    return {
+        "group_id": group,
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 10_000,
+        "topology": {"epoch": 0, "subtopologies": [subtopology]},
+        "active_tasks": [],
+        "standby_tasks": [],
+        "warmup_tasks": [],
+        "process_id": "process",
+        "client_tags": [],
+    }
+
+
+@case(ApiKey.STREAMS_GROUP_HEARTBEAT)
+def streams_group_heartbeat(scene: SecuredScene, names: Names) -> Values:
+    return _streams_joining(_group(scene), *names.each())
+
+
+@case(ApiKey.STREAMS_GROUP_HEARTBEAT)
+def streams_group_heartbeat_for_a_missing_internal_topic(
+    scene: SecuredScene, names: Names
+) -> Values:
+    made = _streams_joining(_group(scene), names.may)
+    changelog = {"name": names.hidden_absent, "partitions": 0, "replication_factor": 1}
+    made["topology"]["subtopologies"][0]["state_changelog_topics"] = [changelog]
+    return made
+
+
+@case(ApiKey.STREAMS_GROUP_DESCRIBE)
+def streams_group_describe(scene: SecuredScene, names: Names) -> Values:
+    # Only one: Kafka answers several groups in the order of a hash table.
+    group = scene.name("group")
+    scene.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, _streams_joining(group, names.may))
+    return {"group_ids": [group], "include_authorized_operations": True}
+
+
+@case(ApiKey.STREAMS_GROUP_DESCRIBE)
+def streams_group_describe_with_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
+    group = _group(scene)
+    scene.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, _streams_joining(group, names.may, names.hidden))
+    return {"group_ids": [group], "include_authorized_operations": True}

@@ -13,6 +13,10 @@ _CONSUMER_GROUPS = (
     "`test_consumer_protocol.py`, `tests/differential/test_consumer_group_records.py`, "
     "`tests/unit/coordinator/group/consumer`"
 )
+_STREAMS_GROUPS = (
+    "`tests/jvm/test_streams_protocol.py`, `tests/differential/test_streams_group_records.py`, "
+    "`test_java_tools_streams_groups.py`"
+)
 _SHARE_PARTITIONS = (
     "`tests/differential/test_share_partitions.py`, `tests/unit/server/share`, "
     "`tests/property/test_share_records.py`"
@@ -54,6 +58,9 @@ SHOWN_BY: dict[ApiKey, str] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: _SHARE_GROUPS,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _STREAMS_GROUPS,
+    ApiKey.STREAMS_GROUP_DESCRIBE: _STREAMS_GROUPS,
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _STREAMS_GROUPS,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _SHARE_STATE,
     ApiKey.READ_SHARE_GROUP_STATE: _SHARE_STATE,
     ApiKey.WRITE_SHARE_GROUP_STATE: _SHARE_STATE,

@@ -30,6 +30,9 @@ SETTINGS = {
     "share.coordinator.snapshot.update.records.per.snapshot": "5",
     # Each heartbeat of a share group may assign partitions.
     "group.share.assignment.interval.ms": "0",
+    # Each heartbeat of a streams group may assign tasks.
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     # InitProducerId 6 (KIP-939).
     "unstable.api.versions.enable": "true",
     # Periodic work of a broker, with intervals short enough for a test.

@@ -1,5 +1,9 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.Arrays;
+import java.util.Deque;
 import java.util.Properties;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serdes;
@@ -14,10 +18,15 @@ import org.apache.kafka.streams.processor.StateRestoreListener;
 /**
  * Counts the words of the topic IN into the topic OUT, until its standard input ends.
  *
- * <p>Arguments: IN, OUT, and settings of Kafka Streams as KEY=VALUE. It prints its states, and how many
- * records of a changelog a store was restored from.
+ * <p>Arguments: IN, OUT, and settings of Kafka Streams as KEY=VALUE. The line "add" on standard input
+ * starts a further instance, with a state directory of its own; "remove" closes the one that was
+ * started last. It prints the states of each instance by its number, and how many records of a
+ * changelog a store was restored from.
  */
 public final class WordCount {
+    private static final Duration TIMEOUT = Duration.ofSeconds(120);
+    private static final Deque<KafkaStreams> INSTANCES = new ArrayDeque<>();
+
     private static final class Restored implements StateRestoreListener {
         @Override
         public void onRestoreStart(TopicPartition changelog, String store, long start, long end) {
@@ -34,6 +43,27 @@ public final class WordCount {
     }
 
     public static void main(String[] words) throws Exception {
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        add(words);
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            if (line.equals("add")) {
+                add(words);
+            } else if (line.equals("remove")) {
+                int number = INSTANCES.size();
+                boolean closed = INSTANCES.pop().close(TIMEOUT);
+                System.out.println((closed ? "closed " : "not closed in time ") + number);
+            }
+        }
+        boolean closed = true;
+        while (!INSTANCES.isEmpty()) {
+            closed &= INSTANCES.pop().close(TIMEOUT);
+        }
+        System.out.println(closed ? "closed" : "not closed in time");
+        System.exit(closed ? 0 : 1);
+    }
+
+    private static void add(String[] words) {
+        int number = INSTANCES.size() + 1;
         Properties settings = new Properties();
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.String().getClass());
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.String().getClass());
@@ -41,6 +71,10 @@ public final class WordCount {
             String[] pair = word.split("=", 2);
             settings.put(pair[0], pair[1]);
         }
+        String directory = settings.getProperty(StreamsConfig.STATE_DIR_CONFIG);
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, directory + "/" + number);
+        String client = settings.getProperty(StreamsConfig.CLIENT_ID_CONFIG);
+        settings.put(StreamsConfig.CLIENT_ID_CONFIG, client + "-" + number);
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream(words[0])
             .flatMapValues(line -> Arrays.asList(line.split(" ")))
@@ -50,14 +84,10 @@ public final class WordCount {
             .toStream()
             .to(words[1], Produced.with(Serdes.String(), Serdes.Long()));
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
-        streams.setStateListener((now, before) -> System.out.println("state " + now));
+        streams.setStateListener(
+            (now, before) -> System.out.println("state " + number + " " + now));
         streams.setGlobalStateRestoreListener(new Restored());
         streams.start();
-        while (System.in.read() >= 0) {
-            continue;
-        }
-        boolean closed = streams.close(Duration.ofSeconds(120));
-        System.out.println(closed ? "closed" : "not closed in time");
-        System.exit(closed ? 0 : 1);
+        INSTANCES.push(streams);
     }
 }

@@ -44,6 +44,12 @@ class JavaApplication:
             assert time.monotonic() < deadline, f"{pattern} never came\n{self.log()[-6000:]}"
             time.sleep(0.05)
 
+    def say(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
     def end_input(self, timeout_s: float = START_TIMEOUT_S) -> int:
         """Close its standard input and wait until it has ended; its exit status."""
         assert self._process.stdin is not None

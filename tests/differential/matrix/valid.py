@@ -14,6 +14,7 @@ from differential.matrix.share_fetch_requests import SHARE_FETCHES
 from differential.matrix.share_group_requests import SHARE_GROUPS
 from differential.matrix.share_requests import SHARE_STATE
 from differential.matrix.standing import MEMBER, SESSION_MS, id_of, of
+from differential.matrix.streams_group_requests import STREAMS_GROUPS
 from differential.matrix.token_requests import TOKENS
 from differential.scene import batch
 
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
 
     Make = Callable[[Scene], dict[str, Any]]
 
-VALID: dict[ApiKey, dict[str, Make]] = {**TOKENS, **SHARE_GROUPS, **SHARE_STATE, **SHARE_FETCHES}
+VALID: dict[ApiKey, dict[str, Make]] = {
+    **TOKENS,
+    **SHARE_GROUPS,
+    **SHARE_STATE,
+    **SHARE_FETCHES,
+    **STREAMS_GROUPS,
+}
 
 TOPIC, BROKER = 2, 4
 

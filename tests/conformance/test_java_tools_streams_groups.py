@@ -1,0 +1,139 @@
+"""Streams groups: Apache Kafka's tools (4.3.1) and our Admin client, on both brokers.
+
+The same assertions hold for Barnabas and for Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import barnabas
+from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from conformance.java_tools import CONSUMER_GROUPS, Tools
+from conformance.raw_client import RawClient
+from differential.request import request
+from waiting import eventually
+
+STREAMS_GROUPS, GROUPS = "streams.StreamsGroupCommand", "GroupsCommand"
+TEN = [f"value-{number}" for number in range(10)]
+MEMBER = "a-member"
+
+
+@pytest.fixture
+def topic(tools: Tools) -> str:
+    """Ten records in partition 0, none in partition 1."""
+    name = tools.new_topic(2)
+    tools.fill(name, TEN, 0)
+    return name
+
+
+@pytest.fixture
+def admin(tools: Tools) -> Iterator[barnabas.Admin]:
+    with barnabas.Admin(tools.bootstrap) as made:
+        yield made
+
+
+class Member:
+    """A member of a streams group that sends heartbeats only."""
+
+    def __init__(self, tools: Tools, admin: barnabas.Admin, group: str, topic: str) -> None:
+        self._admin = admin
+        self._raw = RawClient(tools.bootstrap)
+        self._group = group
+        self._topic = topic
+        self._epoch = 0
+
+    def _beat(self, epoch: int) -> StreamsGroupHeartbeatResponse:
+        values: dict[str, Any] = {
+            "group_id": self._group,
+            "member_id": MEMBER,
+            "member_epoch": epoch,
+        }
+        if epoch == 0:
+            subtopology = {"subtopology_id": "0", "source_topics": [self._topic]}
+            values |= {
+                "topology": {"epoch": 0, "subtopologies": [subtopology]},
+                "active_tasks": [],
+                "standby_tasks": [],
+                "warmup_tasks": [],
+                "process_id": "a-process",
+                "client_tags": [],
+                "rebalance_timeout_ms": 60_000,
+            }
+        answer = self._raw.ask(request(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, values), 1)
+        assert isinstance(answer, StreamsGroupHeartbeatResponse)
+        return answer
+
+    def join(self) -> None:
+        """Join, and wait for both tasks."""
+        # A search for the coordinator creates the offsets topic.
+        eventually(lambda: bool(self._admin.coordinators([self._group])) and self._has_tasks())
+
+    def _has_tasks(self) -> bool:
+        answer = self._beat(self._epoch)
+        if answer.error_code:
+            # The coordinator does not know the topic yet, or has not loaded the group.
+            return False
+        self._epoch = answer.member_epoch
+        return bool(answer.active_tasks)
+
+    def leave(self) -> None:
+        """Leave the group, and close the connection."""
+        assert self._beat(-1).error_code == 0
+        self._raw.close()
+
+
+def test_the_tool_lists_describes_and_deletes_a_streams_group(
+    tools: Tools, admin: barnabas.Admin, topic: str
+) -> None:
+    group = f"streams-{topic}"
+    of_group = ("--group", group)
+    described = ("--describe", *of_group)
+    member = Member(tools, admin, group, topic)
+    member.join()
+    assert [group, "Stable"] in tools.table(STREAMS_GROUPS, "--list", "--state")
+    (state,) = tools.table(STREAMS_GROUPS, *described, "--state", "--verbose")
+    assert (state[0], state[-1]) == (group, "1")
+    assert "Stable" in state
+    for verbose in ((), ("--verbose",)):
+        printed = tools.run(STREAMS_GROUPS, *described, "--members", *verbose)
+        assert group in printed
+        assert MEMBER in printed
+    refused = tools.host.run(
+        STREAMS_GROUPS, "--bootstrap-server", tools.bootstrap, "--delete", *of_group
+    )
+    assert f"Streams group '{group}' is not EMPTY." in refused.stdout + refused.stderr
+    member.leave()
+    tools.run(STREAMS_GROUPS, "--delete", *of_group)
+    assert group not in tools.run(STREAMS_GROUPS, "--list")
+
+
+def test_the_tools_of_other_groups_see_the_type_of_a_streams_group(
+    tools: Tools, admin: barnabas.Admin, topic: str
+) -> None:
+    group = f"typed-{topic}"
+    member = Member(tools, admin, group, topic)
+    member.join()
+    for words in ((), ("--streams",), ("--group-type", "streams")):
+        assert [group, "Streams", "streams"] in tools.rows(GROUPS, "--list", *words)
+    for words in (("--consumer",), ("--share",), ("--group-type", "classic")):
+        assert group not in tools.run(GROUPS, "--list", *words)
+    assert group not in tools.run(CONSUMER_GROUPS, "--list")
+    for words in ((), ("--members",), ("--state",)):
+        printed = tools.host.run(
+            CONSUMER_GROUPS, "--bootstrap-server", tools.bootstrap,
+            "--describe", "--group", group, *words,
+        )  # fmt: skip
+        assert "GroupIdNotFoundException" in printed.stdout + printed.stderr
+    found = admin.describe_streams_groups([group])[group]
+    assert isinstance(found, StreamsGroupDescription)
+    assert [each.member_id for each in found.members] == [MEMBER]
+    assert found.members[0].assignment.active == (("0", 0), ("0", 1))
+    assert [each.type for each in admin.list_groups() if each.group_id == group] == ["streams"]
+    member.leave()
+    assert admin.delete_groups([group]) == {group: True}

@@ -1,0 +1,324 @@
+"""Members of a streams group (KIP-1071) on one broker: their requests, responses and records.
+
+Topic ids, hashes and times differ between brokers and are made alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+from barnabas.coordinator.runtime.partitioner import partition_for
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.record_frame import (
+    decode_coordinator_key,
+    decode_coordinator_value,
+    read_prefix,
+)
+from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from barnabas.protocol.records.streams_group_current_member_assignment import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+)
+from barnabas.protocol.records.streams_group_member_metadata import (
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+)
+from barnabas.protocol.records.streams_group_metadata import (
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+)
+from barnabas.protocol.records.streams_group_target_assignment_member import (
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+)
+from barnabas.protocol.records.streams_group_target_assignment_metadata import (
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+)
+from barnabas.protocol.records.streams_group_topology import (
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
+from differential.answer import words
+from differential.internal_records import OFFSETS_TOPIC, stored
+from differential.rules import HOUR_MS
+from differential.scene import ask
+from differential.started import SETTINGS
+from waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from differential.side import Side
+
+PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
+HEARTBEAT, DESCRIBE = ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE
+DESCRIPTION = ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE
+KINDS: dict[int, tuple[Any, Any]] = {
+    2: (GroupMetadataKey, GroupMetadataValue),
+    17: (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+    19: (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+    20: (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
+    21: (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+    22: (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
+    23: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
+}
+# While members wait: Kafka unloads its groups for a moment when it has had no processor time.
+PASSING = {
+    ErrorCode.NONE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+# Ends of the names of the internal topics of `counting`.
+INTERNAL = ("words-repartition", "counts-changelog")
+
+
+def stateless(*topics: str, epoch: int = 0) -> dict[str, Any]:
+    """Return a topology that reads topics and keeps no state."""
+    return {"epoch": epoch, "subtopologies": [{"subtopology_id": "0", "source_topics": topics}]}
+
+
+def counting(group: str, *topics: str, epoch: int = 0, partitions: int = 0) -> dict[str, Any]:
+    """Return the topology of a word count: a repartition topic, and a store with its changelog."""
+    repartition = f"{group}-words-repartition"
+    by_key = {
+        "name": repartition,
+        "partitions": partitions,
+        "replication_factor": 1,
+        "topic_configs": [
+            {"key": "cleanup.policy", "value": "delete"},
+            {"key": "retention.ms", "value": "-1"},
+        ],
+    }
+    changelog = {
+        "name": f"{group}-counts-changelog",
+        "partitions": 0,
+        "replication_factor": 1,
+        "topic_configs": [{"key": "cleanup.policy", "value": "compact"}],
+    }
+    first = {"subtopology_id": "0", "source_topics": topics}
+    second = {"subtopology_id": "1", "repartition_source_topics": [by_key]}
+    return {
+        "epoch": epoch,
+        "subtopologies": [
+            {**first, "repartition_sink_topics": [repartition]},
+            {**second, "state_changelog_topics": [changelog]},
+        ],
+    }
+
+
+class StreamsMembers:
+    """The members of a group on one broker, and all responses in words that can be compared."""
+
+    def __init__(self, side: Side, group: str, topics: Mapping[str, int]) -> None:
+        self.side = side
+        self.group = group
+        self.topics: list[str] = []
+        # Whether the number of records and epochs is the same each time.
+        self.has_records = True
+        # The epoch of each member, from its last response.
+        self.epochs: dict[str, int] = {}
+        self.lines: list[str] = []
+        for name, count in topics.items():
+            self._create(name, count)
+        self._await_known(topics)
+
+    def create_internal_topics(self, count: int) -> None:
+        """Create the topics of `counting` before a member joins, so that epochs are the same."""
+        names = [f"{self.group}-{each}" for each in INTERNAL]
+        for name in names:
+            self._create(name, count)
+        self._await_known(dict.fromkeys(names, count))
+
+    def create(self, name: str, count: int) -> None:
+        """Create a topic, and wait until the group's coordinator knows it."""
+        self._create(name, count)
+        self._await_known({name: count})
+
+    def _create(self, name: str, count: int) -> None:
+        topic = {"name": name, "num_partitions": count, "replication_factor": 1}
+        values = {"topics": [topic], "timeout_ms": 30_000}
+        created = ask(self.side, ApiKey.CREATE_TOPICS, 7, values).topics[0]
+        assert created.error_code == ErrorCode.NONE, created
+        self.topics.append(name)
+        self.side.remember(f"id of {name}", created.topic_id)
+
+    def _await_known(self, topics: Mapping[str, int]) -> None:
+        """Wait until another group of the same coordinator gets all partitions of the topics."""
+        shard = partition_for(self.group, PARTITIONS)
+        names = (f"{self.group}-probe-{number}" for number in itertools.count())
+        group = next(each for each in names if partition_for(each, PARTITIONS) == shard)
+        member = {"group_id": group, "member_id": "m"}
+        joining = {**_joining(stateless(*topics)), **member, "member_epoch": 0}
+
+        def know() -> bool:
+            answer = ask(self.side, HEARTBEAT, 0, joining)
+            ask(self.side, HEARTBEAT, 0, {**member, "member_epoch": -1})
+            found = answer.active_tasks or []
+            return sum(len(each.partitions) for each in found) == max(topics.values())
+
+        eventually(know, f"{self.side.name}: {topics} are not known")
+        ask(self.side, ApiKey.DELETE_GROUPS, 2, {"groups_names": [group]})
+
+    def clean(self) -> None:
+        """Delete the group and topics, so that other tests do not see them."""
+        ask(self.side, ApiKey.DELETE_GROUPS, 2, {"groups_names": [self.group]})
+        names = {"topic_names": self.topics, "timeout_ms": 30_000}
+        ask(self.side, ApiKey.DELETE_TOPICS, 5, names)
+
+    def note(self, answer: Any) -> Any:
+        """Keep a response for the comparison."""
+        self.lines.append(words(answer, self.side))
+        return answer
+
+    def do(self, api: ApiKey, version: int, **values: Any) -> Any:
+        """Send a request, and keep its response for the comparison."""
+        return self.note(ask(self.side, api, version, values))
+
+    def beat(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Any:
+        """Send a heartbeat, and keep its response for the comparison."""
+        answer = self._beat(member, epoch, version, fields)
+        self.lines.append(f"{member} {epoch} {[*fields]}: {words(answer, self.side)}")
+        return answer
+
+    def _beat(self, member: str, epoch: int, version: int, fields: dict[str, Any]) -> Any:
+        values = {"group_id": self.group, "member_id": member, "member_epoch": epoch}
+        answer = ask(self.side, HEARTBEAT, version, {**values, **fields})
+        if answer.error_code == ErrorCode.NONE:
+            self.epochs[member] = answer.member_epoch
+        for name in ("active_tasks", "standby_tasks", "warmup_tasks"):
+            for tasks in getattr(answer, name) or ():
+                tasks.partitions.sort()
+        for endpoint in answer.partitions_by_user_endpoint or ():
+            for topics in (endpoint.active_partitions, endpoint.standby_partitions):
+                topics.sort(key=lambda each: each.topic)
+        return answer
+
+    def join(self, member: str, topology: dict[str, Any] | None, **fields: Any) -> Any:
+        """Send the first heartbeat of a member."""
+        return self.beat(member, 0, **{**_joining(topology), **fields})
+
+    def quiet(self, member: str, **fields: Any) -> Any:
+        """Send a heartbeat of the member's epoch that is not compared."""
+        return self._beat(member, self.epochs[member], 1, fields)
+
+    def await_topics(self, member: str, **fields: Any) -> None:
+        """Wait until the heartbeats of a member have no status: all its topics are there."""
+
+        def ready() -> bool:
+            answer = self.quiet(member, **fields)
+            assert answer.error_code in PASSING, answer
+            return not answer.error_code and not answer.status
+
+        eventually(ready, f"{self.side.name}: topics of {self.group} are not there")
+
+    def await_tasks(self, member: str, **fields: Any) -> None:
+        """Send heartbeats until one brings active tasks."""
+
+        def has_tasks() -> bool:
+            answer = self.quiet(member, **fields)
+            assert answer.error_code in PASSING, answer
+            return bool(answer.active_tasks)
+
+        eventually(has_tasks, f"{self.side.name}: {member} gets no tasks")
+
+    def describe(self, *groups: str, version: int = 1, **fields: Any) -> None:
+        values = {"group_ids": list(groups) or [self.group], **fields}
+        answer = ask(self.side, DESCRIBE, version, values)
+        for group in answer.groups:
+            sort_members(group)
+        self.note(answer)
+
+    def listed(self, *types: str) -> None:
+        answer = ask(self.side, ApiKey.LIST_GROUPS, 5, {"types_filter": list(types)})
+        self.lines.append(str([each for each in answer.groups if each.group_id == self.group]))
+
+    def configured(self, **configs: str) -> None:
+        """Set configs of the group, with "_" for "."."""
+        changes = [
+            {"name": name.replace("_", "."), "value": value, "config_operation": 0}
+            for name, value in configs.items()
+        ]
+        resource = {"resource_type": 32, "resource_name": self.group, "configs": changes}
+        self.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+
+    def records(self) -> list[str]:
+        """The records of the group, key by key, and those of a key in the order of the log.
+
+        Kafka writes the records of one change in the order of a hash table.
+        """
+        lines: dict[str, list[str]] = {}
+        if not self.has_records:
+            return []
+        for each in stored(self.side, OFFSETS_TOPIC, PARTITIONS):
+            key_class, value_class = KINDS.get(read_prefix(each.key), (None, None))
+            if key_class is None:
+                continue
+            key = decode_coordinator_key(key_class, each.key)
+            if getattr(key, "group_id", getattr(key, "group", None)) != self.group:
+                continue
+            value = None
+            if each.value is not None:
+                value = decode_coordinator_value(value_class, each.value)
+                normalize(value)
+            lines.setdefault(str(key), []).append(words(value, self.side))
+        return [f"{key} {text}" for key, texts in sorted(lines.items()) for text in texts]
+
+
+def _joining(topology: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "rebalance_timeout_ms": 60_000,
+        "topology": topology,
+        "process_id": "process",
+        "active_tasks": [],
+        "standby_tasks": [],
+        "warmup_tasks": [],
+        "client_tags": [],
+    }
+
+
+def tasks(**partitions: list[int]) -> list[dict[str, Any]]:
+    """Return tasks as a request has them; `s0=[1]` is partition 1 of the subtopology "0"."""
+    return [
+        {"subtopology_id": name.removeprefix("s"), "partitions": indexes}
+        for name, indexes in partitions.items()
+    ]
+
+
+def sort_members(group: Any) -> None:
+    """Sort the members of a described group, and their tasks."""
+    group.members.sort(key=lambda each: each.member_id)
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            _sort_tasks(assignment)
+
+
+def _sort_tasks(holder: Any) -> None:
+    for name in [each.name for each in holder.__fields__]:
+        if "_tasks" not in name:
+            continue
+        for each in getattr(holder, name):
+            epochs = getattr(each, "assignment_epochs", None)
+            if epochs:
+                both = sorted(zip(each.partitions, epochs, strict=True))
+                each.partitions = [index for index, _ in both]
+                each.assignment_epochs = [epoch for _, epoch in both]
+            else:
+                each.partitions.sort()
+        getattr(holder, name).sort(key=lambda each: each.subtopology_id)
+
+
+def normalize(value: Any) -> None:
+    """Replace what each broker stamps, and sort what Kafka keeps in hash tables."""
+    stamp = getattr(value, "assignment_timestamp", 0)
+    if abs(stamp - time.time() * 1000) < HOUR_MS:
+        value.assignment_timestamp = 1
+    if isinstance(value, StreamsGroupMetadataValue):
+        value.metadata_hash = int(value.metadata_hash != 0)
+        (value.last_assignment_configs or []).sort(key=lambda each: each.key)
+    if hasattr(value, "active_tasks"):
+        _sort_tasks(value)
