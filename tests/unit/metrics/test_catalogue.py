@@ -50,6 +50,7 @@ def test_exactly_the_counts_are_counters() -> None:
             names.CONNECTION_COUNT,
             names.CONSUMER_GROUPS,
             names.SHARE_GROUPS,
+            names.STREAMS_GROUPS,
             names.RAFT_CONNECTIONS,
             names.MARKER_CONNECTIONS,
             names.UNCLEANABLE_PARTITIONS,
