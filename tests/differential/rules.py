@@ -191,6 +191,8 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
     "WriteTxnMarkers.markers[].topics": lambda topic, _: topic.name,
     "WriteTxnMarkers.markers[].topics[].partitions": lambda each, _: each.partition_index,
     "DeleteGroups.results": lambda result, _: result.group_id,
+    "ApiVersions.supported_features": lambda feature, _: feature.name,
+    "ApiVersions.finalized_features": lambda feature, _: feature.name,
     **{
         f"{place}.{role}_tasks[].partitions": lambda partition, _: partition
         for place in (

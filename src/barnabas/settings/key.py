@@ -94,6 +94,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
     synonyms: tuple[Synonym, ...] = ()
     # For a LIST key: whether duplicates are removed.
     distinct: bool = False
+    # Whether DescribeConfigs leaves the key out while a resource has no value of its own for it.
+    internal: bool = False
 
     @property
     def attribute(self) -> str:

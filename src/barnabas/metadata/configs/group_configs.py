@@ -23,7 +23,9 @@ def _is_dead_letter_topic(value: ConfigValue) -> bool:
     return isinstance(value, str) and not value.startswith("__")
 
 
-def _integer(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
+def _integer(
+    name: str, default: int, doc: str, allowed: Range, *, internal: bool = False
+) -> ConfigKey:
     return ConfigKey(
         name,
         ConfigType.INT,
@@ -32,6 +34,7 @@ def _integer(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
         allowed,
         DynamicMode.CLUSTER_WIDE,
         (Synonym(f"group.{name}"),),
+        internal=internal,
     )
 
 
@@ -75,12 +78,14 @@ _STREAMS = [
         60_000,
         "Interval in which members report the offsets of their tasks.",
         at_least(1),
+        internal=True,
     ),
     _integer(
         "streams.num.warmup.replicas",
         2,
         "Number of warm-up tasks. Kafka 4.4 has the config, but assigns no warm-up tasks.",
         at_least(0),
+        internal=True,
     ),
     ConfigKey(
         "streams.acceptable.recovery.lag",
@@ -90,6 +95,7 @@ _STREAMS = [
         at_least(0),
         DynamicMode.CLUSTER_WIDE,
         (Synonym("group.streams.acceptable.recovery.lag"),),
+        internal=True,
     ),
     ConfigKey(
         "streams.rack.aware.assignment.tags",

@@ -136,9 +136,11 @@ class DescribedConfigs:
             yield _described(key, values[0].value if values else _default_text(key), values)
 
     def group(self, name: str) -> Iterator[DescribedConfig]:
-        """Yield all keys of a group. The group need not exist."""
+        """Yield all keys of a group, but internal ones only if set. The group need not exist."""
         own = self._cluster.image.configs.get(GROUP, name)
         for key in GROUP_CONFIGS:
+            if key.internal and key.name not in own:
+                continue
             values = _own_values(key, own, ConfigSource.GROUP)
             if key.synonyms:
                 values += self._broker_values(key.synonyms[0].name)

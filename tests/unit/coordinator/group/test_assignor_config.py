@@ -62,9 +62,7 @@ def test_members_choose_configured_assignors_only() -> None:
     world = ConsumersWorld(group_consumer_assignors=["range"])
     answer = world.subscribe("m", "a", server_assignor="uniform")
     assert answer.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
-    assert answer.error_message == (
-        "ServerAssignor uniform is not supported. Supported assignors: range."
-    )
+    assert answer.error_message == "The group coordinator has no assignor uniform. It has: range."
 
 
 def test_a_group_whose_members_chose_an_assignor_that_is_gone_gets_the_default() -> None:

@@ -177,7 +177,7 @@ class ConsumerMembership:
         if len(group.members) >= size_max:
             raise RefusalError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {size_max} members.",
+                f"The group already has {size_max} members, the limit of group.consumer.max.size.",
             )
 
     def _assignor(
@@ -279,8 +279,8 @@ class ConsumerMembership:
         if after is None:
             raise RefusalError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
-                "The consumer group member is in a unknown state. The member must abandon all its "
-                "partitions and rejoin.",
+                f"The state of member {member.member_id} is not known to this broker. Give up all "
+                "partitions and join again.",
             )
         if after != member:
             _check_owners(group, member, after)

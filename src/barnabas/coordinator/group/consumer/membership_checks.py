@@ -18,7 +18,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     member_tombstones,
     target_record,
 )
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.refusal import RefusalError, fenced_epoch
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -45,38 +45,37 @@ def check_request(
     epoch = request.member_epoch
     has_member_id = version >= _CLIENT_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
     if has_member_id and not request.member_id.strip():
-        raise _invalid("MemberId can't be empty.")
+        raise _invalid("The member id is blank.")
     if not request.group_id.strip():
-        raise _invalid("GroupId can't be empty.")
+        raise _invalid("The group id is blank.")
     if request.instance_id is not None and not request.instance_id.strip():
-        raise _invalid("InstanceId can't be empty.")
+        raise _invalid("The instance id is blank.")
     if request.rack_id is not None and not request.rack_id.strip():
-        raise _invalid("RackId can't be empty.")
+        raise _invalid("The rack id is blank.")
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == STATIC_LEAVE_EPOCH:
         if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
+            raise _invalid(
+                "Epoch -2 is only for static members, but the request has no instance id."
+            )
     elif epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
+        raise _invalid(f"The member epoch {epoch} is below -2.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise RefusalError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+            f"The group coordinator has no assignor {request.server_assignor}. It has: "
             f"{', '.join(assignors)}.",
         )
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise _invalid("The heartbeat that joins needs a rebalance timeout.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        raise _invalid("The heartbeat that joins must report an empty list of partitions.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid(
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
-            "(re-)joining."
-        )
+        raise _invalid("The heartbeat that joins needs topic names or a regular expression.")
 
 
 def _invalid(message: str) -> RefusalError:
@@ -121,8 +120,8 @@ def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -
     if known.member_epoch != STATIC_LEAVE_EPOCH and not known.uses_classic_protocol:
         raise RefusalError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} cannot join the group "
-            f"because the instance id is owned by {known.member_id} member.",
+            f"Member {known.member_id} still uses instance id {instance_id}. Member {member_id} "
+            "can join when that member has left or its session has expired.",
         )
     return replace_static(group, heartbeat, known, member_id)
 
@@ -151,8 +150,8 @@ def check_instance(
     if known.member_id != member_id:
         raise RefusalError(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member "
-            f"{known.member_id}.",
+            f"Instance id {instance_id} now belongs to member {known.member_id}, which replaced "
+            f"member {member_id}.",
         )
     return known
 
@@ -190,20 +189,12 @@ def _check_epoch(
     """
     if received == JOIN_EPOCH or received == member.member_epoch:
         return
-    if received > member.member_epoch:
-        raise RefusalError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a greater member epoch ({received}) than the one known "
-            f"by the group coordinator ({member.member_epoch}). The member must abandon all its "
-            "partitions and rejoin.",
-        )
-    if received != member.previous_member_epoch or not _owns_only_assigned(member, reported):
-        raise RefusalError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a smaller member epoch ({received}) than the one known "
-            f"by the group coordinator ({member.member_epoch}). The member must abandon all its "
-            "partitions and rejoin.",
-        )
+    if (
+        received > member.member_epoch
+        or received != member.previous_member_epoch
+        or not _owns_only_assigned(member, reported)
+    ):
+        raise fenced_epoch(member.member_id, received, member.member_epoch)
 
 
 def _owns_only_assigned(member: ConsumerMember, reported: Mapping[bytes, set[int]] | None) -> bool:

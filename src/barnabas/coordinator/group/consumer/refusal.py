@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode
 
 
 class RefusalError(Exception):
@@ -15,3 +12,12 @@ class RefusalError(Exception):
         super().__init__(message)
         self.error = error
         self.message = message
+
+
+def fenced_epoch(member_id: str, received: int, known: int) -> RefusalError:
+    """Return the error for a heartbeat whose member epoch is not that of the member."""
+    return RefusalError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"Member {member_id} has epoch {known}, but the heartbeat has epoch {received}. Give up "
+        "all partitions and tasks, and join again.",
+    )

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity  # noqa: TC001 - field type
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.refusal import RefusalError, fenced_epoch
 from barnabas.coordinator.group.share.share_member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from barnabas.coordinator.group.share.share_records import (
     current_record,
@@ -130,7 +130,7 @@ class ShareMembership:
         if len(group.members) >= size_max and member_id not in group.members:
             raise RefusalError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The share group has reached its maximum capacity of {size_max} members.",
+                f"The group already has {size_max} members, the limit of group.share.max.size.",
             )
 
     def _update_epoch(
@@ -240,18 +240,17 @@ class ShareMembership:
 def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     """Check what needs no group. Raises RefusalError."""
     for name, text in (
-        ("MemberId", request.member_id),
-        ("GroupId", request.group_id),
-        ("RackId", request.rack_id),
+        ("member id", request.member_id),
+        ("group id", request.group_id),
+        ("rack id", request.rack_id),
     ):
         if text is not None and not text.strip():
-            raise RefusalError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+            raise RefusalError(ErrorCode.INVALID_REQUEST, f"The {name} is blank.")
     if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
-        raise RefusalError(
-            ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request."
-        )
+        raise RefusalError(ErrorCode.INVALID_REQUEST, "The heartbeat that joins needs topic names.")
     if request.member_epoch < LEAVE_EPOCH:
-        raise RefusalError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+        message = f"The member epoch {request.member_epoch} is below -1."
+        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
@@ -267,18 +266,7 @@ def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> Shar
         return ShareMember(request.member_id)
     if epoch in (JOIN_EPOCH, member.member_epoch, member.previous_member_epoch):
         return member
-    is_greater = epoch > member.member_epoch
-    reason = (
-        ""
-        if is_greater
-        else (f", and it does not match the previous member epoch ({member.previous_member_epoch})")
-    )
-    raise RefusalError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The share group member has a {'greater' if is_greater else 'smaller'} member epoch "
-        f"({epoch}) than the one known by the group coordinator ({member.member_epoch}){reason}. "
-        "The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch(member.member_id, epoch, member.member_epoch)
 
 
 def _unknown_member(group: ShareGroup, member_id: str) -> RefusalError:

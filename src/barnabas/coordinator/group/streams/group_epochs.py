@@ -161,7 +161,7 @@ class GroupEpochs:
         if self._timers.is_delayed(group.group_id):
             heartbeat.note(
                 StreamsStatus.ASSIGNMENT_DELAYED,
-                "Assignment delayed due to the configured initial rebalance delay.",
+                "More members may join first: streams.initial.rebalance.delay.ms has not passed.",
             )
             return Assignment(epoch, group.assignment_epoch, NO_MEMBER_TASKS)
         known = _known_target(heartbeat, member)
@@ -175,7 +175,7 @@ class GroupEpochs:
         if not self._may_compute(group):
             heartbeat.note(
                 StreamsStatus.ASSIGNMENT_DELAYED,
-                "Assignment delayed due to the configured assignment interval.",
+                "The last assignment is too recent: streams.assignment.interval.ms has not passed.",
             )
             return Assignment(epoch, group.assignment_epoch, known)
         if self._targets.is_large(group, request.configured):
@@ -228,7 +228,7 @@ def _topology(heartbeat: Heartbeating) -> StreamsTopology:
         if known is None:
             raise RefusalError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                "The topology is null and the group topology is also null.",
+                "Neither the request nor the group has a topology.",
             )
         return known
     if known is None:
@@ -236,7 +236,10 @@ def _topology(heartbeat: Heartbeating) -> StreamsTopology:
         heartbeat.records.append(topology_record(heartbeat.group.group_id, made.value))
         return made
     if known.epoch <= given.epoch and not known.is_same(given):
-        raise RefusalError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        raise RefusalError(
+            ErrorCode.INVALID_REQUEST,
+            "The group has another topology, and a group keeps its topology.",
+        )
     return known
 
 

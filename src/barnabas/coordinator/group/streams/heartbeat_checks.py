@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.refusal import RefusalError, fenced_epoch
 from barnabas.coordinator.group.streams.members.streams_member import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -40,48 +40,48 @@ def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     if request.topology is not None and any(
         each.source_topic_regex for each in request.topology.subtopologies
     ):
-        raise _invalid("Regular expressions for source topics are not supported yet.")
+        raise _invalid("Source topics must be given by name, not by a regular expression.")
     for name, text in (
-        ("MemberId", request.member_id),
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
+        ("member id", request.member_id),
+        ("group id", request.group_id),
+        ("instance id", request.instance_id),
+        ("rack id", request.rack_id),
     ):
         if text is not None and not text.strip():
-            raise _invalid(f"{name} can't be empty.")
+            raise _invalid(f"The {name} is blank.")
     owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if request.member_epoch == JOIN_EPOCH:
         _check_joining(request)
     elif request.member_epoch == STATIC_LEAVE_EPOCH:
         if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
+            raise _invalid(
+                "Epoch -2 is only for static members, but the request has no instance id."
+            )
     elif request.member_epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid(
-            f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
-        )
+        raise _invalid(f"The member epoch {request.member_epoch} is below -2.")
     if any(each is not None for each in owned) and any(each is None for each in owned):
-        raise _invalid("If one task-type is non-null, all must be non-null.")
+        raise _invalid("Report active, standby and warm-up tasks together, or none of them.")
     if sum(len(each.partitions) for tasks in owned for each in tasks or ()) > _TASKS_MAX:
         raise _invalid(f"A member may own at most {_TASKS_MAX} tasks.")
     keys = [each.key for each in request.client_tags or ()]
     if len(set(keys)) != len(keys):
         raise _invalid("A client tag occurs twice.")
     if request.member_epoch != JOIN_EPOCH and request.topology is not None:
-        raise _invalid("Topology can only be provided when (re-)joining.")
+        raise _invalid("Only the heartbeat that joins may have a topology.")
 
 
 def _check_joining(request: StreamsGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise _invalid("The heartbeat that joins needs a rebalance timeout.")
     for name, tasks in (
-        ("ActiveTasks", request.active_tasks),
-        ("StandbyTasks", request.standby_tasks),
-        ("WarmupTasks", request.warmup_tasks),
+        ("active", request.active_tasks),
+        ("standby", request.standby_tasks),
+        ("warm-up", request.warmup_tasks),
     ):
         if tasks is None or tasks:
-            raise _invalid(f"{name} must be empty when (re-)joining.")
+            raise _invalid(f"The heartbeat that joins must report an empty list of {name} tasks.")
     if request.topology is None:
-        raise _invalid("Topology must be non-null when (re-)joining.")
+        raise _invalid("The heartbeat that joins needs a topology.")
     check_topology(request.topology)
 
 
@@ -111,12 +111,12 @@ def check_owned_tasks(
         for name, indexes in tasks.items():
             subtopology = subtopologies.get(name)
             if subtopology is None:
-                raise _invalid(f"Subtopology {name} does not exist in the topology.")
+                raise _invalid(f"The topology has no subtopology {name}.")
             lowest, highest = min(indexes), max(indexes)
             if lowest < 0 or highest >= subtopology.tasks:
                 raise _invalid(
-                    f"Task {lowest if lowest < 0 else highest} for subtopology {name} is invalid. "
-                    f"Number of tasks for this subtopology: {subtopology.tasks}"
+                    f"Subtopology {name} has the tasks 0 to {subtopology.tasks - 1}, but the "
+                    f"request has task {lowest if lowest < 0 else highest}."
                 )
 
 
@@ -128,20 +128,14 @@ def check_epoch(member: StreamsMember, epoch: int, reported: MemberTasks | None)
     """
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
-    is_greater = epoch > member.member_epoch
     if (
-        not is_greater
+        epoch < member.member_epoch
         and epoch == member.previous_member_epoch
         and reported is not None
         and _contains(member.assigned, reported)
     ):
         return
-    raise RefusalError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {'greater' if is_greater else 'smaller'} member epoch "
-        f"({epoch}) than the one known by the group coordinator ({member.member_epoch}). The "
-        "member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch(member.member_id, epoch, member.member_epoch)
 
 
 def _contains(assigned: OwnedTasks, reported: MemberTasks) -> bool:
@@ -163,8 +157,8 @@ def check_unreleased(member: StreamsMember, member_id: str) -> None:
     if member.member_epoch != STATIC_LEAVE_EPOCH:
         raise RefusalError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {member.instance_id} cannot join the "
-            f"group because the instance id is owned by {member.member_id} member.",
+            f"Member {member.member_id} still uses instance id {member.instance_id}. Member "
+            f"{member_id} can join when that member has left or its session has expired.",
         )
 
 
@@ -175,7 +169,7 @@ def require_static(member: StreamsMember | None, instance_id: str, member_id: st
     if member.member_id != member_id:
         raise RefusalError(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member "
-            f"{member.member_id}.",
+            f"Instance id {instance_id} now belongs to member {member.member_id}, which replaced "
+            f"member {member_id}.",
         )
     return member

@@ -174,7 +174,7 @@ class StreamsMembership:
         if len(group.members) >= size_max and not is_known:
             raise RefusalError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The streams group has reached its maximum capacity of {size_max} members.",
+                f"The group already has {size_max} members, the limit of group.streams.max.size.",
             )
 
     def _reconcile(
@@ -228,17 +228,16 @@ class StreamsMembership:
         if group.shutdown_member_id is not None:
             heartbeat.note(
                 StreamsStatus.SHUTDOWN_APPLICATION,
-                f"Streams group member {group.shutdown_member_id} encountered a fatal error and "
-                "requested a shutdown for the entire application.",
+                f"Member {group.shutdown_member_id} requests the shutdown of all members after a "
+                "fatal error.",
             )
         tags = self._shard.rack_tags(group.group_id)
         missing = [each for each in tags if each not in after.client_tags]
         if missing and heartbeat.client.version >= _CLIENT_TAGS_SINCE:
             heartbeat.note_code(
                 _MISSING_CLIENT_TAGS,
-                "Missing required client tags for rack-aware standby assignment: "
-                f"[{', '.join(missing)}]. Configure them via 'client.tag.<tagKey>' in your "
-                "Streams config.",
+                f"The member lacks the client tags {', '.join(missing)}, which "
+                "streams.rack.aware.assignment.tags requires. Set client.tag.TAG for each.",
             )
         return response
 
