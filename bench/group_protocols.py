@@ -9,20 +9,19 @@ needs `ulimit -n 4096` or more. `--json FILE` keeps the figures.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
 import statistics
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from bench import brokers
+from bench.cases import new_parser
 from bench.groups import (
     CONNECTS_AT_ONCE,
     HEARTBEAT_S,
@@ -134,11 +133,9 @@ async def measure(broker: Broker, protocol: str, groups: int, seconds: float) ->
 
 def main() -> None:
     """Run all protocols on all brokers and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--groups", type=int, default=1_000)
     parser.add_argument("--seconds", type=float, default=15.0, help="of heartbeats")
-    parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
     console = new_console()
     names = installed(options.brokers, console)

@@ -9,13 +9,10 @@ record, and the time of a request (p50, p99). `--json FILE` keeps the figures.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import os
 import statistics
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import barnabas
@@ -36,9 +33,7 @@ from barnabas.protocol.messages.share_fetch import (
     ShareFetchRequest,
 )
 from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from bench import brokers
-from bench.report import installed, keep, new_console
-from bench.run import Figures, show
+from bench.cases import compare
 
 if TYPE_CHECKING:
     from bench.brokers import Broker
@@ -252,25 +247,7 @@ CASES = (Case(1, False), Case(100, False), Case(1, True), Case(100, True))
 
 def main() -> None:
     """Run all cases on all brokers and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1_000, help="fetches of a round")
-    parser.add_argument("--rounds", type=int, default=3, help="that count, after a warm-up")
-    parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
-    options = parser.parse_args()
-    console = new_console()
-    names = installed(options.brokers, console)
-    figures = Figures()
-    with contextlib.ExitStack() as stack:
-        running = [stack.enter_context(brokers.running(name, SETTINGS)) for name in names]
-        for number in range(options.rounds + 1):
-            kept = figures if number else Figures()
-            for case in CASES:
-                for broker in running:
-                    console.print(f"  round {number}: {broker.name}, {case.name}")
-                    kept.note(broker, case.run(broker, options.count))
-    show(figures, names, console)
-    keep(options.json, figures.rows)
+    compare(__doc__, CASES, (1_000, "fetches of a round"), SETTINGS)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ without session resumption. `--json FILE` keeps the figures.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import tempfile
 import time
@@ -20,6 +19,7 @@ from barnabas.cli.security.certificates import DevelopmentAuthority
 from bench import brokers
 from bench.brokers import free_port
 from bench.budgets import TLS
+from bench.cases import add_rounds, new_parser
 from bench.report import installed, keep, new_console
 from bench.run import GB, LOADS, Figures, round_trip, show
 
@@ -89,11 +89,9 @@ def _named(found: Mapping[str, float]) -> dict[str, float]:
 
 def main() -> None:
     """Run all loads on all brokers and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--mb", type=int, default=500, help="MB of values of a full load")
-    parser.add_argument("--rounds", type=int, default=3, help="that count, after a warm-up")
-    parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    add_rounds(parser)
     options = parser.parse_args()
     console = new_console()
     names = installed(options.brokers, console)

@@ -10,21 +10,16 @@ that still linger. `--json FILE` keeps the figures.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import statistics
 import time
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import confluent_kafka
 
 from barnabas import Producer
-from bench import brokers
+from bench.cases import compare
 from bench.loads import passing_topic
-from bench.report import installed, keep, new_console
-from bench.run import Figures, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,26 +100,11 @@ OPEN = {"librdkafka": _librdkafka, "barnabas client": _ours}
 
 def main() -> None:
     """Run all cases on all brokers and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=300, help="transactions of a round")
-    parser.add_argument("--rounds", type=int, default=3, help="that count, after a warm-up")
-    parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
-    options = parser.parse_args()
-    console = new_console()
-    names = installed(options.brokers, console)
-    figures = Figures()
-    cases = [Case(*each) for each in product(CLIENTS, RECORDS, PARTITIONS)]
-    with contextlib.ExitStack() as stack:
-        running = [stack.enter_context(brokers.running(name)) for name in names]
-        for number in range(options.rounds + 1):
-            kept = figures if number else Figures()
-            for case in cases:
-                for broker in running:
-                    console.print(f"  round {number}: {broker.name}, {case.name}")
-                    kept.note(broker, case.run(broker, options.count))
-    show(figures, names, console)
-    keep(options.json, figures.rows)
+    compare(
+        __doc__,
+        [Case(*each) for each in product(CLIENTS, RECORDS, PARTITIONS)],
+        (300, "transactions of a round"),
+    )
 
 
 if __name__ == "__main__":

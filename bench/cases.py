@@ -1,0 +1,76 @@
+"""The command line and the rounds of benchmarks that run cases on Barnabas and Apache Kafka."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from bench import brokers
+from bench.report import installed, keep, new_console
+from bench.run import Figures, show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bench.brokers import Broker
+
+
+class Case(Protocol):
+    """One row group of a benchmark's table."""
+
+    @property
+    def name(self) -> str:
+        """The first part of the names of its rows."""
+        ...
+
+    def run(self, broker: Broker, count: int) -> Mapping[str, float]:
+        """Run the case `count` times; return the figures by row."""
+        ...
+
+
+def new_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options that all comparisons have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
+    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    return parser
+
+
+def add_rounds(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the number of rounds."""
+    parser.add_argument("--rounds", type=int, default=3, help="that count, after a warm-up")
+
+
+def compare(
+    description: str | None,
+    cases: Sequence[Case],
+    count: tuple[int, str],
+    settings: Mapping[str, str] | None = None,
+) -> None:
+    """Run all cases on all brokers in turns, and print the table of the best figures.
+
+    Args:
+        description: of the command.
+        cases: the cases, in the order of the table.
+        count: the default of `--count`, and what is counted.
+        settings: keys of the brokers.
+    """
+    parser = new_parser(description)
+    parser.add_argument("--count", type=int, default=count[0], help=count[1])
+    add_rounds(parser)
+    options = parser.parse_args()
+    console = new_console()
+    names = installed(options.brokers, console)
+    figures = Figures()
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(brokers.running(name, settings)) for name in names]
+        for number in range(options.rounds + 1):
+            kept = figures if number else Figures()
+            for case in cases:
+                for broker in running:
+                    console.print(f"  round {number}: {broker.name}, {case.name}")
+                    kept.note(broker, case.run(broker, options.count))
+    show(figures, names, console)
+    keep(options.json, figures.rows)
