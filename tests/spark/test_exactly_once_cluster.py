@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,10 +89,10 @@ def leader_of(client: Client, topic: str) -> int:
 @pytest.mark.usefixtures("coordinators")
 @pytest.mark.parametrize(
     ("step", "coordinator"),
+    # Each step with one coordinator, and the most delicate step with both.
     [
-        pytest.param(step, name, marks=[] if step == "between the ends" else [pytest.mark.slow])
-        for step in STEPS
-        for name in COORDINATORS
+        *zip(STEPS, itertools.cycle(COORDINATORS), strict=False),
+        ("between the ends", "transactions"),
     ],
 )
 def test_each_row_is_seen_once_after_a_coordinators_broker_is_killed(

@@ -46,9 +46,24 @@ def copy(
     return copy_of(spark, bootstrap, topic, tmp_path)
 
 
-@pytest.mark.parametrize("step", STEPS)
+def at_steps(*steps_of_kafka: str) -> pytest.MarkDecorator:
+    """Run a test at each step on Barnabas, and on Apache Kafka at the given steps.
+
+    The sink does the same on both brokers, and Kafka takes long to start again on the directory of
+    a broker that is not yet fenced.
+    """
+    cases = [("barnabas", step) for step in STEPS] + [("kafka", step) for step in steps_of_kafka]
+    return pytest.mark.parametrize(
+        ("either_broker", "step"), cases, indirect=["either_broker"], scope="module"
+    )
+
+
+@at_steps("during produce", "between the ends")
 def test_each_row_is_seen_once_after_a_process_is_killed(
-    step: str, copy: Copy, copied: Callable[[], Counter[bytes]]
+    either_broker: EitherBroker,
+    step: str,
+    copy: Copy,
+    copied: Callable[[], Counter[bytes]],
 ) -> None:
     query = copy.stop_at(step)
     os.kill(copy.point.stopped(), signal.SIGKILL)
@@ -58,14 +73,7 @@ def test_each_row_is_seen_once_after_a_process_is_killed(
     assert copied() == each_row_once()
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        # Kafka takes long to start again on the directory of a broker that is not yet fenced.
-        pytest.param(step, marks=[] if step == "between the ends" else [pytest.mark.slow])
-        for step in STEPS
-    ],
-)
+@at_steps("between the ends")
 def test_each_row_is_seen_once_after_the_broker_is_killed(
     step: str,
     copy: Copy,
