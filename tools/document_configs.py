@@ -10,7 +10,7 @@ from pathlib import Path
 
 from barnabas.client.config import CHOICES, IGNORED, RANGES, ClientConfig
 from barnabas.controller.config import CONTROLLER_CONFIGS
-from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.group.configs.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS

@@ -25,7 +25,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from conformance import polling
 from conformance.raw_client import RawClient
 from jvm.kafka_process import QUICK_FENCING, KafkaProcess
-from storms.campaign import MODERN_SETTINGS, SETTINGS
+from storms.campaign import SETTINGS
 
 # Much longer than a call that need not wait, and much shorter than a session or another member's
 # timeout.
@@ -110,7 +110,7 @@ def brokers(
         if kind not in made:
             directory: Path = tmp_path_factory.mktemp(kind)
             if kind == "kafka":
-                settings = SETTINGS | MODERN_SETTINGS | SESSIONS | QUICK_FENCING
+                settings = SETTINGS | SESSIONS | QUICK_FENCING
                 made[kind] = KafkaProcess(directory, settings)
             else:
                 made[kind] = BrokerProcess(directory, SETTINGS)

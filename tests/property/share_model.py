@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from barnabas.server.share.record_state import RecordState
+from barnabas.server.share.records.record_state import RecordState
 
 if TYPE_CHECKING:
-    from barnabas.server.share.share_records import ShareRecords
+    from barnabas.server.share.records.share_records import ShareRecords
 
 TERMINAL = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 

@@ -30,12 +30,12 @@ from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_co
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.coordinator.share.share_shard import ShareShard
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.share import acknowledgement, lock_timeouts, record_run
-from barnabas.server.share.acknowledgement import Acknowledgement
-from barnabas.server.share.in_flight_records import InFlightRecords
-from barnabas.server.share.lock_timeouts import LockTimeouts
-from barnabas.server.share.record_run import RecordRun
-from barnabas.server.share.record_state import RENEW, RecordState
+from barnabas.server.share.records import acknowledgement, lock_timeouts, record_run
+from barnabas.server.share.records.acknowledgement import Acknowledgement
+from barnabas.server.share.records.in_flight_records import InFlightRecords
+from barnabas.server.share.records.lock_timeouts import LockTimeouts
+from barnabas.server.share.records.record_run import RecordRun
+from barnabas.server.share.records.record_state import RENEW, RecordState
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.server.share.state_writer import StateWriter
 from chaos.groups import member_checker, share_checker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.config import GroupCoordinatorConfig
+from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_coordinator import (
     OFFSETS_TOPIC,
     GroupCoordinator,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
 from barnabas.coordinator.group.share.share_shard import ShareSettings
-from barnabas.coordinator.group.share_config import ShareGroupConfig
 from barnabas.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
 from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient, StreamsHeartbeat
 from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
-from barnabas.coordinator.group.streams_config import StreamsGroupConfig
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 from barnabas.protocol.messages.streams_group_heartbeat import (
     EndpointRequest,

@@ -15,25 +15,25 @@ from barnabas.coordinator.group.consumer.consumer_shard import (
     ConsumerSettings,
     ConsumerSurroundings,
 )
-from barnabas.coordinator.group.consumer_requests import ConsumerRequests
 from barnabas.coordinator.group.group_metrics import GroupMetrics
-from barnabas.coordinator.group.group_requests import GroupRequests
 from barnabas.coordinator.group.group_shard import GroupShard
-from barnabas.coordinator.group.member_requests import MemberRequests
-from barnabas.coordinator.group.offset_requests import OffsetRequests
+from barnabas.coordinator.group.requests.consumer_requests import ConsumerRequests
+from barnabas.coordinator.group.requests.group_requests import GroupRequests
+from barnabas.coordinator.group.requests.member_requests import MemberRequests
+from barnabas.coordinator.group.requests.offset_requests import OffsetRequests
+from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetRequests
+from barnabas.coordinator.group.requests.share_requests import ShareRequests
+from barnabas.coordinator.group.requests.streams_requests import StreamsRequests
 from barnabas.coordinator.group.share.share_shard import ShareSettings
 from barnabas.coordinator.group.share_initializer import ShareInitializer
 from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
-from barnabas.coordinator.group.share_offset_requests import ShareOffsetRequests
-from barnabas.coordinator.group.share_requests import ShareRequests
 from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
-from barnabas.coordinator.group.streams_requests import StreamsRequests
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from barnabas.coordinator.group.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.share.state_store import ShareStateStore
     from barnabas.coordinator.group.share_offset_describe import LatestOffsetFinder
     from barnabas.coordinator.group.topics_view import TopicsView

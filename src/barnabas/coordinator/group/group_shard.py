@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.coordinator.group.classic.joining import Joining
-    from barnabas.coordinator.group.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
     from barnabas.coordinator.group.share.share_shard import ShareSettings
     from barnabas.coordinator.group.streams.streams_shard import StreamsSettings

@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
-from barnabas.coordinator.group.config import DEFINITION as COORDINATOR_KEYS
-from barnabas.coordinator.group.share_config import check_share_keys
-from barnabas.coordinator.group.streams_config import check_streams_keys
+from barnabas.coordinator.group.configs.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.group.configs.share_config import check_share_keys
+from barnabas.coordinator.group.configs.streams_config import check_streams_keys
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.raft.config import RAFT_CONFIGS

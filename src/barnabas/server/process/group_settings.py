@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
-from barnabas.coordinator.group.consumer_config import ASSIGNMENT_INTERVAL, ConsumerGroupConfig
-from barnabas.coordinator.group.group_coordinator import GroupSettings
-from barnabas.coordinator.group.share.share_shard import ShareSettings
-from barnabas.coordinator.group.share_config import SHARE_ASSIGNMENT_INTERVAL, ShareGroupConfig
-from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
-from barnabas.coordinator.group.streams_config import (
+from barnabas.coordinator.group.configs.consumer_config import (
+    ASSIGNMENT_INTERVAL,
+    ConsumerGroupConfig,
+)
+from barnabas.coordinator.group.configs.share_config import (
+    SHARE_ASSIGNMENT_INTERVAL,
+    ShareGroupConfig,
+)
+from barnabas.coordinator.group.configs.streams_config import (
     STREAMS_ASSIGNMENT_INTERVAL,
     StreamsGroupConfig,
 )
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
+from barnabas.coordinator.group.group_coordinator import GroupSettings
+from barnabas.coordinator.group.share.share_shard import ShareSettings
+from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
 from barnabas.metadata.configs.configs_image import GROUP
 
 if TYPE_CHECKING:

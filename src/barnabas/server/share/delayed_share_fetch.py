@@ -9,8 +9,8 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.fetch_params import FetchPartitionData
-from barnabas.server.share.record_batches import BATCHES_MAX, cut, scan
-from barnabas.server.share.share_records import FetchedRecords
+from barnabas.server.share.records.record_batches import BATCHES_MAX, cut, scan
+from barnabas.server.share.records.share_records import FetchedRecords
 from barnabas.storage.errors import StorageError
 from barnabas.waiting.delayed_operation import DelayedOperation
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
     from barnabas.runtime.disk import FileSlice
-    from barnabas.server.share.acquisition import AcquiredRange
+    from barnabas.server.share.records.acquisition import AcquiredRange
+    from barnabas.server.share.records.share_records import MemberRequest
     from barnabas.server.share.share_partition import SharePartition
-    from barnabas.server.share.share_records import MemberRequest
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 
     Read = list[tuple[SharePartition, int, FetchResult]]

@@ -18,11 +18,11 @@ from barnabas.protocol.messages.read_share_group_state import (
     ReadShareGroupStateRequest,
     ReadStateData,
 )
-from barnabas.server.share.acknowledgement import Refusal
 from barnabas.server.share.dead_letters.dead_letter import DeadLetter
-from barnabas.server.share.in_flight_records import StoredBatch
-from barnabas.server.share.record_state import RecordState
-from barnabas.server.share.share_records import ShareRecords
+from barnabas.server.share.records.acknowledgement import Refusal
+from barnabas.server.share.records.in_flight_records import StoredBatch
+from barnabas.server.share.records.record_state import RecordState
+from barnabas.server.share.records.share_records import ShareRecords
 from barnabas.server.share.state_writer import StateWriter, WrittenOffsets
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
         ReadShareGroupStateResponse,
     )
     from barnabas.runtime.clock import Clock
-    from barnabas.server.share.acknowledgement import AcknowledgedBatch
-    from barnabas.server.share.acquisition import AcquiredRange
     from barnabas.server.share.group_settings import ShareGroupSettings
     from barnabas.server.share.persister import Persister
-    from barnabas.server.share.record_run import RecordRun, StateChange
-    from barnabas.server.share.share_limits import ShareLimits
+    from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
+    from barnabas.server.share.records.acquisition import AcquiredRange
+    from barnabas.server.share.records.record_run import RecordRun, StateChange
+    from barnabas.server.share.records.share_limits import ShareLimits
+    from barnabas.server.share.records.share_records import FetchedRecords, MemberRequest
     from barnabas.server.share.share_partition_key import SharePartitionKey
-    from barnabas.server.share.share_records import FetchedRecords, MemberRequest
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 _log = logging.getLogger(__name__)

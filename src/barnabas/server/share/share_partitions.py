@@ -12,7 +12,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import ListOffsetResult
 from barnabas.server.share.delayed_share_fetch import DelayedShareFetch, ShareFetchResult
-from barnabas.server.share.record_state import ACCEPT, REJECT, RELEASE, RENEW
+from barnabas.server.share.records.record_state import ACCEPT, REJECT, RELEASE, RENEW
 from barnabas.server.share.share_partition import (
     SharePartition,
     SharePartitionDependencies,
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.server.conversion.conversion_queue import ConversionQueue
-    from barnabas.server.share.acknowledgement import AcknowledgedBatch
     from barnabas.server.share.dead_letters.dead_letter_writer import DeadLetterWriter
     from barnabas.server.share.delayed_share_fetch import ShareFetchOptions
     from barnabas.server.share.group_settings import ShareGroupSettings
     from barnabas.server.share.persister import Persister
+    from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
     from barnabas.server.share.share_session import ShareSession, ShareSessionKey
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.assignor_config import ASSIGNOR_KEYS
-from barnabas.coordinator.group.config import DEFINITION
-from barnabas.coordinator.group.consumer_config import ConsumerGroupConfig
+from barnabas.coordinator.group.configs.assignor_config import ASSIGNOR_KEYS
+from barnabas.coordinator.group.configs.config import DEFINITION
+from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.definition import ConfigError
 from unit.coordinator.consumers_world import ConsumersWorld

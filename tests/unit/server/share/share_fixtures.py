@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.server.share.acknowledgement import AcknowledgedBatch, Refusal
-from barnabas.server.share.acquisition import BATCH_OPTIMIZED, FetchedBatch
-from barnabas.server.share.in_flight_records import StoredBatch
-from barnabas.server.share.record_run import StateChange
-from barnabas.server.share.share_limits import ShareLimits
-from barnabas.server.share.share_records import FetchedRecords, MemberRequest, ShareRecords
+from barnabas.server.share.records.acknowledgement import AcknowledgedBatch, Refusal
+from barnabas.server.share.records.acquisition import BATCH_OPTIMIZED, FetchedBatch
+from barnabas.server.share.records.in_flight_records import StoredBatch
+from barnabas.server.share.records.record_run import StateChange
+from barnabas.server.share.records.share_limits import ShareLimits
+from barnabas.server.share.records.share_records import FetchedRecords, MemberRequest, ShareRecords
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.server.share import acknowledgement
+from barnabas.server.share.records import acknowledgement
 from unit.server.share.share_fixtures import ACCEPT, GAP, REJECT, RELEASE, RENEW, Bench
 
 

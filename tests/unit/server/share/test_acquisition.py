@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.server.share.acquisition import (
+from barnabas.server.share.records.acquisition import (
     RECORD_LIMIT,
     FetchedBatch,
     throttled_deliveries,
 )
-from barnabas.server.share.share_records import FetchedRecords, MemberRequest
+from barnabas.server.share.records.share_records import FetchedRecords, MemberRequest
 from barnabas.storage.read_result import AbortedTransaction
 from unit.server.share.share_fixtures import ACCEPT, RELEASE, Bench
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.server.share.in_flight_records import InFlightRecords, StoredBatch
+from barnabas.server.share.records.in_flight_records import InFlightRecords, StoredBatch
 from unit.server.share.share_fixtures import ACCEPT, RELEASE, Bench
 
 

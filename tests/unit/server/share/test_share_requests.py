@@ -13,7 +13,7 @@ from barnabas.protocol.messages.write_share_group_state import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.server.handlers.share.requested_batches import are_valid
-from barnabas.server.share.record_batches import cut, scan
+from barnabas.server.share.records.record_batches import cut, scan
 from barnabas.server.share.share_partition import member_error
 from barnabas.server.share.share_partition_key import SharePartitionKey
 from barnabas.server.share.state_writer import StateWriter, WrittenOffsets

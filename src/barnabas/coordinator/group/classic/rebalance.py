@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
-    from barnabas.coordinator.group.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.runtime.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.all_groups import AllGroups
     from barnabas.coordinator.group.classic.rebalance import Written
-    from barnabas.coordinator.group.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
     from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
 from barnabas.coordinator.group.consumer.refusal import RefusalError
 from barnabas.coordinator.group.share.share_group import ShareGroup
 from barnabas.coordinator.group.share.share_groups import ShareGroups
-from barnabas.coordinator.group.share_config import ShareGroupConfig
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import msgspec
 
 from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
 from barnabas.coordinator.group.consumer.refusal import RefusalError
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
-from barnabas.coordinator.group.streams_config import StreamsGroupConfig
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.coordinator.group.member_requests import MemberRequests
+    from barnabas.coordinator.group.requests.member_requests import MemberRequests
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

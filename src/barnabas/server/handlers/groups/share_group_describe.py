@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.share_requests import failed_share_group
+from barnabas.coordinator.group.requests.share_requests import failed_share_group
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeResponse

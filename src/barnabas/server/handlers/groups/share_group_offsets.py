@@ -10,8 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.requests.share_offset_requests import (
+    failed_alteration,
+    failed_deletion,
+)
 from barnabas.coordinator.group.share_offset_describe import failed_offsets
-from barnabas.coordinator.group.share_offset_requests import failed_alteration, failed_deletion
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,

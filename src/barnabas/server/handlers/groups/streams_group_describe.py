@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.streams_requests import failed_streams_group
+from barnabas.coordinator.group.requests.streams_requests import failed_streams_group
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeResponse

@@ -8,8 +8,8 @@ import msgspec
 
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.share.acknowledgement import AcknowledgedBatch
-from barnabas.server.share.record_state import GAP, REJECT, RENEW
+from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
+from barnabas.server.share.records.record_state import GAP, REJECT, RENEW
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from barnabas.server.handlers.share.requested_batches import (
     refuse_member,
     topic_reader,
 )
-from barnabas.server.share.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT
 from barnabas.server.share.delayed_share_fetch import ShareFetchOptions, ShareFetchResult
-from barnabas.server.share.share_records import MemberRequest
+from barnabas.server.share.records.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT
+from barnabas.server.share.records.share_records import MemberRequest
 from barnabas.server.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, ShareSessionKey
 from barnabas.storage.topic_partition import TopicIdPartition
 

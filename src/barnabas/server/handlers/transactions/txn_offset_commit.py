@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
-from barnabas.coordinator.group.offset_requests import InTransaction
+from barnabas.coordinator.group.requests.offset_requests import InTransaction
 from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer
 from barnabas.coordinator.transaction.producer import Producer
 from barnabas.protocol.errors import ErrorCode

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.share_config import DEAD_LETTER_AUTO_CREATE, DEAD_LETTER_PREFIX
+from barnabas.coordinator.group.configs.share_config import (
+    DEAD_LETTER_AUTO_CREATE,
+    DEAD_LETTER_PREFIX,
+)
 from barnabas.metadata.configs.configs_image import GROUP, TOPIC
 from barnabas.metadata.configs.group_configs import COPY_DEAD_LETTERS, DEAD_LETTER_TOPIC
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.coordinator.group.share_config import DEAD_LETTER_AUTO_CREATE, DEAD_LETTER_PREFIX
+from barnabas.coordinator.group.configs.share_config import (
+    DEAD_LETTER_AUTO_CREATE,
+    DEAD_LETTER_PREFIX,
+)
 from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.configuration import BROKER_KEYS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.requests.streams_requests import failed_streams_group
 from barnabas.coordinator.group.streams.streams_heartbeat import failed_streams_heartbeat
-from barnabas.coordinator.group.streams_requests import failed_streams_group
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateResponse,

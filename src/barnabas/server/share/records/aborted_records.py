@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from barnabas.server.share.acquisition import AcquiredRange
+from barnabas.server.share.records.acquisition import AcquiredRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from barnabas.server.share.acquisition import FetchedBatch
+    from barnabas.server.share.records.acquisition import FetchedBatch
     from barnabas.storage.read_result import AbortedTransaction
 
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.server.share.aborted_records import aborted_ranges, without_ranges
-from barnabas.server.share.acknowledgement import Acknowledgement, release_member
-from barnabas.server.share.acquisition import AcquireRequest, Acquisition
-from barnabas.server.share.in_flight_records import InFlightRecords
-from barnabas.server.share.lock_timeouts import LockTimeouts
+from barnabas.server.share.records.aborted_records import aborted_ranges, without_ranges
+from barnabas.server.share.records.acknowledgement import Acknowledgement, release_member
+from barnabas.server.share.records.acquisition import AcquireRequest, Acquisition
+from barnabas.server.share.records.in_flight_records import InFlightRecords
+from barnabas.server.share.records.lock_timeouts import LockTimeouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from barnabas.server.share.acknowledgement import AcknowledgedBatch, Refusal
-    from barnabas.server.share.acquisition import AcquiredRange, FetchedBatch
-    from barnabas.server.share.in_flight_records import StoredBatch
-    from barnabas.server.share.record_run import RecordRun, StateChange
-    from barnabas.server.share.share_limits import ShareLimits
+    from barnabas.server.share.records.acknowledgement import AcknowledgedBatch, Refusal
+    from barnabas.server.share.records.acquisition import AcquiredRange, FetchedBatch
+    from barnabas.server.share.records.in_flight_records import StoredBatch
+    from barnabas.server.share.records.record_run import RecordRun, StateChange
+    from barnabas.server.share.records.share_limits import ShareLimits
     from barnabas.storage.read_result import AbortedTransaction
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnabas.coordinator.group.assignor_config import CONSUMER_ASSIGNORS, assignor_names
+from barnabas.coordinator.group.configs.assignor_config import CONSUMER_ASSIGNORS, assignor_names
 from barnabas.settings.definition import ConfigKey, ConfigType, DynamicMode
 from barnabas.settings.range import at_least
 

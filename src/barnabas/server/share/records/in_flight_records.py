@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.server.share.in_flight_batch import InFlightBatch
-from barnabas.server.share.record_run import NO_MEMBER, RecordRun, terminal_count
-from barnabas.server.share.record_state import STATE_BY_VALUE, RecordState, is_terminal
+from barnabas.server.share.records.in_flight_batch import InFlightBatch
+from barnabas.server.share.records.record_run import NO_MEMBER, RecordRun, terminal_count
+from barnabas.server.share.records.record_state import STATE_BY_VALUE, RecordState, is_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from barnabas.server.share.record_run import StateChange
-    from barnabas.server.share.share_limits import ShareLimits
+    from barnabas.server.share.records.record_run import StateChange
+    from barnabas.server.share.records.share_limits import ShareLimits
 
 
 class StoredBatch(msgspec.Struct, frozen=True):

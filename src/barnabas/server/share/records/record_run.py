@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.server.share.record_state import TRANSITIONS, RecordState, is_terminal
+from barnabas.server.share.records.record_state import TRANSITIONS, RecordState, is_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.server.share.share_limits import ShareLimits
+    from barnabas.server.share.records.share_limits import ShareLimits
 
 # Member of records that are not acquired.
 NO_MEMBER = ""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.group.classic.joining import ClientIdentity
-    from barnabas.coordinator.group.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest

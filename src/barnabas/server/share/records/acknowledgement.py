@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.share.record_run import (
+from barnabas.server.share.records.record_run import (
     NO_MEMBER,
     StateChange,
     given_up_state,
     released_state,
     terminal_count,
 )
-from barnabas.server.share.record_state import (
+from barnabas.server.share.records.record_state import (
     REJECT,
     RENEW,
     STATE_BY_ACKNOWLEDGE_TYPE,
@@ -25,10 +25,10 @@ from barnabas.server.share.record_state import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.server.share.in_flight_batch import InFlightBatch
-    from barnabas.server.share.in_flight_records import InFlightRecords
-    from barnabas.server.share.record_run import RecordRun
-    from barnabas.server.share.share_limits import ShareLimits
+    from barnabas.server.share.records.in_flight_batch import InFlightBatch
+    from barnabas.server.share.records.in_flight_records import InFlightRecords
+    from barnabas.server.share.records.record_run import RecordRun
+    from barnabas.server.share.records.share_limits import ShareLimits
 
 # Maximum number of ranges with different types in the acknowledgements of one partition. More than
 # the record locks that a partition may have by default.

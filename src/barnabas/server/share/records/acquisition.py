@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.server.share.in_flight_batch import InFlightBatch
-from barnabas.server.share.record_state import RecordState
+from barnabas.server.share.records.in_flight_batch import InFlightBatch
+from barnabas.server.share.records.record_state import RecordState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.server.share.in_flight_records import InFlightRecords
-    from barnabas.server.share.record_run import RecordRun
-    from barnabas.server.share.share_limits import ShareLimits
+    from barnabas.server.share.records.in_flight_records import InFlightRecords
+    from barnabas.server.share.records.record_run import RecordRun
+    from barnabas.server.share.records.share_limits import ShareLimits
 
 # Acquire modes of ShareFetch.
 BATCH_OPTIMIZED = 0

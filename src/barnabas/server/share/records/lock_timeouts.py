@@ -5,15 +5,15 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from barnabas.server.share.record_run import released_state, terminal_count
-from barnabas.server.share.record_state import RecordState
+from barnabas.server.share.records.record_run import released_state, terminal_count
+from barnabas.server.share.records.record_state import RecordState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.server.share.in_flight_records import InFlightRecords
-    from barnabas.server.share.record_run import RecordRun
-    from barnabas.server.share.share_limits import ShareLimits
+    from barnabas.server.share.records.in_flight_records import InFlightRecords
+    from barnabas.server.share.records.record_run import RecordRun
+    from barnabas.server.share.records.share_limits import ShareLimits
 
 # The queue is built anew when it has more outdated entries than this and than current ones.
 _OUTDATED_MAX = 1_000

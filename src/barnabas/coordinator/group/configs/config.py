@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from barnabas.coordinator.group.assignor_config import ASSIGNOR_KEYS
-from barnabas.coordinator.group.consumer_config import CONSUMER_KEYS
+from barnabas.coordinator.group.configs.assignor_config import ASSIGNOR_KEYS
+from barnabas.coordinator.group.configs.consumer_config import CONSUMER_KEYS
+from barnabas.coordinator.group.configs.share_config import SHARE_KEYS
+from barnabas.coordinator.group.configs.streams_config import STREAMS_KEYS
 from barnabas.coordinator.group.migration_policy import MigrationPolicy, is_policy
-from barnabas.coordinator.group.share_config import SHARE_KEYS
-from barnabas.coordinator.group.streams_config import STREAMS_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, between, satisfying
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from barnabas.server.share.record_run import RecordRun
+from barnabas.server.share.records.record_run import RecordRun
 
 if TYPE_CHECKING:
-    from barnabas.server.share.record_state import RecordState
+    from barnabas.server.share.records.record_state import RecordState
 
 
 class InFlightBatch:

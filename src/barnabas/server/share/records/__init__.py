@@ -1,0 +1,1 @@
+"""The records of a share partition and their states, without I/O (KIP-932)."""
