@@ -35,11 +35,12 @@ SETTINGS = {
     "group.streams.initial.rebalance.delay.ms": "0",
     # InitProducerId 6 (KIP-939).
     "unstable.api.versions.enable": "true",
-    # Periodic work of a broker, with intervals short enough for a test.
+    # Periodic work of a broker, with intervals short enough for a test. Kafka looks for expired
+    # producers in each of thousands of partitions.
     "log.initial.task.delay.ms": "100",
-    "log.retention.check.interval.ms": "500",
-    "log.cleaner.backoff.ms": "500",
-    "producer.id.expiration.check.interval.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "1000",
+    "producer.id.expiration.check.interval.ms": "2000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     # Each broker drops empty groups at its own times: never between two answers of a comparison.
     "offsets.retention.check.interval.ms": "86400000",
