@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def _commit(members: StreamsMembers, topic: str, member: str, epoch: int, version: int) -> None:
     partitions = [{"partition_index": 0, "committed_offset": 4, "committed_metadata": "note"}]
     topics = [{"name": topic, "topic_id": members.side.topic_id(topic), "partitions": partitions}]
-    who = {"generation_id_or_member_epoch": epoch, "member_id": member}
-    members.do(ApiKey.OFFSET_COMMIT, version, group_id=members.group, **who, topics=topics)
+    sender = {"generation_id_or_member_epoch": epoch, "member_id": member}
+    members.do(ApiKey.OFFSET_COMMIT, version, group_id=members.group, **sender, topics=topics)
 
 
 def _fetch(members: StreamsMembers, member: str | None, epoch: int, **group: Any) -> None:
@@ -62,9 +62,9 @@ def transactional_offsets(members: StreamsMembers, a: str, _b: str) -> None:
     partitions = [{"partition_index": 0, "committed_offset": 4, "committed_metadata": "note"}]
     topics = [{"name": a, "partitions": partitions}]
     for member, epoch in (("m1", 2), ("m1", 1), ("m1", 3), ("m2", 2), ("", -1)):
-        who = {"member_id": member, "generation_id_or_member_epoch": epoch}
+        sender = {"member_id": member, "generation_id_or_member_epoch": epoch}
         group = {"group_id": members.group, "topics": topics}
-        members.do(ApiKey.TXN_OFFSET_COMMIT, 3, **producer, **who, **group)
+        members.do(ApiKey.TXN_OFFSET_COMMIT, 3, **producer, **sender, **group)
     stable = {"groups": [{"group_id": members.group, "topics": None}], "require_stable": True}
     members.do(ApiKey.OFFSET_FETCH, 9, **stable)
     members.do(ApiKey.END_TXN, 3, **producer, committed=True)
@@ -112,9 +112,9 @@ def requests_to_other_groups(members: StreamsMembers, a: str, _b: str) -> None:
     names = {"subscribed_topic_names": [a], "rebalance_timeout_ms": 1_000, "topic_partitions": []}
     members.do(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, **joining, **names)
     members.do(ApiKey.STREAMS_GROUP_DESCRIBE, 1, group_ids=[shared])
-    who = {"group_id": shared, "member_id": "m1"}
-    members.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, **who, member_epoch=3)
-    members.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, **who, member_epoch=-1)
+    sender = {"group_id": shared, "member_id": "m1"}
+    members.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, **sender, member_epoch=3)
+    members.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, **sender, member_epoch=-1)
     leaving = {"group_id": shared, "member_id": "c1", "member_epoch": -1}
     members.do(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, **leaving)
 

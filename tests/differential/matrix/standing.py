@@ -102,13 +102,13 @@ def new_group(scene: Scene, committed: str, member: str = MEMBER, instance: str 
         answers = scene.do(ApiKey.JOIN_GROUP, 9, lambda side: resolved(again, side))
     assert all(answer.error_code == 0 for answer in answers), answers
     scene.remember(member, *(answer.member_id for answer in answers))
-    who = {"group_id": name, "member_id": of(member), "group_instance_id": instance or None}
+    sender = {"group_id": name, "member_id": of(member), "group_instance_id": instance or None}
     assignments = [{"member_id": of(member), "assignment": b"some"}]
-    sync = {**who, "generation_id": 1, "assignments": assignments}
+    sync = {**sender, "generation_id": 1, "assignments": assignments}
     scene.do(ApiKey.SYNC_GROUP, 4, lambda side: resolved(sync, side))
     partitions = [{"partition_index": 0, "committed_offset": 7, "committed_metadata": "note"}]
     topics = [{"name": committed, "partitions": partitions}]
-    commit = {**who, "generation_id_or_member_epoch": 1, "topics": topics}
+    commit = {**sender, "generation_id_or_member_epoch": 1, "topics": topics}
     answers = scene.do(ApiKey.OFFSET_COMMIT, 8, lambda side: resolved(commit, side))
     assert all(a.topics[0].partitions[0].error_code == 0 for a in answers), answers
     return name

@@ -164,8 +164,8 @@ def sync_group(scene: Scene) -> dict[str, Any]:
 @valid(ApiKey.LEAVE_GROUP)
 def leave_group(scene: Scene) -> dict[str, Any]:
     group = standing.new_group(scene, standing.topic(scene), "leaver", "an-instance")
-    who = {"member_id": of("leaver"), "group_instance_id": "an-instance", "reason": "a test"}
-    return {"group_id": group, "member_id": of("leaver"), "members": [who]}
+    sender = {"member_id": of("leaver"), "group_instance_id": "an-instance", "reason": "a test"}
+    return {"group_id": group, "member_id": of("leaver"), "members": [sender]}
 
 
 @valid(ApiKey.DESCRIBE_GROUPS)

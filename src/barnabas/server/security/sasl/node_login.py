@@ -44,7 +44,7 @@ class NodeLogin:
 
     @property
     def subject(self) -> str:
-        """Who logs in, for error messages."""
+        """The user or mechanism of the login, for error messages."""
         return self._login.subject
 
     @property
