@@ -28,6 +28,8 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     # Few enough updates that a test reaches a snapshot.
     "share.coordinator.snapshot.update.records.per.snapshot": "5",
+    # Records that newer ones replace are not deleted: tests read the topic from its start.
+    "share.coordinator.state.topic.prune.interval.ms": "86400000",
     # Each heartbeat of a share group may assign partitions.
     "group.share.assignment.interval.ms": "0",
     # Each heartbeat of a streams group may assign tasks.

@@ -42,7 +42,7 @@ NOT_SENT = {
             ApiKey.SHARE_FETCH,
             f"max_wait_ms = {time}",
         ): "Kafka's response is empty if the fetch before still has the lock of the share partition"
-        for time in (-(1 << 31), -1, 0)
+        for time in (-(1 << 31), -1)
     },
     (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
 }
