@@ -136,6 +136,12 @@ group-walks: setup
 group-rules: setup
 	GROUP_RULES=all $(BIN)/pytest -s --timeout 3600 tests/chaos/groups/test_weakened_groups.py
 
+# Kills of Spark's processes and of brokers at every step of a batch; the tests run a selection.
+.PHONY: spark-kills
+spark-kills: setup
+	SPARK_KILLS=all $(BIN)/pytest -s --timeout 3600 tests/spark/test_exactly_once_topics.py \
+	  tests/spark/test_exactly_once_cluster.py tests/spark/test_exactly_once_jobs.py
+
 # Requests with several things wrong at once, to Apache Kafka and to us, as long as you like:
 # make mutations MUTATIONS="--seed 7 --count 20000". The tests run a small, fixed one.
 .PHONY: mutations

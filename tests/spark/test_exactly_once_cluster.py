@@ -22,7 +22,7 @@ from spark.copies import (
     each_row_once,
     write_records,
 )
-from spark.stopping_sink import STEPS
+from spark.stopping_sink import STEPS, at_steps
 
 pytestmark = pytest.mark.spark
 
@@ -86,14 +86,17 @@ def leader_of(client: Client, topic: str) -> int:
     return client.describe_topics([topic])[topic].partitions[0].leader
 
 
+# Each step with one coordinator, and the most delicate step with both.
+SELECTED = [
+    *zip(STEPS, itertools.cycle(COORDINATORS), strict=False),
+    ("between the ends", "transactions"),
+]
+
+
 @pytest.mark.usefixtures("coordinators")
 @pytest.mark.parametrize(
     ("step", "coordinator"),
-    # Each step with one coordinator, and the most delicate step with both.
-    [
-        *zip(STEPS, itertools.cycle(COORDINATORS), strict=False),
-        ("between the ends", "transactions"),
-    ],
+    list(itertools.product(STEPS, COORDINATORS)) if at_steps() else SELECTED,
 )
 def test_each_row_is_seen_once_after_a_coordinators_broker_is_killed(
     step: str,
