@@ -11,6 +11,7 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.record.builder import BatchBuilder
 from conformance.raw_client import RawClient
+from waiting import eventually_equal
 
 # No coordinator has given this producer id out.
 STRANGER = 987_654
@@ -32,8 +33,12 @@ def open_a_transaction_that_hangs(bootstrap: str, topic: str) -> None:
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
     raw = RawClient(bootstrap)
-    answer = raw.ask(request, 9)
+
+    def error() -> int:
+        (topic_answer,) = raw.ask(request, 9).responses  # type: ignore[attr-defined]
+        (partition,) = topic_answer.partition_responses
+        return int(partition.error_code)
+
+    # Apache Kafka leads a new partition some time after its creation.
+    eventually_equal(error, 0)
     raw.close()
-    (topic_answer,) = answer.responses  # type: ignore[attr-defined]
-    (partition,) = topic_answer.partition_responses
-    assert partition.error_code == 0

@@ -120,8 +120,8 @@ def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -
     if known.member_epoch != STATIC_LEAVE_EPOCH and not known.uses_classic_protocol:
         raise RefusalError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Member {known.member_id} still uses instance id {instance_id}. Member {member_id} "
-            "can join when that member has left or its session has expired.",
+            f"Instance id {instance_id} still belongs to member {known.member_id}. Member "
+            f"{member_id} can join when that member has left or its session has expired.",
         )
     return replace_static(group, heartbeat, known, member_id)
 

@@ -18,6 +18,6 @@ def fenced_epoch(member_id: str, received: int, known: int) -> RefusalError:
     """Return the error for a heartbeat whose member epoch is not that of the member."""
     return RefusalError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"Member {member_id} has epoch {known}, but the heartbeat has epoch {received}. Give up "
+        f"The heartbeat has epoch {received}, but member {member_id} has epoch {known}. Give up "
         "all partitions and tasks, and join again.",
     )

@@ -157,7 +157,7 @@ def check_unreleased(member: StreamsMember, member_id: str) -> None:
     if member.member_epoch != STATIC_LEAVE_EPOCH:
         raise RefusalError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Member {member.member_id} still uses instance id {member.instance_id}. Member "
+            f"Instance id {member.instance_id} still belongs to member {member.member_id}. Member "
             f"{member_id} can join when that member has left or its session has expired.",
         )
 
