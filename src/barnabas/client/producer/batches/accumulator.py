@@ -38,6 +38,9 @@ _HEADER_OVERHEAD = 10
 _NO_ID = -1
 # After this number of full batches, `extend` returns so that the sender can run.
 _BATCHES_PER_TURN = 8
+# A timer may run early by the rounding of times. Without this margin, the timer for the linger of a
+# batch could be started again and again for the same moment.
+_ROUNDING_MS = 0.001
 
 
 class PartitionQueue:
@@ -372,7 +375,7 @@ class Accumulator:
 
     def make_lingered_due(self) -> bool:
         """Mark open batches as due that are `linger.ms` old; return whether there were any."""
-        limit = self._clock.monotonic_ms() - self._config.linger_ms
+        limit = self._clock.monotonic_ms() - self._config.linger_ms + _ROUNDING_MS
         found = False
         while self._lingering and (
             self._lingering[0][0].data is not None or self._lingering[0][0].created_ms <= limit

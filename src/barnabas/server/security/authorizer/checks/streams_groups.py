@@ -89,6 +89,4 @@ def check_topology_description_update(
     """Refuse a group that the client may not read."""
     if rights.allows(READ, GROUP, request.group_id):
         return None
-    return StreamsGroupTopologyDescriptionUpdateResponse(
-        error_code=_REFUSED, error_message=_REFUSED.message
-    )
+    return StreamsGroupTopologyDescriptionUpdateResponse(error_code=_REFUSED, error_message=None)
