@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from barnabas.protocol.messages.vote import VoteRequest
 from barnabas.server.dispatch.missing_features import PAIRS_MAX
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
-FEATURE = "API StreamsGroupDescribe"
+FEATURE = "API Vote"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def request_missing_api(broker: SimulatedBroker, client: SimulatedClient) -> None:
     """Send a request of an API that is not served: the broker closes the connection."""
-    request = StreamsGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+    request = VoteRequest(topics=[])
     client.send(request, 0)
     assert broker.world.run_until(lambda: bool(client.closed))
 
