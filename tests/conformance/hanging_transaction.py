@@ -35,7 +35,7 @@ def open_a_transaction_that_hangs(bootstrap: str, topic: str) -> None:
     raw = RawClient(bootstrap)
 
     def error() -> int:
-        (topic_answer,) = raw.ask(request, 9).responses  # type: ignore[attr-defined]
+        (topic_answer,) = raw.ask(request, 9).responses
         (partition,) = topic_answer.partition_responses
         return int(partition.error_code)
 

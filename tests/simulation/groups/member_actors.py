@@ -129,7 +129,7 @@ class ActingMember(RebalanceListener):
 
     def note(self, kind: str, **numbers: int) -> None:
         """Write an event down."""
-        event = Event(self.now_ns, self.identity.name, kind, **numbers)  # type: ignore[arg-type]
+        event = Event(self.now_ns, self.identity.name, kind, **numbers)
         self._history.events.append(event)
 
     @property

@@ -124,7 +124,7 @@ class MemberWorld(ClusterWorld):
         identity = Identity(name, GROUP, instance_id, self.rng.choice(("uniform", "range")))
         runtime = self.cluster.world.host(name).runtime
         member = ActingMember(runtime, identity, self.history, BOOTSTRAP)
-        client = Client(identity, name, member, None)  # type: ignore[arg-type]
+        client = Client(identity, name, member, None)
         client.actor = Actor(runtime, self._consume(client), _nothing)
         self.clients.append(client)
         if instance_id is not None:

@@ -130,7 +130,7 @@ class ShareWorld(ClusterWorld):
         runtime = self.cluster.world.host(name).runtime
         notes = ShareNotes(name, self.history, int, lambda: self.now)
         consumer = ActingShareConsumer(runtime, GROUP, notes, BOOTSTRAP)
-        member = Member(name, name, None, consumer)  # type: ignore[arg-type]
+        member = Member(name, name, None, consumer)
         member.actor = Actor(runtime, self._consume(member), consumer.pump)
         self.members.append(member)
         return member

@@ -101,7 +101,7 @@ class SourceRecords:
             _log.warning(_FAILED, self._where.topic_partition, error)
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - the dead-letter records get no contents
+        except Exception:  # noqa: BLE001 - a damaged log must not stop the writer
             _log.exception("Unexpected error: partition=%s", self._where.topic_partition)
 
     def _read_from(self, offset: int) -> Generator[OffLoop | None, Any, int]:
