@@ -236,11 +236,10 @@ def test_what_is_planted_is_seen_by_clients_with_rights(pair: RestrictedPair) ->
         assert marker.encode() in _answer(side, frame_of(api, version, values, side), ""), api
 
 
-@pytest.mark.parametrize("version", range(11))
+@pytest.mark.parametrize("version", range(1, 11))
 def test_offsets_of_topics_without_rights_are_not_told(version: int, pair: RestrictedPair) -> None:
     """A client may use the group, and no topic."""
-    if version not in pair.versions(ApiKey.OFFSET_FETCH):
-        pytest.skip("not served")
+    assert version in pair.versions(ApiKey.OFFSET_FETCH)
     values: dict[str, Any] = {"group_id": GROUP, "topics": None if version >= 2 else []}
     if version >= 8:
         values = {"groups": [{"group_id": GROUP, "topics": None}]}

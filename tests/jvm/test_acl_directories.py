@@ -16,7 +16,6 @@ from barnabas.client.admin.security.acls import (
     PatternType,
 )
 from barnabas.testing.broker_process import BrokerProcess
-from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
 from jvm.test_directories import SETTINGS
 from waiting import eventually
@@ -66,7 +65,7 @@ def test_each_broker_finds_the_entries_of_the_other(first: str, tmp_path: Path) 
         **AUTHORIZER,
         "metadata.log.max.record.bytes.between.snapshots": "20000",
     }
-    kafka = KafkaProcess(tmp_path, {**settings, "log.dirs": path}, features=FEATURES)
+    kafka = KafkaProcess(tmp_path, {**settings, "log.dirs": path})
     ours = BrokerProcess(tmp_path, settings, ["--data-dir", path])
     turns: list[Broker] = [kafka, ours, kafka] if first == "kafka" else [ours, kafka, ours]
     expected: set[Acl] = set()

@@ -13,7 +13,6 @@ from differential.consumer_members import DESCRIBE, HEARTBEAT, Members
 from differential.conversion_stories import Mixed, classic_group
 from differential.scene import ask
 from differential.side import Side
-from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
 from jvm.test_directories import SETTINGS
 from waiting import eventually
@@ -42,7 +41,6 @@ def pair(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[tuple[Bro
     kafka = KafkaProcess(
         tmp_path / "kafka",
         {**GROUPS, "log.dirs": str(tmp_path / "data")},
-        features=FEATURES,
     )
     kafka.data_directory = tmp_path / "data"
     ours = BrokerProcess(tmp_path / "ours", GROUPS, ["--data-dir", str(tmp_path / "data")])

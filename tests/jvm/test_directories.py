@@ -29,7 +29,6 @@ from jvm.directory_contents import (
     Contents,
 )
 from jvm.directory_dump import METADATA, Dump
-from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
@@ -61,7 +60,7 @@ class Turns:
         self.directories = [directory / "data", directory / "more"]
         paths = ",".join(map(str, self.directories))
         self.ours = BrokerProcess(directory, SETTINGS, ["--data-dir", paths])
-        self.kafka = KafkaProcess(directory, {**SETTINGS, "log.dirs": paths}, features=FEATURES)
+        self.kafka = KafkaProcess(directory, {**SETTINGS, "log.dirs": paths})
         self._running: Broker | None = None
         self._contents: Contents | None = None
 

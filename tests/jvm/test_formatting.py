@@ -22,7 +22,7 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.testing.node_process import NodeProcess
 from jvm.java import run_java
 from jvm.kafka_node import KafkaNode
-from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum, PlainKafka
+from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +59,7 @@ def format_by_kafka(node: NodeProcess, *words: str) -> None:
     NodeProcess.prepare(node)
     kafka = KafkaNode(node.options, node.settings)
     kafka.settings["log.dirs"] = node.settings["log.dirs"]
-    kafka.format_options = (*PlainKafka.format_options, *words)
+    kafka.format_options = words
     kafka.format()
 
 

@@ -20,7 +20,6 @@ from barnabas.record.reader import read_batches
 from barnabas.testing.free_ports import HOST, free_ports
 from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeOptions, NodeProcess
 from conformance.raw_client import RawClient
-from jvm.features import FORMAT_OPTIONS
 from jvm.kafka_node import KafkaNode
 from waiting import eventually
 
@@ -39,16 +38,10 @@ FIRST_SEGMENT = "00000000000000000000.log"
 KAFKA_ID = 3
 
 
-class PlainKafka(KafkaNode):
-    """An Apache Kafka without the features that our controllers lack."""
-
-    format_options = FORMAT_OPTIONS
-
-
-class Standalone(PlainKafka):
+class Standalone(KafkaNode):
     """The first voter of a dynamic quorum."""
 
-    format_options = ("--standalone", *PlainKafka.format_options)
+    format_options = ("--standalone",)
 
 
 class JointQuorum:
@@ -76,7 +69,7 @@ class JointQuorum:
             }
             kind = NodeProcess
             if node_id == KAFKA_ID:
-                kind = Standalone if dynamic else PlainKafka
+                kind = Standalone if dynamic else KafkaNode
             self.nodes[node_id] = kind(options, settings)
 
     def metadata(self, node_id: int) -> Path:

@@ -10,7 +10,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeOptions, NodeProcess
-from jvm.features import FORMAT_OPTIONS
 from jvm.kafka_node import KafkaNode
 from waiting import eventually
 
@@ -29,12 +28,6 @@ SETTINGS = {
 }
 
 
-class PlainKafkaNode(KafkaNode):
-    """Formatted for a cluster without the features that we do not have yet."""
-
-    format_options = FORMAT_OPTIONS
-
-
 @pytest.fixture(params=["our controller", "Apache Kafka's controller"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterProcess]:
     """Broker 1 is ours, broker 2 is Apache Kafka's."""
@@ -44,7 +37,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterP
         """Whichever it has to be."""
 
         def __new__(cls, options: NodeOptions, settings: Mapping[str, str]) -> NodeProcess:
-            kind = PlainKafkaNode if options.node_id in java else NodeProcess
+            kind = KafkaNode if options.node_id in java else NodeProcess
             return kind(options, settings)
 
     made = ClusterProcess(2, 1, tmp_path, SETTINGS, node_type=EitherNode)

@@ -20,7 +20,7 @@ from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeOptions, NodeProcess
-from jvm.test_mixed_cluster import PlainKafkaNode
+from jvm.kafka_node import KafkaNode
 from jvm.transactors import KINDS, Transactor
 from waiting import eventually, eventually_equal
 
@@ -58,7 +58,7 @@ class MixedCluster(ClusterProcess):
     def __init__(self, directory: Path, java: set[int]) -> None:
         class EitherNode(NodeProcess):
             def __new__(cls, options: NodeOptions, settings: Mapping[str, str]) -> NodeProcess:
-                kind = PlainKafkaNode if options.node_id in java else NodeProcess
+                kind = KafkaNode if options.node_id in java else NodeProcess
                 return kind(options, settings)
 
         super().__init__(4, 1, directory, SETTINGS, node_type=EitherNode)

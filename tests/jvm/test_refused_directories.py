@@ -16,7 +16,6 @@ import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.directory_contents import Contents
-from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess, KafkaStartError
 from jvm.test_directories import SETTINGS
 
@@ -161,20 +160,3 @@ def test_kafka_refuses_the_same_directories(
     finally:
         kafka.close()
     assert before == [everything(copied / each) for each in found]
-
-
-@pytest.mark.skipif(not FEATURES, reason="Barnabas has all features of Kafka's default")
-def test_feature_levels_of_kafkas_default_are_refused_without_changes(
-    kafka_jars: Callable[[str], str], tmp_path: Path
-) -> None:
-    paths = f"{tmp_path / FIRST},{tmp_path / SECOND}"
-    kafka = KafkaProcess(tmp_path / "kafka", {**SETTINGS, "log.dirs": paths})
-    try:
-        Contents(kafka.start().bootstrap).fill()
-    finally:
-        kafka.close()
-    shutil.rmtree(tmp_path / "kafka")
-    refuse(tmp_path, "(this node knows ", {})
-    for name in (FIRST, SECOND):
-        (tmp_path / name / ".lock").unlink()
-    refuse(tmp_path, "(this node knows ", {})

@@ -12,7 +12,6 @@ import pytest
 import barnabas
 from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka
-from jvm.features import FORMAT_OPTIONS
 from jvm.java import run_java
 from jvm.kafka_process import CLUSTER_ID
 from waiting import eventually
@@ -27,7 +26,7 @@ FIRST_USERS = (
 
 
 def format_by_kafka(file: str) -> None:
-    words = ("format", "-t", CLUSTER_ID, "-c", file, *FORMAT_OPTIONS, *FIRST_USERS)
+    words = ("format", "-t", CLUSTER_ID, "-c", file, *FIRST_USERS)
     done = run_java("kafka", "kafka.tools.StorageTool", *words)
     assert done.returncode == 0, done.stdout + done.stderr
 

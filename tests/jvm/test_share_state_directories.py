@@ -13,7 +13,7 @@ from differential.scene import advertised, ask
 from differential.share_state import DELETE, INITIALIZE, READ, SUMMARY, WRITE
 from differential.side import Side
 from jvm.kafka_process import KafkaProcess
-from jvm.test_directories import FEATURES, SETTINGS
+from jvm.test_directories import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ NOT_READY = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 @pytest.fixture
 def pair(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[tuple[Broker, Broker]]:
     """Both brokers over one directory."""
-    kafka = KafkaProcess(
-        tmp_path / "kafka", {**ALL, "log.dirs": str(tmp_path / "data")}, features=FEATURES
-    )
+    kafka = KafkaProcess(tmp_path / "kafka", {**ALL, "log.dirs": str(tmp_path / "data")})
     kafka.data_directory = tmp_path / "data"
     ours = BrokerProcess(tmp_path / "ours", ALL, ["--data-dir", str(tmp_path / "data")])
     try:

@@ -13,7 +13,6 @@ from barnabas.client.facade import Client
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.directory_dump import Dump
-from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
 from jvm.test_directories import SETTINGS
 from waiting import eventually, eventually_equal
@@ -50,7 +49,7 @@ def pair(
     kafka = KafkaProcess(
         tmp_path / "kafka",
         {**TRANSACTIONS, "log.dirs": str(tmp_path / "data")},
-        features={**FEATURES, "transaction.version": level},
+        features={"transaction.version": level},
     )
     kafka.data_directory = tmp_path / "data"
     ours = BrokerProcess(tmp_path / "ours", TRANSACTIONS, ["--data-dir", str(tmp_path / "data")])

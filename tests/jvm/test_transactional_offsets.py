@@ -9,7 +9,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
-from jvm.features import FEATURES
 from jvm.kafka_process import KafkaProcess
 from jvm.test_directories import SETTINGS
 
@@ -55,7 +54,6 @@ def test_offsets_of_aborted_and_open_transactions_are_not_committed(
     kafka = KafkaProcess(
         tmp_path,
         {**SETTINGS, **TRANSACTIONS, "log.dirs": str(tmp_path / "data")},
-        features=FEATURES,
     )
     ours = BrokerProcess(tmp_path, SETTINGS, ["--data-dir", str(tmp_path / "data")])
     try:
