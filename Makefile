@@ -62,6 +62,11 @@ layers: setup
 check: lint types layers
 	$(BIN)/pytest -n $(PROCESSES) --durations 15 --durations-min 10
 
+# All tests, also those that tests/selection.py leaves out of `make check`: NIGHTLY=tests/spark for some.
+.PHONY: nightly
+nightly: setup
+	$(BIN)/pytest -n $(PROCESSES) --nightly --durations 15 --durations-min 10 $(NIGHTLY)
+
 bench: setup
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.transactions
@@ -130,17 +135,6 @@ WALK ?= mixed
 group-walks: setup
 	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.share_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
 	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.member_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
-
-# All rules of share groups and consumer groups left out one by one; the checkers must find each.
-.PHONY: group-rules
-group-rules: setup
-	GROUP_RULES=all $(BIN)/pytest -s --timeout 3600 tests/chaos/groups/test_weakened_groups.py
-
-# Kills of Spark's processes and of brokers at every step of a batch; the tests run a selection.
-.PHONY: spark-kills
-spark-kills: setup
-	SPARK_KILLS=all $(BIN)/pytest -s --timeout 3600 tests/spark/test_exactly_once_topics.py \
-	  tests/spark/test_exactly_once_cluster.py tests/spark/test_exactly_once_jobs.py
 
 # Requests with several things wrong at once, to Apache Kafka and to us, as long as you like:
 # make mutations MUTATIONS="--seed 7 --count 20000". The tests run a small, fixed one.

@@ -28,6 +28,7 @@ from summary import SUMMARY
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("barnabas")
     group.addoption("--short", action="store_true", help="ten minutes: see tests/selection.py")
+    group.addoption("--nightly", action="store_true", help="all tests: see tests/selection.py")
     group.addoption(
         "--store-durations", action="store_true", help="write tests/durations.txt after a full run"
     )
@@ -35,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUMMARY] = []
+    if not _is_worker(config) and config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        # Workers get the options as they are now.
+        config.option.nightly = True
     if config.option.store_durations and not _is_worker(config):
         config.pluginmanager.register(DurationRecorder())
     # How long an example takes is a matter of the machine.
@@ -66,6 +70,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.short:
         config.hook.pytest_deselected(items=[item for item in items if needs_kafka(item)])
         items[:] = [item for item in items if not needs_kafka(item)]
+    if not config.option.nightly:
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     if _is_worker(config):
         longest_first(items, read_durations())
 

@@ -1,12 +1,18 @@
-"""Choose the tests of `pytest --short`, which is what `make test` runs; `make check` runs all.
+"""Choose tests: `make test` runs few, `make check` runs most, `make nightly` runs all.
 
-The rule: all tests that start no server and no Spark, and of the others the files below, which
-show that clients, brokers, replication and pipelines work. Nothing of Apache Kafka is run.
+`make check` leaves out tests with the mark `nightly`: more seeds, more steps at which a process is
+killed, more versions of what another test shows already. A run with paths includes them.
+
+`make test` is `pytest --short`: all tests that start no server and no Spark, and of the others the
+files below, which show that clients, brokers, replication and pipelines work. Nothing of Apache
+Kafka is run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +42,13 @@ SHORT_FILES = (
     "spark/test_stream.py",
     "spark/test_write.py",
 )
+
+
+def nightly_unless(selected: Callable[[Any], bool], cases: Iterable[Any]) -> list[Any]:
+    """Return parameters of a test; those that are not selected are for `make nightly` only."""
+    return [
+        case if selected(case) else pytest.param(case, marks=pytest.mark.nightly) for case in cases
+    ]
 
 
 def is_short(path: Path) -> bool:

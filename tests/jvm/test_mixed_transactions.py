@@ -22,6 +22,7 @@ from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeOptions, NodeProcess
 from jvm.kafka_node import KafkaNode
 from jvm.transactors import KINDS, Transactor
+from selection import nightly_unless
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -64,7 +65,10 @@ class MixedCluster(ClusterProcess):
         super().__init__(4, 1, directory, SETTINGS, node_type=EitherNode)
 
 
-@pytest.fixture(scope="module", params=["our controller", "Apache Kafka's controller"])
+@pytest.fixture(
+    scope="module",
+    params=nightly_unless("our controller".__eq__, ["our controller", "Apache Kafka's controller"]),
+)
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MixedCluster]:

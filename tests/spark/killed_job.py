@@ -11,12 +11,19 @@ import sys
 from pathlib import Path
 from typing import Self
 
+import pytest
+
 from waiting import eventually
 
 # A limit for what hangs.
 TIMEOUT_S = 300
 # As many at least has what the tests write.
 BATCHES = 10
+# Tests kill a job after so many batches each time: in its first batch, which sets up all, too.
+KILLS = [
+    pytest.param((1,), id="once"),
+    pytest.param((0, 1, 4), id="three times", marks=pytest.mark.nightly),
+]
 # A job that is to be killed does not end before: it goes on when it has caught up.
 FOREVER, TO_THE_END = {"processingTime": "0 seconds"}, {"availableNow": True}
 

@@ -20,14 +20,6 @@ STEPS = ("before the init", "during produce", "after flush", "between the ends",
 LIMIT_S = 600
 
 
-def at_steps(*selected: str) -> tuple[str, ...]:
-    """Return the selected steps, or all steps for `make spark-kills`.
-
-    Each case starts Spark once or twice, which takes up to a minute of processor time.
-    """
-    return STEPS if os.environ.get("SPARK_KILLS") == "all" else selected
-
-
 class StopPoint:
     """The files by which a test stops a process of Spark and lets it go on."""
 

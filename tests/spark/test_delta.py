@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from barnabas.client.facade import Client
-from spark.killed_job import FOREVER, TO_THE_END, Job
+from spark.killed_job import FOREVER, KILLS, TO_THE_END, Job
 from spark.queries import to_the_end
 
 pytestmark = pytest.mark.spark
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.spark
 JOB = Path(__file__).with_name("job_to_delta.py")
 # 10 batches of the job.
 RECORDS = 50_000
-BATCHES_BEFORE_KILL = (0, 1, 4)
 
 
 def fill(client: Client, topic: str, first: int, end: int) -> None:
@@ -69,14 +68,15 @@ def write(frame: DataFrame, directory: Path, mode: str = "append", **options: st
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kills", KILLS)
 def test_no_row_is_missing_or_duplicate_after_kills(
-    client: Client, bootstrap: str, topic: str, tmp_path: Path
+    kills: tuple[int, ...], client: Client, bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     fill(client, topic, 0, RECORDS)
     seed = time.time_ns()
     chance = random.Random(seed)
     print("seed", seed)
-    for batches in BATCHES_BEFORE_KILL:
+    for batches in kills:
         with Job(JOB, bootstrap, topic, tmp_path, FOREVER) as job:
             job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
     with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END) as job:

@@ -13,26 +13,30 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.client.facade import Client
-from spark.killed_job import FOREVER, TO_THE_END, Job
+from spark.killed_job import FOREVER, KILLS, TO_THE_END, Job
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 JOB = Path(__file__).with_name("job_to_parquet.py")
 # 10 batches of the job.
 RECORDS = 50_000
-BATCHES_BEFORE_KILL = (0, 1, 4)
 
 
+@pytest.mark.parametrize("kills", KILLS)
 def test_no_row_is_missing_or_duplicate_after_kills(
-    spark: SparkSession, client: Client, bootstrap: str, topic: str, tmp_path: Path
+    kills: tuple[int, ...],
+    spark: SparkSession,
+    client: Client,
+    bootstrap: str,
+    topic: str,
+    tmp_path: Path,
 ) -> None:
     with client.producer() as producer:
         producer.send_batch(topic, [(b"%d" % i, b"v%d" % i, [], None) for i in range(RECORDS)])
     seed = time.time_ns()
     chance = random.Random(seed)
     print("seed", seed)
-    # At any point of the first batch, in which all is set up, and in later ones.
-    for batches in BATCHES_BEFORE_KILL:
+    for batches in kills:
         with Job(JOB, bootstrap, topic, tmp_path, FOREVER) as job:
             job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
     with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END) as job:

@@ -16,10 +16,11 @@ import pytest
 from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
+from selection import nightly_unless
 from spark.copies import each_row_once, write_records
 from spark.killed_job import FOREVER, TIMEOUT_S, TO_THE_END, Job
 from spark.standalone_cluster import standalone_cluster
-from spark.stopping_sink import StoppingSink, StopPoint, at_steps
+from spark.stopping_sink import STEPS, StoppingSink, StopPoint
 from waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -80,6 +81,7 @@ def ended(process: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_each_row_is_seen_once_after_the_job_is_killed_at_random(
     client: Client, copied: Callable[[], Counter[bytes]], bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
@@ -91,7 +93,7 @@ def test_each_row_is_seen_once_after_the_job_is_killed_at_random(
     seed = time.time_ns()
     chance = random.Random(seed)
     print("seed", seed)
-    for batches in (0, 1, 4) if at_steps() else (1,):
+    for batches in (0, 1, 4):
         with Job(JOB, bootstrap, topic, tmp_path, FOREVER) as job:
             job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
     with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END) as job:
@@ -100,7 +102,7 @@ def test_each_row_is_seen_once_after_the_job_is_killed_at_random(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", at_steps("during produce", "between the ends"))
+@pytest.mark.parametrize("step", nightly_unless("between the ends".__eq__, STEPS))
 def test_a_batch_is_resumed_after_its_driver_is_killed(
     step: str,
     client: Client,
@@ -118,7 +120,8 @@ def test_a_batch_is_resumed_after_its_driver_is_killed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", at_steps("between the ends"))
+@pytest.mark.nightly
+@pytest.mark.parametrize("step", STEPS)
 def test_a_process_that_outlives_its_job_changes_nothing(
     step: str,
     client: Client,

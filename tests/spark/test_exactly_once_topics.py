@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections import Counter
@@ -15,7 +16,7 @@ from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 from spark.copies import Copy, await_end, copy_of, each_row_once, write_records
-from spark.stopping_sink import STEPS, at_steps
+from spark.stopping_sink import STEPS
 from waiting import eventually_equal
 
 pytestmark = pytest.mark.spark
@@ -46,20 +47,27 @@ def copy(
     return copy_of(spark, bootstrap, topic, tmp_path)
 
 
-def on_both(*steps_of_kafka: str) -> pytest.MarkDecorator:
-    """Run a test at each step on Barnabas, and on Apache Kafka at the given steps.
+def on_both(*selected: tuple[str, str]) -> pytest.MarkDecorator:
+    """Run a test at each step on both brokers; `make check` runs the selected ones.
 
     The sink does the same on both brokers, and Kafka takes long to start again on the directory of
     a broker that is not yet fenced.
     """
-    cases = [("barnabas", step) for step in STEPS]
-    cases += [("kafka", step) for step in at_steps(*steps_of_kafka)]
+    cases = [
+        pytest.param(*case, marks=() if case in selected else pytest.mark.nightly)
+        for case in itertools.product(("barnabas", "kafka"), STEPS)
+    ]
     return pytest.mark.parametrize(
         ("either_broker", "step"), cases, indirect=["either_broker"], scope="module"
     )
 
 
-@on_both("during produce", "between the ends")
+@on_both(
+    ("barnabas", "during produce"),
+    ("barnabas", "between the ends"),
+    ("barnabas", "after the ends"),
+    ("kafka", "between the ends"),
+)
 def test_each_row_is_seen_once_after_a_process_is_killed(
     either_broker: EitherBroker,
     step: str,
@@ -74,7 +82,7 @@ def test_each_row_is_seen_once_after_a_process_is_killed(
     assert copied() == each_row_once()
 
 
-@on_both("between the ends")
+@on_both(("barnabas", "between the ends"), ("barnabas", "before the init"))
 def test_each_row_is_seen_once_after_the_broker_is_killed(
     step: str,
     copy: Copy,

@@ -2,13 +2,11 @@
 
 Three simulated brokers run with members and faults (`simulation.groups`). With all rules, the
 checkers find nothing in these runs. Without one rule, they find a fault, or an invariant of the
-product fails. With GROUP_RULES=all in the environment (`make group-rules`), the rules that need
-longer walks are tested too.
+product fails. The rules that need longer walks are for `make nightly`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -39,6 +37,7 @@ from barnabas.server.share.records.record_state import RENEW, RecordState
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.server.share.state_writer import StateWriter
 from chaos.groups import member_checker, share_checker
+from selection import nightly_unless
 from simulation.groups import member_walk, share_walk
 
 # A weakened rule must be found by one of these seeds. Most rules are found by the first one.
@@ -62,7 +61,7 @@ class Rule(NamedTuple):
     # Style of the walks, and their length in virtual seconds.
     style: str
     seconds: float
-    # Whether only `make group-rules` tests it.
+    # Whether only `make nightly` tests it.
     is_long: bool = False
 
 
@@ -381,13 +380,6 @@ def a_new_coordinator_ignores_tombstones(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroups, "replay", replay)
 
 
-TESTED = {
-    name: rule
-    for name, rule in RULES.items()
-    if not rule.is_long or os.environ.get("GROUP_RULES") == "all"
-}
-
-
 def findings(*, is_shared: bool, seed: int, style: str, seconds: float) -> set[str]:
     """Play one run; return the kinds of what is found."""
     try:
@@ -400,7 +392,7 @@ def findings(*, is_shared: bool, seed: int, style: str, seconds: float) -> set[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize("name", nightly_unless(lambda name: not RULES[name].is_long, RULES))
 def test_a_disabled_rule_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = RULES[name]
     rule.weaken(monkeypatch)
@@ -416,7 +408,7 @@ def test_a_disabled_rule_is_detected(name: str, monkeypatch: pytest.MonkeyPatch)
     pytest.fail(f"not noticed; found by seed: {seen}")
 
 
-STYLES_IN_USE = sorted({(rule.is_shared, rule.style) for rule in TESTED.values()})
+STYLES_IN_USE = sorted({(rule.is_shared, rule.style) for rule in RULES.values()})
 
 
 @pytest.mark.slow
@@ -427,4 +419,4 @@ def test_nothing_is_found_with_all_rules(is_shared: bool, style: str) -> None:
 
 
 def test_there_are_at_least_fifteen_rules() -> None:
-    assert len(TESTED) > 15
+    assert len(RULES) > 15

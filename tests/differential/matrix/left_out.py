@@ -44,6 +44,13 @@ NOT_SENT = {
         ): "Kafka's response is empty if the fetch before still has the lock of the share partition"
         for time in (-(1 << 31), -1)
     },
+    **{
+        (
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+            f"groups[0].topics[0].partitions = {index}",
+        ): "Kafka asks for the state for 30 s before it answers"
+        for index in (1000, (1 << 31) - 1)
+    },
     (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
 }
 
@@ -54,13 +61,6 @@ NOT_TOGETHER = {
     " a quota would slow down whatever comes after it",
     (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups twice"): "Kafka sends no response if the repeated"
     " group has an error",
-    **{
-        (
-            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-            f"groups[0].topics[0].partitions = {index}",
-        ): "Kafka asks for the state for 30 s before it answers"
-        for index in (1000, (1 << 31) - 1)
-    },
     (ApiKey.SHARE_FETCH, "topics twice"): "Kafka's order is that of a hash table",
     (ApiKey.SHARE_ACKNOWLEDGE, "topics twice"): "Kafka's order is that of a hash table",
 }
