@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -38,6 +39,8 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 SECTIONS = [section for page in PAGES if page not in GENERATED for section in sections_of(page)]
 BLOCKS = list(dict.fromkeys(block for section in SECTIONS for block in section.blocks))
 NOT_RUN_MAX = 12
+# Starts four Kafkas, one after the other.
+NIGHTLY = ("docs/interop.md: A cluster",)
 
 # Brokers that pages take as running.
 SETTINGS = {
@@ -79,6 +82,14 @@ def runs() -> Iterator[tuple[Section, str | None]]:
             yield section, broker
 
 
+def cases() -> list[Any]:
+    """Return `runs()` as parameters of a test."""
+    return [
+        pytest.param(*run, marks=pytest.mark.nightly if str(run[0].title) in NIGHTLY else ())
+        for run in runs()
+    ]
+
+
 def name_of(run: object) -> str:
     return run.title if isinstance(run, Section) else str(run or "own broker")
 
@@ -108,7 +119,7 @@ def running_broker(kind: str | None, directory: Path) -> Iterator[str | None]:
         broker.kill()
 
 
-@pytest.mark.parametrize(("section", "broker"), list(runs()), ids=name_of)
+@pytest.mark.parametrize(("section", "broker"), cases(), ids=name_of)
 def test_the_output_of_the_blocks_equals_the_page(
     tmp_path: Path, section: Section, broker: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka they are played on Apache Kafka.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,34 @@ from scenario.stage import Stage, runs_on_kafka
 
 STORIES = sorted(Path(__file__).parent.rglob("*.txt"))
 assert STORIES, "there are no stories"
+# Each is close to another story. They are for `make nightly` only.
+NIGHTLY = {
+    "all-nodes-die",
+    "coordinator-dies-after-a-timeout",
+    "coordinator-dies-after-the-commit",
+    "coordinator-dies-before-the-abort-marker",
+    "coordinator-dies-while-empty",
+    "coordinator-moves-under-load",
+    "data-leader-dies-before-the-marker",
+    "brokers-die-under-transactions",
+    "leader-is-away-before-the-marker",
+    "leaders-change-quickly",
+    "preferred-leader-comes-back",
+    "producer-dies-in-the-middle",
+}
+assert {path.stem for path in STORIES} > NIGHTLY
+
+
+def stories() -> list[Any]:
+    """Return the stories as parameters of a test."""
+    return [
+        pytest.param(path, id=path.stem, marks=pytest.mark.nightly if path.stem in NIGHTLY else ())
+        for path in STORIES
+    ]
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", stories())
 def test_story(path: Path, tmp_path: Path) -> None:
     stage = Stage(tmp_path, kafka=runs_on_kafka())
     try:
