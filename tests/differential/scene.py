@@ -68,6 +68,8 @@ class Pair:
         self.standing: dict[str, Any] = {}
         # Comparisons of each case.
         self.by_case: dict[str, Compared] = {}
+        # Cases that were played in all versions.
+        self.complete: set[str] = set()
         self._served = [advertised(side) for side in self.sides()]
 
     def sides(self) -> tuple[Side, Side]:

@@ -16,6 +16,6 @@ pytestmark = pytest.mark.conformance
 
 
 @pytest.mark.parametrize("each", CASES, ids=str)
-def test_the_responses_are_equal(each: Case, pair: Pair) -> None:
-    found = each.run(pair)
+def test_the_responses_are_equal(each: Case, pair: Pair, pytestconfig: pytest.Config) -> None:
+    found = each.run(pair, every_version=pytestconfig.option.nightly)
     assert not found, "\n" + "\n".join(found)
