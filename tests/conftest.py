@@ -21,7 +21,7 @@ from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
 from jvm.tool_host import ToolHost
 from schedule import DurationRecorder, LongestFirst, longest_first, read_durations
-from selection import is_short, left_out, needs_kafka
+from selection import is_nightly, is_short, left_out, needs_kafka
 from summary import SUMMARY
 
 
@@ -71,9 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if needs_kafka(item)])
         items[:] = [item for item in items if not needs_kafka(item)]
     if not config.option.nightly:
-        nightly = [item for item in items if item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=nightly)
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=[item for item in items if is_nightly(item)])
+        items[:] = [item for item in items if not is_nightly(item)]
     if _is_worker(config):
         longest_first(items, read_durations())
 

@@ -1,7 +1,11 @@
 """Choose tests: `make test` runs few, `make check` runs most, `make nightly` runs all.
 
-`make check` leaves out tests with the mark `nightly`: more seeds, more steps at which a process is
-killed, more versions of what another test shows already. A run with paths includes them.
+`make check` leaves out two kinds of tests; a run with paths includes them:
+
+- Tests with the mark `nightly`: more seeds, more steps at which a process is killed, more versions
+  of what another test shows already.
+- The same test on Apache Kafka, of tests that run on both brokers. It shows that the test expects
+  what Kafka does. Comparisons with a running Kafka (`tests/differential`) are in `make check`.
 
 `make test` is `pytest --short`: all tests that start no server and no Spark, and of the others the
 files below, which show that clients, brokers, replication and pipelines work. Nothing of Apache
@@ -61,14 +65,22 @@ def is_short(path: Path) -> bool:
     return name in SHORT_FILES
 
 
-def needs_kafka(item: pytest.Item) -> bool:
-    """Return whether a test uses the jars of Apache Kafka, or has it as its broker."""
-    if "kafka_jars" in getattr(item, "fixturenames", ()):
-        return True
+def is_nightly(item: pytest.Item) -> bool:
+    """Return whether only `make nightly` runs a test."""
+    return item.get_closest_marker("nightly") is not None or has_kafka_as_broker(item)
+
+
+def has_kafka_as_broker(item: pytest.Item) -> bool:
+    """Return whether a test that runs on both brokers has Apache Kafka as its broker."""
     call = getattr(item, "callspec", None)
-    if call is None or TESTS / "conformance" not in item.path.parents:
+    if call is None or TESTS / "unit" in item.path.parents:
         return False
     return any(isinstance(value, str) and value == "kafka" for value in call.params.values())
+
+
+def needs_kafka(item: pytest.Item) -> bool:
+    """Return whether a test uses the jars of Apache Kafka, or has it as its broker."""
+    return "kafka_jars" in getattr(item, "fixturenames", ()) or has_kafka_as_broker(item)
 
 
 def left_out() -> list[str]:
