@@ -22,6 +22,9 @@ import pytest
 
 TESTS = Path(__file__).parent
 
+# Folders with tests whose parameter "kafka" is the broker.
+BOTH_BROKERS = ("conformance", "documents", "spark")
+
 # Folders whose tests start no servers, or only a few.
 SHORT_FOLDERS = ("property", "simulation", "storms", "unit")
 
@@ -73,7 +76,7 @@ def is_nightly(item: pytest.Item) -> bool:
 def has_kafka_as_broker(item: pytest.Item) -> bool:
     """Return whether a test that runs on both brokers has Apache Kafka as its broker."""
     call = getattr(item, "callspec", None)
-    if call is None or TESTS / "unit" in item.path.parents:
+    if call is None or not any(TESTS / name in item.path.parents for name in BOTH_BROKERS):
         return False
     return any(isinstance(value, str) and value == "kafka" for value in call.params.values())
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conformance import client_scenarios
 from conformance.client_program import ClientProgram
 from jvm.java import java_command
+from selection import nightly_unless
 from waiting import eventually
 
 PROGRAM = Path(__file__).parent / "programs" / "OldJavaProgram.java"
@@ -22,7 +23,9 @@ COUNT = 50
 Run = Callable[[list[tuple[str, str, str, int]]], list]
 
 
-@pytest.fixture(scope="module", params=["0.9.0.1", "0.10.2.2", "0.11.0.3"])
+@pytest.fixture(
+    scope="module", params=nightly_unless("0.10.2.2".__ne__, ["0.9.0.1", "0.10.2.2", "0.11.0.3"])
+)
 def run(request: pytest.FixtureRequest, old_clients_bootstrap: str) -> Run:
     """Runs actions one after the other in one process."""
     command = [*java_command(f"kafka-clients-{request.param}", source=PROGRAM), PROGRAM.stem]

@@ -165,6 +165,7 @@ def story(
         turns.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("story", ["static"], indirect=True)
 def test_a_whole_cluster_is_replaced_and_replaced_back(
     story: Story, kafka_tools: Callable[..., subprocess.CompletedProcess[str]]

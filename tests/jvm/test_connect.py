@@ -145,6 +145,7 @@ class Files:
         )
 
 
+@pytest.mark.nightly
 def test_lines_are_copied_through_a_topic_despite_kills_and_restarts(
     broker: BrokerProcess | KafkaProcess, tmp_path: Path, tool_host: ToolHost
 ) -> None:

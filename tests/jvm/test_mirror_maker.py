@@ -275,6 +275,7 @@ def values(bootstrap: str, topic: str) -> dict[int, list[bytes | None]]:
     }
 
 
+@pytest.mark.nightly
 def test_a_kafka_is_mirrored_exactly_once_despite_kills(source: str, tmp_path: Path) -> None:
     topic, mirror = "once", "source.once"
     admin = AdminClient({"bootstrap.servers": source})

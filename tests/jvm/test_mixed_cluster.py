@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeOptions, NodeProcess
 from jvm.kafka_node import KafkaNode
+from selection import nightly_unless
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(params=["our controller", "Apache Kafka's controller"])
+@pytest.fixture(
+    params=nightly_unless("our controller".__eq__, ["our controller", "Apache Kafka's controller"])
+)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterProcess]:
     """Broker 1 is ours, broker 2 is Apache Kafka's."""
     java = {KAFKAS} if request.param == "our controller" else {KAFKAS, CONTROLLER}

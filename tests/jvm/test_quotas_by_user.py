@@ -33,6 +33,7 @@ from conformance.raw_client import RawClient
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka
 from jvm.jmx import Jmx, machine_with_jmx
 from quota_levels import LEVELS, Quotas, entity, limit_by_model
+from selection import nightly_unless
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -55,7 +56,7 @@ class Side(NamedTuple):
     read: Callable[[str, str], dict[tuple[str, str], float]]
 
 
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+@pytest.fixture(scope="module", params=nightly_unless("barnabas".__eq__, ["barnabas", "kafka"]))
 def side(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Side]:

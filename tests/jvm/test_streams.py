@@ -32,6 +32,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess | KafkaProcess]:
         yield process
 
 
+@pytest.mark.nightly
 def test_words_are_counted_despite_a_stop_a_kill_and_a_state_loss(
     broker: BrokerProcess | KafkaProcess, tmp_path: Path
 ) -> None:
