@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.nightly = True
     if config.option.store_durations and not _is_worker(config):
         config.pluginmanager.register(DurationRecorder())
+    if os.environ.get("CI") == "true" and not _is_worker(config):
+        config.pluginmanager.register(FailuresAtOnce(config))
     # How long an example takes is a matter of the machine.
     slow = [HealthCheck.too_slow]
     settings.register_profile("untimed", deadline=None, suppress_health_check=slow)
@@ -101,6 +103,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """Collect the summary of a process that ended."""
     node.config.stash[SUMMARY] += getattr(node, "workeroutput", {}).get("summary", [])
+
+
+class FailuresAtOnce:
+    """A plugin that prints failures when they occur: a run that is ended by force shows them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print the name of a failed test and the last lines of its message."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            lines = [line for line in report.longreprtext.splitlines() if line.startswith("E ")]
+            shown = "\n".join((lines or report.longreprtext.splitlines())[-5:])
+            reporter.write_line(f"\n{report.when} failed: {report.nodeid}\n{shown[:1000]}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
