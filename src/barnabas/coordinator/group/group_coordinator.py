@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.share_offset_describe import LatestOffsetFinder
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
     from barnabas.runtime.rng import Rng
 
 OFFSETS_TOPIC = "__consumer_offsets"

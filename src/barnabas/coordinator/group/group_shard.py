@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.share.share_shard import ShareSettings
     from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
     from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
     # Returns the test whether an offset of the group is removed, or None to keep all of them.

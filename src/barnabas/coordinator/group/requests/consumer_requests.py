@@ -9,8 +9,8 @@ from barnabas.coordinator.group.consumer.consumer_membership import failed_heart
 from barnabas.coordinator.group.consumer.described_consumers import describe_consumers
 from barnabas.coordinator.group.consumer.membership_checks import check_request
 from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 

@@ -16,8 +16,8 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
 )
 from barnabas.coordinator.group.streams.topology.configuring import configuring_topology
 from barnabas.coordinator.group.streams.topology.topology_record import topology_value
-from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 

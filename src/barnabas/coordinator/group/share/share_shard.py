@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.share.share_member import ShareMember
     from barnabas.coordinator.group.topics_view import TopicsView
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
 # The name that Kafka writes for the topic ids that do not exist any more.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.share.share_groups import ShareGroups
     from barnabas.coordinator.group.share.share_member import ShareMember
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 
     Fence = Callable[[ShareGroup, ShareMember], list[CoordinatorRecord]]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 
     Fence = Callable[[StreamsGroup, StreamsMember], list[CoordinatorRecord]]
 

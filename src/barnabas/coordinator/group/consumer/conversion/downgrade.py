@@ -25,7 +25,7 @@ from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.assignment import NOTHING
 from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
 from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
-from barnabas.coordinator.runtime.append_errors import client_error
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 

@@ -25,7 +25,7 @@ from barnabas.waiting.off_loop import OffLoop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.runtime.shard import Shard
+    from barnabas.coordinator.runtime.shards.shard import Shard
     from barnabas.record.batch import BatchHeader
     from barnabas.record.record import Record
     from barnabas.runtime.executor import Executor
