@@ -15,16 +15,14 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from barnabas.coordinator.group.consumer import (
-    consumer_membership,
-    membership_checks,
-    reconciliation,
-)
+from barnabas.coordinator.group.consumer import consumer_membership
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
-from barnabas.coordinator.group.consumer.consumer_member import JOIN_EPOCH
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
 from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
+from barnabas.coordinator.group.consumer.heartbeats import membership_checks
+from barnabas.coordinator.group.consumer.members import reconciliation
+from barnabas.coordinator.group.consumer.members.consumer_member import JOIN_EPOCH
 from barnabas.coordinator.group.offsets import offset_changes
 from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
 from barnabas.coordinator.runtime.loading.loader import Loader

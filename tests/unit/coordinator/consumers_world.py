@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
-from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 from barnabas.protocol.messages.consumer_group_heartbeat import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.assignment import NOTHING, Owned, Target
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from barnabas.coordinator.group.classic.group_memory import member_bytes
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Owned, Target
 from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
 from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 
 # Estimated overhead of a member, of each of its topics and of each partition, in bytes.
 _MEMBER_BYTES = 1_000

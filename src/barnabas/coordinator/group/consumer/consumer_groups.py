@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Owned, target_of
-from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
+from barnabas.coordinator.group.assignment import NOTHING_OWNED, Owned, target_of
 from barnabas.coordinator.group.consumer.consumer_group import NO_EPOCH, ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
-from barnabas.coordinator.group.consumer.member_state import MemberState
+from barnabas.coordinator.group.consumer.members.classic_metadata import ClassicMetadata
+from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
+from barnabas.coordinator.group.consumer.members.member_state import MemberState
 from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import (

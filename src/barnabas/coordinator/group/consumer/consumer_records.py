@@ -41,9 +41,9 @@ from barnabas.protocol.records.consumer_group_target_assignment_metadata import 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.consumer.assignment import Owned, Target
+    from barnabas.coordinator.group.assignment import Owned, Target
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
 
 

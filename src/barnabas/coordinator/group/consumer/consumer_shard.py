@@ -12,9 +12,9 @@ from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
-from barnabas.coordinator.group.consumer.member_state import MemberState
-from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
+from barnabas.coordinator.group.consumer.members.member_state import MemberState
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.topic_hash import TopicHashes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.primitives import uuid_to_string
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord

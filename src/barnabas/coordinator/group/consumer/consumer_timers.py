@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 
     Fence = Callable[[ConsumerGroup, ConsumerMember], CoordinatorResult[None]]

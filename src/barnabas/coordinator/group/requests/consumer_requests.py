@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.consumer.described_consumers import describe_consumers
-from barnabas.coordinator.group.consumer.membership_checks import check_request
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.heartbeats.membership_checks import check_request
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
-    from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime

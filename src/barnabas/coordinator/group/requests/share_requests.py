@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.share.described_shares import describe_share_group
 from barnabas.coordinator.group.share.share_membership import (
     check_share_heartbeat,

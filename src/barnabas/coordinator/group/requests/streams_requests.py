@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.described_streams import describe_streams_group
 from barnabas.coordinator.group.streams.heartbeat_checks import check_streams_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import (

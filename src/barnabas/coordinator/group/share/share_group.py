@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.share.share_group_state import ShareGroupState
 
 if TYPE_CHECKING:

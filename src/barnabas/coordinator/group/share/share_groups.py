@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, target_of
+from barnabas.coordinator.group.assignment import NOTHING, target_of
 from barnabas.coordinator.group.share.share_group import NO_EPOCH, ShareGroup
 from barnabas.coordinator.group.share.share_member import ShareMember
 from barnabas.coordinator.group.share.state_topics import StateTopic, StateTopics

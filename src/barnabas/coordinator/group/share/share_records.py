@@ -37,7 +37,7 @@ from barnabas.protocol.records.share_group_target_assignment_metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.share.share_group import ShareGroup
     from barnabas.coordinator.group.share.share_member import ShareMember
     from barnabas.coordinator.group.share.state_topics import StateTopics, StateTopicsById

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.share.share_group import ShareGroup
 from barnabas.coordinator.group.share.share_groups import ShareGroups
 from barnabas.protocol.errors import ErrorCode
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.share.share_member import ShareMember
+    from barnabas.coordinator.group.topic_hash import TopicHashes
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError, fenced_epoch
+from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
 from barnabas.coordinator.group.streams.members.streams_member import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.assignors.task_input import TaskAssignorError
 from barnabas.coordinator.group.streams.endpoint_partitions import endpoint_partitions
 from barnabas.coordinator.group.streams.group_epochs import GroupEpochs

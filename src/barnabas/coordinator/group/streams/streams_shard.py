@@ -10,7 +10,7 @@ import msgspec
 from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
 from barnabas.protocol.errors import ErrorCode
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
+    from barnabas.coordinator.group.topic_hash import TopicHashes
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
 from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.waiting.steps import UNFINISHED, run_slice

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     STEP,
     AssignorInput,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.consumer.assignors.assignor_input import Assigning
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.topics_view import TopicsView
 
 # Kafka's assignors; the first one is the default.

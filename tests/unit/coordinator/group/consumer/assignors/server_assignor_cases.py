@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     Assigning,
     AssignorInput,

@@ -19,7 +19,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_epoch_record,
     target_record,
 )
-from barnabas.coordinator.group.consumer.target_assignment import TargetInput, differing
+from barnabas.coordinator.group.consumer.targets.target_assignment import TargetInput, differing
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.waiting.steps import Unfinished, run_slice
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from typing import TypeAlias
 
-    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
     _Computation: TypeAlias = "Generator[None, None, _Computed | None]"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
 from barnabas.coordinator.group.streams.topology.configuring import (
     configuring_topology,
@@ -30,7 +30,7 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from unit.coordinator.group.streams.topology_cases import TopologyCase, topology_case
+from unit.coordinator.group.streams.topology.topology_cases import TopologyCase, topology_case
 
 
 def topic(name: str, partitions: int = 0, **configs: str) -> TopicInfo:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Owned
-from barnabas.coordinator.group.consumer.member_state import MemberState
+from barnabas.coordinator.group.assignment import NOTHING_OWNED, Owned
+from barnabas.coordinator.group.consumer.members.member_state import MemberState
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
+    from barnabas.coordinator.group.consumer.members.classic_metadata import ClassicMetadata
 
 # Member epochs with which a client leaves the group, or a static member leaves for a while.
 LEAVE_EPOCH = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from barnabas.coordinator.group.consumer.assignment import Target
+from barnabas.coordinator.group.assignment import Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     AssignorInput,
     MemberInput,

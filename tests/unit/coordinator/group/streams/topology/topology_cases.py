@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.topology.configured_topology import (
     ConfiguredInternalTopic,
     ConfiguredTopology,
@@ -27,7 +27,7 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from unit.coordinator.group.streams.task_assignor_cases import hex_of
+from unit.coordinator.group.streams.assignors.task_assignor_cases import hex_of
 
 METADATA_HASH = 7
 INVALID = ["failed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.consumer import target_updates
+from barnabas.coordinator.group.consumer.targets import target_updates
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import Member
 from unit.coordinator.consumers_world import ConsumersWorld, Partitions

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Owned, Target
-from barnabas.coordinator.group.consumer.member_state import MemberState
+from barnabas.coordinator.group.assignment import NOTHING_OWNED, Owned, Target
+from barnabas.coordinator.group.consumer.members.member_state import MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set as AbstractSet
 
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 
 
 class Reconciliation(msgspec.Struct, frozen=True):

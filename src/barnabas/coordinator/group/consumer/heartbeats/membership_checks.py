@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.consumer_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    ConsumerMember,
-)
 from barnabas.coordinator.group.consumer.consumer_records import (
     current_record,
     member_record,
     member_tombstones,
     target_record,
 )
-from barnabas.coordinator.group.consumer.refusal import RefusalError, fenced_epoch
+from barnabas.coordinator.group.consumer.members.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+)
+from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
     from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 # The first version in which clients choose their member ids (KIP-1082).

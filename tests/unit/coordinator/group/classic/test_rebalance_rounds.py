@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.coordinator.group.consumer import target_updates
+from barnabas.coordinator.group.consumer.targets import target_updates
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.consumers_world import ConsumersWorld, Partitions
 from unit.coordinator.members_world import MembersWorld, subscription

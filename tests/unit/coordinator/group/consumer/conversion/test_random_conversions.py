@@ -10,7 +10,7 @@ import random
 import pytest
 
 from unit.coordinator.consumers_world import ConsumersWorld
-from unit.coordinator.group.consumer.mixed_members import ClassicClient, ConsumerClient
+from unit.coordinator.group.consumer.conversion.mixed_members import ClassicClient, ConsumerClient
 
 TOPICS = {"a": 5, "b": 3, "c": 1}
 STEP_MS = 500
