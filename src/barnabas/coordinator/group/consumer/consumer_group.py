@@ -9,27 +9,22 @@ from barnabas.coordinator.group.assignment import NOTHING, Owned, Target
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from barnabas.coordinator.group.classic.group_memory import member_bytes
 from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
+from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
+from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH, ReplayedGroup
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 
 # Estimated overhead of a member, of each of its topics and of each partition, in bytes.
 _MEMBER_BYTES = 1_000
 _TOPIC_BYTES = 100
 _PARTITION_BYTES = 100
 
-NO_EPOCH = -1
-# Epoch of a group without records. The first member raises it.
-FIRST_EPOCH = 1
-# The next heartbeat compares the topics with the stored hash.
-_REFRESH_NOW = (0, 0)
 
-
-class ConsumerGroup:
+class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
     """Members, epochs, target assignment and regular expressions of a group."""
 
     __slots__ = (
@@ -38,39 +33,16 @@ class ConsumerGroup:
         "_classic_protocols",
         "_names",
         "_owners",
-        "_refresh",
         "_regexes",
-        "assignment_epoch",
-        "assignment_timestamp",
-        "group_epoch",
-        "group_id",
         "has_partition_metadata",
-        "held_bytes",
-        "members",
-        "memory",
-        "metadata_hash",
         "resolved",
         "static_members",
-        "targets",
     )
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
-        # Memory accounting of all groups of this broker, and the size of this group in bytes.
-        self.memory = memory
-        self.held_bytes = 0
-        self.group_id = group_id
-        # Increases when members, subscriptions or topics change.
-        self.group_epoch = FIRST_EPOCH
-        # Hash of the subscribed topics at the last change of the group epoch.
-        self.metadata_hash = 0
-        # The group epoch for which `targets` was computed, and when (wall clock in ms, or 0).
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp = 0
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id, memory)
         # Member id by instance id.
         self.static_members: dict[str, str] = {}
-        # Target assignment by member id.
-        self.targets: dict[str, Target] = {}
         # Results of regular expressions.
         self.resolved: dict[str, ResolvedRegex] = {}
         # Whether a broker before 4.1 has written the record of the subscribed topics.
@@ -86,8 +58,6 @@ class ConsumerGroup:
         self._classic_protocols: Counter[str] = Counter()
         # Member epoch of the owner, by topic id and partition. No inner mapping is empty.
         self._owners: dict[bytes, dict[int, int]] = {}
-        # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
-        self._refresh = _REFRESH_NOW
 
     # State.
 
@@ -239,21 +209,6 @@ class ConsumerGroup:
             for index in indexes - member.assigned.get(topic_id, {}).keys()
         )
 
-    # Validity of the hash of the subscribed topics.
-
-    def request_refresh(self) -> None:
-        """Compare the topics with the stored hash at the next heartbeat."""
-        self._refresh = _REFRESH_NOW
-
-    def note_refresh(self, until_ms: int, epoch: int) -> None:
-        """Do not compare the topics until then, unless the group falls back to an older epoch."""
-        self._refresh = (until_ms, epoch)
-
-    def needs_refresh(self, now_ms: int) -> bool:
-        """Whether the topics must be compared with the stored hash."""
-        until_ms, epoch = self._refresh
-        return now_ms >= until_ms or self.group_epoch < epoch
-
     # Replay.
 
     def put(self, member: ConsumerMember) -> None:
@@ -313,17 +268,9 @@ class ConsumerGroup:
         known = self.members.get(member.member_id)
         return _bytes_of(member) - (0 if known is None else _bytes_of(known))
 
-    def release_memory(self) -> None:
-        """Release the memory of a group that is removed with its members."""
-        self._resize(-self.held_bytes)
-
     def reclaim_memory(self) -> None:
         """Account for the members of a removed group that is brought back."""
         self._resize(sum(map(_bytes_of, self.members.values())) - self.held_bytes)
-
-    def _resize(self, growth: int) -> None:
-        self.held_bytes += growth
-        self.memory.held_bytes += growth
 
     def _own(self, partitions: Owned, epoch: int) -> None:
         for topic_id, indexes in partitions.items():

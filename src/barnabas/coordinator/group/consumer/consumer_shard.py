@@ -11,9 +11,10 @@ from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
+from barnabas.coordinator.group.consumer.consumer_replay import CONSUMER_REPLAYS
 from barnabas.coordinator.group.consumer.members.member_state import MemberState
 from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.replayed.group_table import GroupTable
 from barnabas.coordinator.group.topic_hash import TopicHashes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.primitives import uuid_to_string
@@ -90,10 +91,13 @@ class ConsumerShard:
         self.clock = surroundings.clock
         self.metrics = surroundings.metrics
         self.hashes = TopicHashes(self.topics)
-        self.groups = ConsumerGroups(self._make_room, classic.memory)
+        self.groups = GroupTable("consumer", self._create, self._make_room, CONSUMER_REPLAYS)
         # Offset of the last metadata image with new topics. Older results of regular expressions
         # are outdated.
         self.new_topics_version = -1
+
+    def _create(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self._classic.memory)
 
     def _make_room(self, group_id: str) -> bool:
         return not self._has_other(group_id) and self.remove_offsets_only(group_id)
@@ -150,7 +154,7 @@ class ConsumerShard:
         classic = self._classic.find(group_id)
         if classic is None:
             if is_joining:
-                return ConsumerGroup(group_id, self._classic.memory)
+                return self._create(group_id)
             raise RefusalError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found."
             )
@@ -161,7 +165,7 @@ class ConsumerShard:
         if not classic.is_in(GroupState.EMPTY):
             return upgrade(classic)
         records.append(group_tombstone(group_id))
-        return ConsumerGroup(group_id, self._classic.memory)
+        return self._create(group_id)
 
     def new_member_id(self) -> str:
         """Return a random id for a client that has not chosen one."""
@@ -233,4 +237,9 @@ class ConsumerShard:
     def discard(self, group: ConsumerGroup) -> Callable[[], None]:
         """Remove a group without members at once. Return a function that brings it back."""
         self.groups.remove(group.group_id)
-        return partial(self.groups.restore, group)
+        return partial(self.restore, group)
+
+    def restore(self, group: ConsumerGroup) -> None:
+        """Bring back a removed group, unless a new one has its id."""
+        if self.groups.restore(group):
+            group.reclaim_memory()

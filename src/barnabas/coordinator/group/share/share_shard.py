@@ -8,8 +8,9 @@ import msgspec
 
 from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
 from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.replayed.group_table import GroupTable
 from barnabas.coordinator.group.share.share_group import ShareGroup
-from barnabas.coordinator.group.share.share_groups import ShareGroups
+from barnabas.coordinator.group.share.share_replay import share_replays
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -95,7 +96,10 @@ class ShareShard:
         self.clock = surroundings.clock
         self.metrics = surroundings.metrics
         self.hashes = surroundings.hashes
-        self.groups = ShareGroups(make_room, surroundings.memory, self.clock)
+        self.groups = GroupTable("share", self._create, make_room, share_replays(self.clock))
+
+    def _create(self, group_id: str) -> ShareGroup:
+        return ShareGroup(group_id, self._memory)
 
     # Groups.
 
@@ -119,7 +123,7 @@ class ShareShard:
                 raise RefusalError(
                     ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found."
                 )
-            group = ShareGroup(group_id, self._memory)
+            group = self._create(group_id)
         return group
 
     def _check_type(self, group_id: str) -> None:

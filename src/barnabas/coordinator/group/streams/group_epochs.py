@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.group.streams.streams_group import NO_EPOCH
+from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
 from barnabas.coordinator.group.streams.streams_heartbeat import Assignment, Prepared
 from barnabas.coordinator.group.streams.streams_records import (

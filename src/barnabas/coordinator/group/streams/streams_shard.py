@@ -11,8 +11,9 @@ from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
 from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.replayed.group_table import GroupTable
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
+from barnabas.coordinator.group.streams.streams_replay import STREAMS_REPLAYS
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -92,7 +93,10 @@ class StreamsShard:
         self.clock = surroundings.clock
         self.metrics = surroundings.metrics
         self.hashes = surroundings.hashes
-        self.groups = StreamsGroups(others.make_room, surroundings.memory)
+        self.groups = GroupTable("streams", self._create, others.make_room, STREAMS_REPLAYS)
+
+    def _create(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(group_id, self._memory)
 
     # Groups.
 
@@ -125,7 +129,7 @@ class StreamsShard:
             records.append(group_tombstone(group_id))
         elif not is_joining:
             raise RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
-        return StreamsGroup(group_id, self._memory)
+        return self._create(group_id)
 
     def check_memory(
         self, group: StreamsGroup, member: StreamsMember, topology: StreamsTopology
@@ -139,7 +143,11 @@ class StreamsShard:
     def discard(self, group: StreamsGroup) -> Callable[[], None]:
         """Remove a group without members at once. Return a function that brings it back."""
         self.groups.remove(group.group_id)
-        return partial(self.groups.restore, group)
+        return partial(self._restore, group)
+
+    def _restore(self, group: StreamsGroup) -> None:
+        if self.groups.restore(group):
+            group.reclaim_memory()
 
     # Configuration.
 

@@ -156,7 +156,7 @@ class Downgrade:
             return
         if self._classic.find(group.group_id) is converted:
             self._classic.remove(converted, client_error(error))
-            self._shard.groups.restore(group)
+            self._shard.restore(group)
 
 
 def _members_after(group: ConsumerGroup, departure: Departure) -> list[ConsumerMember]:
