@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
 
+_MEMBER_KEYS = (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupMemberMetadataKey,
+)
+
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """Return the record of the group epoch and the hash of the subscribed topics."""
@@ -148,17 +154,7 @@ def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the records that remove a member, in the order that replay expects."""
-    return [
-        CoordinatorRecord.of(
-            ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
-        ),
-    ]
+    return CoordinatorRecord.tombstones(_MEMBER_KEYS, group_id=group_id, member_id=member_id)
 
 
 def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:

@@ -45,6 +45,17 @@ if TYPE_CHECKING:
 # Kafka's MemberState.STABLE. Members of share groups have no other state.
 _STABLE = 0
 
+_MEMBER_KEYS = (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupMemberMetadataKey,
+)
+_GROUP_KEYS = (
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupMetadataKey,
+)
+
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """Return the record of the group epoch and the hash of the subscribed topics."""
@@ -131,25 +142,10 @@ def _state_topics(topics: StateTopicsById) -> list[TopicPartitionsInfo]:
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the records that remove a member, in the order that replay expects."""
-    return [
-        CoordinatorRecord.of(
-            ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
-        ),
-    ]
+    return CoordinatorRecord.tombstones(_MEMBER_KEYS, group_id=group_id, member_id=member_id)
 
 
 def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
     """Return the records that remove a group without members, in Kafka's order."""
     assert not group.members, f"group={group.group_id} members={len(group.members)}"
-    group_id = group.group_id
-    return [
-        CoordinatorRecord.of(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        CoordinatorRecord.of(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
-        CoordinatorRecord.of(ShareGroupMetadataKey(group_id=group_id), None),
-    ]
+    return CoordinatorRecord.tombstones(_GROUP_KEYS, group_id=group.group_id)
