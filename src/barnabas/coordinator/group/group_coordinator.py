@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.classic.group_memory import GroupMemory
-from barnabas.coordinator.group.consumer.consumer_shard import (
-    ConsumerSettings,
-    ConsumerSurroundings,
-)
+from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
+from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
+from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
 from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.group_shard import GroupShard
 from barnabas.coordinator.group.requests.consumer_requests import ConsumerRequests
@@ -24,10 +25,8 @@ from barnabas.coordinator.group.requests.offset_requests import OffsetRequests
 from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetRequests
 from barnabas.coordinator.group.requests.share_requests import ShareRequests
 from barnabas.coordinator.group.requests.streams_requests import StreamsRequests
-from barnabas.coordinator.group.share.share_shard import ShareSettings
 from barnabas.coordinator.group.share_initializer import ShareInitializer
 from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
-from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
@@ -47,9 +46,15 @@ OFFSETS_TOPIC = "__consumer_offsets"
 class GroupSettings(msgspec.Struct):
     """The configuration of consumer, share and streams groups. The broker changes it."""
 
-    consumers: ConsumerSettings = msgspec.field(default_factory=ConsumerSettings)
-    shares: ShareSettings = msgspec.field(default_factory=ShareSettings)
-    streams: StreamsSettings = msgspec.field(default_factory=StreamsSettings)
+    consumers: GroupTypeSettings[ConsumerGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(ConsumerGroupConfig())
+    )
+    shares: GroupTypeSettings[ShareGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(ShareGroupConfig())
+    )
+    streams: GroupTypeSettings[StreamsGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(StreamsGroupConfig())
+    )
 
 
 class ShareServices(msgspec.Struct, frozen=True):

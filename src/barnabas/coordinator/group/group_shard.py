@@ -55,9 +55,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.coordinator.group.classic.joining import Joining
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+    from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
+    from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
-    from barnabas.coordinator.group.share.share_shard import ShareSettings
-    from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
@@ -97,8 +98,8 @@ class GroupShard:
         self,
         config: GroupCoordinatorConfig,
         surroundings: ConsumerSurroundings,
-        shares: ShareSettings,
-        streams: StreamsSettings,
+        shares: GroupTypeSettings[ShareGroupConfig],
+        streams: GroupTypeSettings[StreamsGroupConfig],
         memory: GroupMemory,
     ) -> None:
         """Create the shard.
@@ -164,7 +165,10 @@ class GroupShard:
         self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
 
     def _streams_shard(
-        self, surroundings: ConsumerSurroundings, settings: StreamsSettings, memory: GroupMemory
+        self,
+        surroundings: ConsumerSurroundings,
+        settings: GroupTypeSettings[StreamsGroupConfig],
+        memory: GroupMemory,
     ) -> StreamsShard:
         return StreamsShard(
             StreamsSurroundings(

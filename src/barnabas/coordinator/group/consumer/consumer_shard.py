@@ -9,7 +9,6 @@ import msgspec
 
 from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_replay import CONSUMER_REPLAYS
 from barnabas.coordinator.group.consumer.members.member_state import MemberState
@@ -20,10 +19,12 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
+    from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
     from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
     from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.group_metrics import GroupMetrics
@@ -34,23 +35,10 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
 
-def _no_overrides(_group_id: str) -> Mapping[str, str]:
-    return {}
-
-
-class ConsumerSettings(msgspec.Struct):
-    """The configuration of consumer groups."""
-
-    # The broker replaces it when a dynamic key changes.
-    config: ConsumerGroupConfig = ConsumerGroupConfig()
-    # Returns the configs of a group, which override the broker's.
-    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
-
-
 class ConsumerSurroundings(msgspec.Struct, frozen=True):
     """Dependencies of a shard's consumer groups."""
 
-    settings: ConsumerSettings
+    settings: GroupTypeSettings[ConsumerGroupConfig]
     topics: TopicsView
     timers: ShardTimers
     clock: Clock
@@ -182,7 +170,7 @@ class ConsumerShard:
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout of a group's members."""
-        return self._limited(group_id, "session.timeout.ms")
+        return self._settings.value(group_id, "consumer.session.timeout.ms")
 
     def session_timeout_of(self, group_id: str, member: ConsumerMember) -> int:
         """Return the session timeout of a member, its own one with the classic protocol."""
@@ -192,7 +180,7 @@ class ConsumerShard:
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the heartbeat interval of a group's members."""
-        return self._limited(group_id, "heartbeat.interval.ms")
+        return self._settings.value(group_id, "consumer.heartbeat.interval.ms")
 
     @property
     def config(self) -> ConsumerGroupConfig:
@@ -201,18 +189,7 @@ class ConsumerShard:
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """Return the minimum time between two target assignments of a group."""
-        return self._limited(group_id, "assignment.interval.ms")
-
-    def _limited(self, group_id: str, name: str) -> int:
-        """Return the value of a config in ms. The broker's limits apply to the group's value."""
-        field = name.replace(".", "_")
-        own = self._settings.overrides(group_id).get(f"consumer.{name}")
-        value: int = getattr(self.config, f"group_consumer_{field}")
-        if own is None:
-            return value
-        lowest: int = getattr(self.config, f"group_consumer_min_{field}")
-        highest: int = getattr(self.config, f"group_consumer_max_{field}")
-        return min(max(int(own), lowest), highest)
+        return self._settings.value(group_id, "consumer.assignment.interval.ms")
 
     # Topics and leadership.
 

@@ -17,7 +17,8 @@ from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
+    from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
     from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.topics_view import TopicsView
@@ -32,7 +33,7 @@ class ConsumerRequests:
         self,
         runtime: CoordinatorRuntime[GroupShard],
         topics: TopicsView,
-        settings: ConsumerSettings,
+        settings: GroupTypeSettings[ConsumerGroupConfig],
     ) -> None:
         self._runtime = runtime
         self._topics = topics

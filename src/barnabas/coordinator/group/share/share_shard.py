@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.replayed.group_table import GroupTable
 from barnabas.coordinator.group.share.share_group import ShareGroup
@@ -14,9 +13,11 @@ from barnabas.coordinator.group.share.share_replay import share_replays
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+    from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.share.share_member import ShareMember
     from barnabas.coordinator.group.topic_hash import TopicHashes
@@ -28,23 +29,10 @@ if TYPE_CHECKING:
 _UNKNOWN_NAME = "<UNKNOWN>"
 
 
-def _no_overrides(_group_id: str) -> Mapping[str, str]:
-    return {}
-
-
-class ShareSettings(msgspec.Struct):
-    """The configuration of share groups."""
-
-    # The broker replaces it when a dynamic key changes.
-    config: ShareGroupConfig = ShareGroupConfig()
-    # Returns the configs of a group, which override the broker's.
-    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
-
-
 class ShareSurroundings(msgspec.Struct, frozen=True):
     """Dependencies of a shard's share groups."""
 
-    settings: ShareSettings
+    settings: GroupTypeSettings[ShareGroupConfig]
     topics: TopicsView
     timers: ShardTimers
     clock: Clock
@@ -152,18 +140,15 @@ class ShareShard:
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout of a group's members."""
-        return self._limited(group_id, "session.timeout.ms")
+        return self._settings.value(group_id, "share.session.timeout.ms")
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the heartbeat interval of a group's members."""
-        return self._limited(group_id, "heartbeat.interval.ms")
+        return self._settings.value(group_id, "share.heartbeat.interval.ms")
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """Return the minimum time between two target assignments of a group."""
-        return self._limited(group_id, "assignment.interval.ms")
-
-    def _limited(self, group_id: str, name: str) -> int:
-        return limited(self._settings, group_id, name)
+        return self._settings.value(group_id, "share.assignment.interval.ms")
 
     # Topics.
 
@@ -176,21 +161,3 @@ class ShareShard:
         for group in self.groups.all():
             if any(group.is_subscribed_to(name) for name in names):
                 group.request_refresh()
-
-
-def limited(settings: ShareSettings, group_id: str, name: str) -> int:
-    """Return the value of a group's config. The broker's limits apply to the group's value.
-
-    Args:
-        settings: the configuration of the broker and of groups.
-        group_id: the group.
-        name: the name of the config without the prefix `share.`.
-    """
-    field = name.replace(".", "_")
-    own = settings.overrides(group_id).get(f"share.{name}")
-    value: int = getattr(settings.config, f"group_share_{field}")
-    if own is None:
-        return value
-    lowest: int = getattr(settings.config, f"group_share_min_{field}")
-    highest: int = getattr(settings.config, f"group_share_max_{field}")
-    return min(max(int(own), lowest), highest)

@@ -9,7 +9,6 @@ import msgspec
 
 from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.replayed.group_table import GroupTable
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
@@ -17,10 +16,12 @@ from barnabas.coordinator.group.streams.streams_replay import STREAMS_REPLAYS
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+    from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
@@ -31,23 +32,10 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
 
 
-def _no_overrides(_group_id: str) -> Mapping[str, str]:
-    return {}
-
-
-class StreamsSettings(msgspec.Struct):
-    """The configuration of streams groups."""
-
-    # The broker replaces it when a dynamic key changes.
-    config: StreamsGroupConfig = StreamsGroupConfig()
-    # Returns the configs of a group, which override the broker's.
-    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
-
-
 class StreamsSurroundings(msgspec.Struct, frozen=True):
     """What a shard's streams groups use."""
 
-    settings: StreamsSettings
+    settings: GroupTypeSettings[StreamsGroupConfig]
     topics: TopicsView
     timers: ShardTimers
     clock: Clock
@@ -163,7 +151,7 @@ class StreamsShard:
             group_id: the group.
             name: the name of the config without the prefix `streams.`.
         """
-        return streams_value(self._settings, group_id, name)
+        return self._settings.value(group_id, f"streams.{name}")
 
     def rack_tags(self, group_id: str) -> list[str]:
         """Return the keys of client tags that members must have."""
@@ -191,25 +179,3 @@ class StreamsShard:
 
 def _wrong_type(group_id: str) -> RefusalError:
     return RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-
-
-def streams_value(settings: StreamsSettings, group_id: str, name: str) -> int:
-    """Return a number of a group's config. The broker's limits apply to the group's value.
-
-    Args:
-        settings: the configuration of the broker and of groups.
-        group_id: the group.
-        name: the name of the config without the prefix `streams.`.
-    """
-    field = name.replace(".", "_")
-    config = settings.config
-    own = settings.overrides(group_id).get(f"streams.{name}")
-    value: int = getattr(config, f"group_streams_{field}")
-    if own is None:
-        return value
-    if name == "num.standby.replicas":
-        return min(int(own), config.group_streams_max_standby_replicas)
-    lowest: int | None = getattr(config, f"group_streams_min_{field}", None)
-    highest: int | None = getattr(config, f"group_streams_max_{field}", None)
-    found = int(own) if lowest is None else max(int(own), lowest)
-    return found if highest is None else min(found, highest)
