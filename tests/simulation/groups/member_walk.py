@@ -11,7 +11,8 @@ import random
 from dataclasses import dataclass, field
 
 from barnabas.sim.network import NetworkWeather
-from chaos.groups.member_checker import MemberVerdict, check_consumer_group
+from chaos.groups.member_checker import check_consumer_group
+from chaos.verdict import Verdict
 from simulation.cluster_faults import ClusterFaults
 from simulation.cluster_world import NODES
 from simulation.groups.member_world import SESSION_MS, MemberWorld
@@ -104,7 +105,7 @@ class MemberWalk:
         # Virtual seconds: when paused users continue.
         self._user_pauses: dict[str, float] = {}
 
-    def play(self, seconds: float = SECONDS) -> MemberVerdict:
+    def play(self, seconds: float = SECONDS) -> Verdict:
         """Do faults for some virtual seconds, heal everything, and judge."""
         world, network = self.world, self.world.cluster.world.network
         network.weather = self.style.weather

@@ -11,7 +11,8 @@ import random
 from dataclasses import dataclass, field
 
 from barnabas.sim.network import NetworkWeather
-from chaos.groups.share_checker import ShareVerdict, check_share_group
+from chaos.groups.share_checker import check_share_group
+from chaos.verdict import Verdict
 from simulation.cluster_faults import ClusterFaults
 from simulation.cluster_world import NODES
 from simulation.groups.share_world import LOCK_MS, Manners, ShareWorld
@@ -111,7 +112,7 @@ class ShareWalk:
         deeds = [self._kill_member, self._leave, self._freeze_member, self._reset_member]
         self._faults, self._deeds = chosen(faults, style.chosen), chosen(deeds, style.chosen)
 
-    def play(self, seconds: float = SECONDS) -> ShareVerdict:
+    def play(self, seconds: float = SECONDS) -> Verdict:
         """Do faults for some virtual seconds, heal everything, and judge."""
         world, network = self.world, self.world.cluster.world.network
         network.weather = self.style.weather
