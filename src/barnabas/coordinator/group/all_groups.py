@@ -1,4 +1,4 @@
-"""The groups of one state partition that have committed offsets, for what treats them alike."""
+"""The groups of one state partition that may have committed offsets, whatever their type."""
 
 from __future__ import annotations
 

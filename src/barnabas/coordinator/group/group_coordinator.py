@@ -1,6 +1,6 @@
 """The group coordinator of a broker (Kafka's GroupCoordinatorService).
 
-The path of a request: handler ->  `MemberRequests`, `OffsetRequests` or `GroupRequests` (checks
+The path of a request: handler -> `MemberRequests`, `OffsetRequests` or `GroupRequests` (checks
 without the group) -> runtime -> a part of the group's `GroupShard` -> response and records.
 """
 
@@ -58,7 +58,7 @@ class GroupSettings(msgspec.Struct):
 
 
 class ShareServices(msgspec.Struct, frozen=True):
-    """What share groups use of the broker."""
+    """The services of the broker on which share groups depend."""
 
     store: ShareStateStore
     latest: LatestOffsetFinder

@@ -106,7 +106,7 @@ class GroupShard:
 
         Args:
             config: values of configuration keys that do not change.
-            surroundings: what the groups use.
+            surroundings: dependencies of the groups.
             shares: the configuration of share groups.
             streams: the configuration of streams groups.
             memory: memory accounting of all groups of this broker.

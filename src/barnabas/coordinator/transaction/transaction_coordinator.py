@@ -1,6 +1,6 @@
 """The transaction coordinator of a broker (Kafka's TransactionCoordinator).
 
-The path of a request: handler ->  `TransactionCoordinator` -> runtime -> `TransactionShard` ->
+The path of a request: handler -> `TransactionCoordinator` -> runtime -> `TransactionShard` ->
 response and records. Then the markers are sent, and a second record states that they are written.
 """
 

@@ -198,7 +198,7 @@ class ConsumerMembership:
         change: tuple[ConsumerMember, ConsumerMember],
         is_bumped: bool,
     ) -> int:
-        """Return the group epoch. Raise it if asked to, or if the subscribed topics changed."""
+        """Return the group epoch. Raise it if `is_bumped`, or if the subscribed topics changed."""
         names = group.subscribed_names_with(*change)
         metadata_hash = self._shard.hashes.of_topics(names)
         epoch = group.group_epoch

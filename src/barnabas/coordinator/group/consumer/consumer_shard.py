@@ -1,4 +1,4 @@
-"""The consumer groups of one state partition, and what their requests share."""
+"""The consumer groups of one state partition, with their configuration and dependencies."""
 
 from __future__ import annotations
 

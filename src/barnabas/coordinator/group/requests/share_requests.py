@@ -94,7 +94,7 @@ class ShareRequests:
         return describe_groups(self._runtime, group_ids, describe, failed_share_group, on_done)
 
     def delete_state(self, group_id: str, on_done: Callable[[ErrorCode], None]) -> None:
-        """Delete the state of a group that will be deleted. Other groups need nothing.
+        """Delete the state of a share group that will be deleted. Do nothing for other groups.
 
         Args:
             group_id: the group.

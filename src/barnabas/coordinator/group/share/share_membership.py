@@ -238,7 +238,7 @@ class ShareMembership:
 
 
 def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Check what needs no group. Raises RefusalError."""
+    """Check the fields whose validity does not depend on the group. Raises RefusalError."""
     for name, text in (
         ("member id", request.member_id),
         ("group id", request.group_id),

@@ -36,7 +36,7 @@ def _invalid(message: str) -> RefusalError:
 
 
 def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Check what needs no group. Raises RefusalError."""
+    """Check the fields whose validity does not depend on the group. Raises RefusalError."""
     if request.topology is not None and any(
         each.source_topic_regex for each in request.topology.subtopologies
     ):

@@ -1,4 +1,4 @@
-"""The streams groups of one state partition, and what their requests share."""
+"""The streams groups of one state partition, with their configuration and dependencies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class StreamsSurroundings(msgspec.Struct, frozen=True):
-    """What a shard's streams groups use."""
+    """Dependencies of a shard's streams groups."""
 
     settings: GroupTypeSettings[StreamsGroupConfig]
     topics: TopicsView

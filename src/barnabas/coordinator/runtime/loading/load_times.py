@@ -1,4 +1,4 @@
-"""How long the loading of state partitions took, under the names of Kafka's coordinators."""
+"""Metrics of the loading of state partitions, under the names of Kafka's coordinators."""
 
 from __future__ import annotations
 

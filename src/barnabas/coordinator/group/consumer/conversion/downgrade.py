@@ -1,8 +1,8 @@
 """Consumer groups become classic groups again (Kafka: ClassicGroup.fromConsumerGroup).
 
-That happens when the last member of the consumer protocol leaves, or when a static member of the
-classic protocol replaces it. The group changes at once, before its records are committed, since its
-rebalance starts at once. If the log rejects the records, the consumer group comes back.
+A group is converted when the last member of the consumer protocol leaves, or when a static member
+of the classic protocol replaces it. The group changes at once, before its records are committed,
+since its rebalance starts at once. If the log rejects the records, the consumer group comes back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Classic groups with members become consumer groups (Kafka: ConsumerGroup.fromClassicGroup).
 
 The first ConsumerGroupHeartbeat that joins converts the group. The members keep their partitions,
-and go on with JoinGroup, SyncGroup and Heartbeat (`classic_members`). The generation becomes the
+and continue with JoinGroup, SyncGroup and Heartbeat (`classic_members`). The generation becomes the
 group epoch and the epoch of each member.
 """
 

@@ -1,4 +1,4 @@
-"""How far a member of a consumer group is on its way to its target assignment (KIP-848)."""
+"""The progress of a member of a consumer group towards its target assignment (KIP-848)."""
 
 from __future__ import annotations
 

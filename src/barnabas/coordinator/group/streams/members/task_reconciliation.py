@@ -54,7 +54,7 @@ class TaskOwners(Protocol):
 
 
 class TaskReconciliation(msgspec.Struct, frozen=True):
-    """What a member is reconciled with."""
+    """The target of a member, and the facts that decide its next step."""
 
     target_epoch: int
     target: MemberTasks
