@@ -11,7 +11,11 @@ from barnabas.coordinator.group.classic.group_memory import member_bytes
 from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
 from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH, ReplayedGroup
+from barnabas.coordinator.group.replayed.replayed_group import (
+    NO_EPOCH,
+    ReplayedGroup,
+    change_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -98,8 +102,8 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             after: a member to count in addition.
         """
         votes = Counter(self._assignors)
-        _count(votes, () if before is None else _assignor_of(before), -1)
-        _count(votes, () if after is None else _assignor_of(after), 1)
+        change_counts(votes, () if before is None else _assignor_of(before), -1)
+        change_counts(votes, () if after is None else _assignor_of(after), 1)
         # Of equals, Kafka takes `uniform`, the first one in its map.
         return max(votes, key=lambda name: (votes[name], name), default=None)
 
@@ -127,8 +131,8 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         The result of a new expression counts once its record is written.
         """
         names = Counter(self._names)
-        _count(names, before.subscribed_topic_names, -1)
-        _count(names, after.subscribed_topic_names, 1)
+        change_counts(names, before.subscribed_topic_names, -1)
+        change_counts(names, after.subscribed_topic_names, 1)
         regex, dropped = before.subscribed_topic_regex, None
         if after.subscribed_topic_regex != regex and self.regex_subscribers(regex) == 1:
             dropped = regex
@@ -139,8 +143,8 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         """Return the subscribed names if these members leave."""
         names, regexes = Counter(self._names), Counter(self._regexes)
         for member in members:
-            _count(names, member.subscribed_topic_names, -1)
-            _count(regexes, _regex_of(member), -1)
+            change_counts(names, member.subscribed_topic_names, -1)
+            change_counts(regexes, _regex_of(member), -1)
         kept = {
             regex: found
             for regex, found in self.resolved.items()
@@ -171,8 +175,8 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         names, regexes, count = Counter(self._names), Counter(self._regexes), len(self.members)
         for member, change in ((before, -1), (after, 1)):
             if member is not None:
-                _count(names, member.subscribed_topic_names, change)
-                _count(regexes, _regex_of(member), change)
+                change_counts(names, member.subscribed_topic_names, change)
+                change_counts(regexes, _regex_of(member), change)
                 count += change
         if not regexes:
             return all(each == count for each in names.values())
@@ -216,10 +220,10 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         before = self.members.get(member.member_id)
         self._forget(before)
         self.members[member.member_id] = member
-        _count(self._names, member.subscribed_topic_names, 1)
-        _count(self._regexes, _regex_of(member), 1)
-        _count(self._assignors, _assignor_of(member), 1)
-        _count(self._classic_protocols, _classic_protocols_of(member), 1)
+        change_counts(self._names, member.subscribed_topic_names, 1)
+        change_counts(self._regexes, _regex_of(member), 1)
+        change_counts(self._assignors, _assignor_of(member), 1)
+        change_counts(self._classic_protocols, _classic_protocols_of(member), 1)
         self._classic_members += member.uses_classic_protocol
         self._resize(_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
@@ -254,10 +258,10 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         """Remove a known member's subscriptions and partitions from the indexes."""
         if member is None:
             return
-        _count(self._names, member.subscribed_topic_names, -1)
-        _count(self._regexes, _regex_of(member), -1)
-        _count(self._assignors, _assignor_of(member), -1)
-        _count(self._classic_protocols, _classic_protocols_of(member), -1)
+        change_counts(self._names, member.subscribed_topic_names, -1)
+        change_counts(self._regexes, _regex_of(member), -1)
+        change_counts(self._assignors, _assignor_of(member), -1)
+        change_counts(self._classic_protocols, _classic_protocols_of(member), -1)
         self._classic_members -= member.uses_classic_protocol
         self._resize(-_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
@@ -323,10 +327,3 @@ def _assignor_of(member: ConsumerMember) -> tuple[str, ...]:
 
 def _classic_protocols_of(member: ConsumerMember) -> list[str]:
     return [] if member.classic is None else [name for name, _ in member.classic.protocols]
-
-
-def _count(counts: Counter[str], names: Iterable[str], change: int) -> None:
-    for name in names:
-        counts[name] += change
-        if counts[name] <= 0:
-            del counts[name]

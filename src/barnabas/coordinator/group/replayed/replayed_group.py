@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable
+
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
 
 # Epoch of a member, a target assignment or a topology without a record.
@@ -53,6 +56,11 @@ class ReplayedGroup(ABC, Generic[M, T]):
         # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
         self._refresh = _REFRESH_NOW
 
+    @property
+    def has_members(self) -> bool:
+        """Whether the group has members."""
+        return bool(self.members)
+
     @abstractmethod
     def remove(self, member_id: str) -> None:
         """Remove a member. Its target assignment has a record of its own."""
@@ -81,3 +89,11 @@ class ReplayedGroup(ABC, Generic[M, T]):
     def _resize(self, growth: int) -> None:
         self.held_bytes += growth
         self.memory.held_bytes += growth
+
+
+def change_counts(counts: Counter[str], names: Iterable[str], change: int) -> None:
+    """Add `change` to the count of each name. Names with a count of 0 are removed."""
+    for name in names:
+        counts[name] += change
+        if counts[name] <= 0:
+            del counts[name]

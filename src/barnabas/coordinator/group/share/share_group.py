@@ -6,13 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.replayed.replayed_group import ReplayedGroup
+from barnabas.coordinator.group.replayed.replayed_group import ReplayedGroup, change_counts
 from barnabas.coordinator.group.share.share_group_state import ShareGroupState
 from barnabas.coordinator.group.share.share_member import ShareMember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.coordinator.group.share.state_topics import StateTopics
 
@@ -66,9 +64,9 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
         """
         names = Counter(self._names)
         if before is not None:
-            _count(names, before.subscribed_topic_names, -1)
+            change_counts(names, before.subscribed_topic_names, -1)
         if after is not None:
-            _count(names, after.subscribed_topic_names, 1)
+            change_counts(names, after.subscribed_topic_names, 1)
         return set(names)
 
     def has_unassigned_state(self) -> bool:
@@ -90,7 +88,7 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
         """Add or replace a member."""
         self._forget(self.members.get(member.member_id))
         self.members[member.member_id] = member
-        _count(self._names, member.subscribed_topic_names, 1)
+        change_counts(self._names, member.subscribed_topic_names, 1)
         self._resize(_bytes_of(member))
 
     def remove(self, member_id: str) -> None:
@@ -99,7 +97,7 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
 
     def _forget(self, member: ShareMember | None) -> None:
         if member is not None:
-            _count(self._names, member.subscribed_topic_names, -1)
+            change_counts(self._names, member.subscribed_topic_names, -1)
             self._resize(-_bytes_of(member))
 
     def target_of(self, member_id: str) -> Target:
@@ -119,10 +117,3 @@ def _bytes_of(member: ShareMember) -> int:
     names = sum(len(name) + _TOPIC_BYTES for name in member.subscribed_topic_names)
     partitions = sum(map(len, member.assigned.values()))
     return _MEMBER_BYTES + names + len(member.member_id) + partitions * _PARTITION_BYTES
-
-
-def _count(counts: Counter[str], names: Iterable[str], change: int) -> None:
-    for name in names:
-        counts[name] += change
-        if counts[name] <= 0:
-            del counts[name]
