@@ -21,7 +21,7 @@ from barnabas.client.consumer.rebalance_listener import RebalanceListener
 from barnabas.client.errors import ClientError
 from barnabas.client.share.acknowledge_type import AcknowledgeType
 from barnabas.client.topic_partition import TopicPartition
-from chaos.groups.share_checker import ShareVerdict, check_share_group
+from chaos.groups.share_checker import check_share_group
 from chaos.groups.share_history import ShareHistory
 from chaos.groups.share_notes import ShareNotes
 from chaos.history import Commit, History, Run, code_in
@@ -34,6 +34,7 @@ from chaos.load import (
     plain_consumer,
     read_values,
 )
+from chaos.verdict import Verdict
 from waiting import PATIENCE_S, eventually
 
 MODERN_GROUP = "chaos-modern"
@@ -239,7 +240,7 @@ class ShareLoad:
             resource = ConfigResource(ResourceType.GROUP, SHARE_GROUP)
             client.admin.alter_configs(resource, {"share.auto.offset.reset": "earliest"})
 
-    def finish(self) -> ShareVerdict:
+    def finish(self) -> Verdict:
         """Stop the writer, let members process everything, and judge."""
         self._writing.stop()
         self._writing.join()
@@ -328,7 +329,7 @@ class GroupLoad:
         finally:
             reader.close()
 
-    def finish(self, history: History) -> ShareVerdict:
+    def finish(self, history: History) -> Verdict:
         """Let both groups read everything that was written, and stop.
 
         Args:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.transaction_checker import KINDS, TransactionVerdict, check_transactions
+from chaos.transaction_checker import KINDS, check_transactions
 from chaos.transactional.history import (
     CommittedLog,
     Content,
@@ -28,6 +28,7 @@ from chaos.transactional.history import (
     transaction_of,
 )
 from chaos.transactional.journal import Journal, JournalReader
+from chaos.verdict import Verdict
 
 IN0, IN1, OUT = ("in", 0), ("in", 1), ("out", 0)
 PLACES = (IN0, IN1, OUT)
@@ -507,7 +508,7 @@ def test_every_kind_of_finding_has_a_test_history() -> None:
 
 
 def test_a_verdict_contains_each_kind_and_the_first_findings() -> None:
-    verdict = TransactionVerdict()
+    verdict = Verdict(KINDS)
     for number in range(30):
         verdict.add("torn", f"transaction {number}")
     verdict.add("lost", "transaction 30")

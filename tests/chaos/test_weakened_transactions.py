@@ -18,7 +18,7 @@ from barnabas.client.transactions import manager as client_manager
 from barnabas.client.transactions.manager import TransactionManager
 from barnabas.coordinator.group.offsets.offset_store import OffsetStore
 from barnabas.coordinator.group.requests.offset_requests import OffsetRequests
-from barnabas.coordinator.runtime.held_response import HeldResponse
+from barnabas.coordinator.runtime.responses.held_response import HeldResponse
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.coordinator.transaction import decisions, transaction_shard
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata

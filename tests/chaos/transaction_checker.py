@@ -50,7 +50,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from chaos.transactional.history import (
@@ -69,9 +68,7 @@ from chaos.transactional.history import (
     name_of_transaction,
     transaction_of,
 )
-
-# Findings of each kind that are told in full.
-TOLD_MAX = 10
+from chaos.verdict import FINDINGS_MAX, Verdict
 
 KINDS = (
     "lost",
@@ -99,33 +96,7 @@ KINDS = (
 UNENDED = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
-@dataclass
-class TransactionVerdict:
-    """How often each kind of fault was found, and the first ones of each kind."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    findings: list[str] = field(default_factory=list)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was found."""
-        return not self.counts
-
-    def add(self, kind: str, text: str) -> None:
-        """Add one finding."""
-        assert kind in KINDS, kind
-        self.counts[kind] += 1
-        if self.counts[kind] <= TOLD_MAX:
-            self.findings.append(f"{kind}: {text}")
-
-    def __str__(self) -> str:
-        if self.is_clean:
-            return "no faults"
-        counts = ", ".join(f"{kind} {count}" for kind, count in self.counts.items())
-        return "\n".join([counts, *self.findings])
-
-
-def check_transactions(history: TransactionHistory) -> TransactionVerdict:
+def check_transactions(history: TransactionHistory) -> Verdict:
     """Return all faults of a history."""
     return _Check(history).run()
 
@@ -135,7 +106,7 @@ class _Check:
 
     def __init__(self, history: TransactionHistory) -> None:
         self.history = history
-        self.verdict = TransactionVerdict()
+        self.verdict = Verdict(KINDS)
         # By transaction: the offsets of its visible records, by place.
         self.visible: dict[int, dict[Place, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.contents: dict[Place, dict[int, Content]] = {}
@@ -144,7 +115,7 @@ class _Check:
         for each in history.initializations:
             self.initializations[each.transactional_id].append(each)
 
-    def run(self) -> TransactionVerdict:
+    def run(self) -> Verdict:
         for log in self.history.logs.values():
             self._check_log(log)
         self._check_duplicates()
@@ -341,7 +312,7 @@ class _Check:
                     self.verdict.add("circular flow", text)
         circle = _members_of_circles(edges | set(self._sessions()))
         if circle:
-            names = ", ".join(name_of_transaction(each) for each in sorted(circle)[:TOLD_MAX])
+            names = ", ".join(name_of_transaction(each) for each in sorted(circle)[:FINDINGS_MAX])
             self.verdict.add("circular flow", f"each was made from the one before: {names}")
 
     def _sessions(self) -> Iterator[tuple[int, int]]:

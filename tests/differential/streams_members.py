@@ -1,22 +1,13 @@
-"""Members of a streams group (KIP-1071) on one broker: their requests, responses and records.
-
-Topic ids, hashes and times differ between brokers and are made alike.
-"""
+"""Members of a streams group (KIP-1071) on one broker: their requests, responses and records."""
 
 from __future__ import annotations
 
 import itertools
-import time
 from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.record_frame import (
-    decode_coordinator_key,
-    decode_coordinator_value,
-    read_prefix,
-)
 from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.protocol.records.streams_group_current_member_assignment import (
     StreamsGroupCurrentMemberAssignmentKey,
@@ -43,10 +34,8 @@ from barnabas.protocol.records.streams_group_topology import (
     StreamsGroupTopologyValue,
 )
 from differential.answer import words
-from differential.internal_records import OFFSETS_TOPIC, stored
-from differential.rules import HOUR_MS
+from differential.group_members import PARTITIONS, GroupMembers, group_records
 from differential.scene import ask
-from differential.started import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -54,7 +43,6 @@ if TYPE_CHECKING:
 
     from differential.side import Side
 
-PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 HEARTBEAT, DESCRIBE = ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE
 DESCRIPTION = ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE
 KINDS: dict[int, tuple[Any, Any]] = {
@@ -111,41 +99,30 @@ def counting(group: str, *topics: str, epoch: int = 0, partitions: int = 0) -> d
     }
 
 
-class StreamsMembers:
-    """The members of a group on one broker, and all responses in words that can be compared."""
+class StreamsMembers(GroupMembers):
+    """The members of a streams group on one broker."""
 
     def __init__(self, side: Side, group: str, topics: Mapping[str, int]) -> None:
-        self.side = side
-        self.group = group
-        self.topics: list[str] = []
+        super().__init__(side, group)
         # Whether the number of records and epochs is the same each time.
         self.has_records = True
         # The epoch of each member, from its last response.
         self.epochs: dict[str, int] = {}
-        self.lines: list[str] = []
         for name, count in topics.items():
-            self._create(name, count)
+            self.create_topic(name, count)
         self._await_known(topics)
 
     def create_internal_topics(self, count: int) -> None:
         """Create the topics of `counting` before a member joins, so that epochs are the same."""
         names = [f"{self.group}-{each}" for each in INTERNAL]
         for name in names:
-            self._create(name, count)
+            self.create_topic(name, count)
         self._await_known(dict.fromkeys(names, count))
 
     def create(self, name: str, count: int) -> None:
         """Create a topic, and wait until the group's coordinator knows it."""
-        self._create(name, count)
+        self.create_topic(name, count)
         self._await_known({name: count})
-
-    def _create(self, name: str, count: int) -> None:
-        topic = {"name": name, "num_partitions": count, "replication_factor": 1}
-        values = {"topics": [topic], "timeout_ms": 30_000}
-        created = ask(self.side, ApiKey.CREATE_TOPICS, 7, values).topics[0]
-        assert created.error_code == ErrorCode.NONE, created
-        self.topics.append(name)
-        self.side.remember(f"id of {name}", created.topic_id)
 
     def _await_known(self, topics: Mapping[str, int]) -> None:
         """Wait until another group of the same coordinator gets all partitions of the topics."""
@@ -163,21 +140,6 @@ class StreamsMembers:
 
         eventually(know, f"{self.side.name}: {topics} are not known")
         ask(self.side, ApiKey.DELETE_GROUPS, 2, {"groups_names": [group]})
-
-    def clean(self) -> None:
-        """Delete the group and topics, so that other tests do not see them."""
-        ask(self.side, ApiKey.DELETE_GROUPS, 2, {"groups_names": [self.group]})
-        names = {"topic_names": self.topics, "timeout_ms": 30_000}
-        ask(self.side, ApiKey.DELETE_TOPICS, 5, names)
-
-    def note(self, answer: Any) -> Any:
-        """Keep a response for the comparison."""
-        self.lines.append(words(answer, self.side))
-        return answer
-
-    def do(self, api: ApiKey, version: int, **values: Any) -> Any:
-        """Send a request, and keep its response for the comparison."""
-        return self.note(ask(self.side, api, version, values))
 
     def beat(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Any:
         """Send a heartbeat, and keep its response for the comparison."""
@@ -233,10 +195,6 @@ class StreamsMembers:
             sort_members(group)
         self.note(answer)
 
-    def listed(self, *types: str) -> None:
-        answer = ask(self.side, ApiKey.LIST_GROUPS, 5, {"types_filter": list(types)})
-        self.lines.append(str([each for each in answer.groups if each.group_id == self.group]))
-
     def configured(self, **configs: str) -> None:
         """Set configs of the group, with "_" for "."."""
         changes = [
@@ -247,26 +205,8 @@ class StreamsMembers:
         self.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
 
     def records(self) -> list[str]:
-        """The records of the group, key by key, and those of a key in the order of the log.
-
-        Kafka writes the records of one change in the order of a hash table.
-        """
-        lines: dict[str, list[str]] = {}
-        if not self.has_records:
-            return []
-        for each in stored(self.side, OFFSETS_TOPIC, PARTITIONS):
-            key_class, value_class = KINDS.get(read_prefix(each.key), (None, None))
-            if key_class is None:
-                continue
-            key = decode_coordinator_key(key_class, each.key)
-            if getattr(key, "group_id", getattr(key, "group", None)) != self.group:
-                continue
-            value = None
-            if each.value is not None:
-                value = decode_coordinator_value(value_class, each.value)
-                normalize(value)
-            lines.setdefault(str(key), []).append(words(value, self.side))
-        return [f"{key} {text}" for key, texts in sorted(lines.items()) for text in texts]
+        """Return the records of the group; none if their number differs each time."""
+        return group_records(self, KINDS, _sort) if self.has_records else []
 
 
 def _joining(topology: dict[str, Any] | None) -> dict[str, Any]:
@@ -312,13 +252,8 @@ def _sort_tasks(holder: Any) -> None:
         getattr(holder, name).sort(key=lambda each: each.subtopology_id)
 
 
-def normalize(value: Any) -> None:
-    """Replace what each broker stamps, and sort what Kafka keeps in hash tables."""
-    stamp = getattr(value, "assignment_timestamp", 0)
-    if abs(stamp - time.time() * 1000) < HOUR_MS:
-        value.assignment_timestamp = 1
+def _sort(value: Any) -> None:
     if isinstance(value, StreamsGroupMetadataValue):
-        value.metadata_hash = int(value.metadata_hash != 0)
         (value.last_assignment_configs or []).sort(key=lambda each: each.key)
     if hasattr(value, "active_tasks"):
         _sort_tasks(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.coordinator.group.consumer.topic_hash import hash_group, hash_topic
+from barnabas.coordinator.group.topic_hash import hash_group, hash_topic
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.record_frame import (
     decode_coordinator_key,
@@ -21,8 +21,9 @@ from barnabas.protocol.records.consumer_group_metadata import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
 )
-from differential.consumer_members import HEARTBEAT, PARTITIONS, Members, records
+from differential.consumer_members import HEARTBEAT, Members, records
 from differential.conversion_stories import CONVERSIONS, Mixed
+from differential.group_members import PARTITIONS
 from differential.internal_records import OFFSETS_TOPIC, differing, stored
 from differential.scene import ask
 from differential.started import started_pair
@@ -47,10 +48,10 @@ def one_member(members: Members, topic: str) -> None:
     members.beat("m1", 1)
     members.beat("m1", 9)
     members.beat("m2", 2)
-    members.listed()
+    members.listed("consumer")
     members.beat("m1", -1)
     members.describe()
-    members.listed()
+    members.listed("consumer")
     members.beat("m1", -1)
 
 

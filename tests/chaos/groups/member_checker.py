@@ -15,16 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from chaos.verdict import Verdict
 from storms.checker import check
 
 if TYPE_CHECKING:
     from chaos.groups.member_history import MemberHistory
 
-# Of each kind this many are told in full.
-TOLD_MAX = 5
 # Timers and the observer differ by this much, at most.
 SLACK_NS = 200_000_000
 FOREVER_NS = 1 << 62
@@ -32,32 +30,6 @@ FOREVER_NS = 1 << 62
 STORM_KINDS = ("unprocessed", "shared", "repeated", "returned", "disordered")
 PROBE_KINDS = ("stale commit", "commit after leave", "zombie served", "doubled instance")
 KINDS = (*STORM_KINDS, "owned twice", "expelled", "unassigned", *PROBE_KINDS)
-
-
-@dataclass
-class MemberVerdict:
-    """How often each kind of fault was found, and the first ones of each kind."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    told: list[str] = field(default_factory=list)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was found."""
-        return not self.counts
-
-    def add(self, kind: str, text: str) -> None:
-        """One more fault."""
-        assert kind in KINDS, kind
-        self.counts[kind] += 1
-        if self.counts[kind] <= TOLD_MAX:
-            self.told.append(f"{kind}: {text}")
-
-    def __str__(self) -> str:
-        if self.is_clean:
-            return "no faults"
-        counts = ", ".join(f"{kind} {count}" for kind, count in self.counts.items())
-        return "\n".join([counts, *self.told])
 
 
 class _Ownership(NamedTuple):
@@ -68,9 +40,9 @@ class _Ownership(NamedTuple):
     ended_ns: int
 
 
-def check_consumer_group(history: MemberHistory) -> MemberVerdict:
+def check_consumer_group(history: MemberHistory) -> Verdict:
     """Return all faults of a history."""
-    verdict = MemberVerdict()
+    verdict = Verdict(KINDS)
     events = [
         each._replace(member=history.instances.get(each.member, each.member))
         for each in sorted(history.events)
@@ -128,7 +100,7 @@ def _check_owners(
     partition: int,
     owners: list[_Ownership],
     served: dict[str, list[int]],
-    verdict: MemberVerdict,
+    verdict: Verdict,
 ) -> None:
     owners.sort(key=lambda each: each.began_ns)
     for index, later in enumerate(owners):
@@ -145,9 +117,7 @@ def _check_owners(
                 )
 
 
-def _check_expelled(
-    history: MemberHistory, served: dict[str, list[int]], verdict: MemberVerdict
-) -> None:
+def _check_expelled(history: MemberHistory, served: dict[str, list[int]], verdict: Verdict) -> None:
     for event in history.events:
         if event.kind != "lost":
             continue
@@ -161,7 +131,7 @@ def _check_expelled(
             )
 
 
-def _check_final(history: MemberHistory, verdict: MemberVerdict) -> None:
+def _check_final(history: MemberHistory, verdict: Verdict) -> None:
     owners = Counter(partition for each in history.final.values() for partition in each)
     for partition in history.ends:
         if owners[partition] != 1:

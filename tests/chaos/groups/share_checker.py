@@ -19,19 +19,17 @@ accepted hold at all times.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from barnabas.client.share.acknowledge_type import AcknowledgeType
 from chaos.groups.share_history import Answer
+from chaos.verdict import Verdict
 
 if TYPE_CHECKING:
     from chaos.groups.share_history import Delivery, ShareHistory
 
-# Of each kind this many are told in full.
-TOLD_MAX = 5
 # Clocks of timers and of the observer differ by this much (s), at most.
 SLACK_S = 0.1
 
@@ -49,35 +47,9 @@ KINDS = (
 )
 
 
-@dataclass
-class ShareVerdict:
-    """How often each kind of fault was found, and the first ones of each kind."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    told: list[str] = field(default_factory=list)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was found."""
-        return not self.counts
-
-    def add(self, kind: str, text: str) -> None:
-        """One more fault."""
-        assert kind in KINDS, kind
-        self.counts[kind] += 1
-        if self.counts[kind] <= TOLD_MAX:
-            self.told.append(f"{kind}: {text}")
-
-    def __str__(self) -> str:
-        if self.is_clean:
-            return "no faults"
-        counts = ", ".join(f"{kind} {count}" for kind, count in self.counts.items())
-        return "\n".join([counts, *self.told])
-
-
-def check_share_group(history: ShareHistory) -> ShareVerdict:
+def check_share_group(history: ShareHistory) -> Verdict:
     """Return all faults of a history."""
-    verdict = ShareVerdict()
+    verdict = Verdict(KINDS)
     by_record: dict[tuple[int, int], list[Delivery]] = defaultdict(list)
     for delivery in history.deliveries:
         by_record[delivery.partition, delivery.offset].append(delivery)
@@ -101,7 +73,7 @@ def check_share_group(history: ShareHistory) -> ShareVerdict:
     return verdict
 
 
-def _check_alone(history: ShareHistory, delivery: Delivery, verdict: ShareVerdict) -> None:
+def _check_alone(history: ShareHistory, delivery: Delivery, verdict: Verdict) -> None:
     log = history.logs.get(delivery.partition, {})
     if log.get(delivery.offset) != delivery.code:
         verdict.add("phantom", f"partition {delivery.partition}: {delivery}")
@@ -140,7 +112,7 @@ def lock_end(history: ShareHistory, delivery: Delivery, begins: float) -> float:
     return max([begins, *renewed]) + history.lock_s
 
 
-def _check_accepted(deliveries: list[Delivery], verdict: ShareVerdict) -> None:
+def _check_accepted(deliveries: list[Delivery], verdict: Verdict) -> None:
     """Check that nothing follows an accepted acknowledgement that ends the record."""
     for earlier in deliveries:
         for ack in earlier.acknowledgements:
@@ -153,7 +125,7 @@ def _check_accepted(deliveries: list[Delivery], verdict: ShareVerdict) -> None:
 
 
 def _check_locks(
-    history: ShareHistory, earlier: Delivery, later: Delivery, verdict: ShareVerdict
+    history: ShareHistory, earlier: Delivery, later: Delivery, verdict: Verdict
 ) -> None:
     text = f"partition {earlier.partition}: {earlier}; {later}"
     if not history.is_disturbed(earlier.after, later.at):
@@ -173,7 +145,7 @@ def _check_locks(
 
 
 def _check_counts(
-    history: ShareHistory, earlier: Delivery, later: Delivery, verdict: ShareVerdict
+    history: ShareHistory, earlier: Delivery, later: Delivery, verdict: Verdict
 ) -> None:
     text = f"partition {earlier.partition}: {earlier}; {later}"
     is_stored = any(
@@ -191,13 +163,13 @@ def _check_counts(
         verdict.add("count skipped", text)
 
 
-def _check_first_count(history: ShareHistory, first: Delivery, verdict: ShareVerdict) -> None:
+def _check_first_count(history: ShareHistory, first: Delivery, verdict: Verdict) -> None:
     if first.count > 1 and not history.has_drops(0, first.at):
         verdict.add("count skipped", f"partition {first.partition}: {first} is the first delivery")
 
 
 def _check_end(
-    history: ShareHistory, place: tuple[int, int], found: list[Delivery], verdict: ShareVerdict
+    history: ShareHistory, place: tuple[int, int], found: list[Delivery], verdict: Verdict
 ) -> bool:
     """Check that a record was processed. Return whether it was not."""
     partition, offset = place

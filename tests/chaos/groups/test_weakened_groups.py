@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from barnabas.coordinator.group.consumer import (
-    consumer_membership,
-    membership_checks,
-    reconciliation,
-)
+from barnabas.coordinator.group.consumer import consumer_membership
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
-from barnabas.coordinator.group.consumer.consumer_member import JOIN_EPOCH
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
 from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
+from barnabas.coordinator.group.consumer.heartbeats import membership_checks
+from barnabas.coordinator.group.consumer.members import reconciliation
+from barnabas.coordinator.group.consumer.members.consumer_member import JOIN_EPOCH
 from barnabas.coordinator.group.offsets import offset_changes
 from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
-from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.group.replayed.group_table import GroupTable
+from barnabas.coordinator.runtime.loading.loader import Loader
 from barnabas.coordinator.share.share_shard import ShareShard
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.share.records import acknowledgement, lock_timeouts, record_run
@@ -347,12 +345,12 @@ def sessions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
 @member_rule("expelled", style="failover")
 def a_new_coordinator_forgets_members(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
-    real = ConsumerGroups.replay
+    real = GroupTable.replay
 
-    def replay(self: ConsumerGroups, *args: Any) -> bool:
+    def replay(self: GroupTable[Any], *args: Any) -> bool:
         return True if IS_LOADING else real(self, *args)
 
-    patch.setattr(ConsumerGroups, "replay", replay)
+    patch.setattr(GroupTable, "replay", replay)
 
 
 @member_rule("zombie served", "unassigned", "unprocessed", style="failover")
@@ -372,12 +370,12 @@ def sessions_are_not_armed_after_loading(patch: pytest.MonkeyPatch) -> None:
 def a_new_coordinator_ignores_tombstones(patch: pytest.MonkeyPatch) -> None:
     """Members that have left are back after a change of the coordinator."""
     patch_loading(patch)
-    real = ConsumerGroups.replay
+    real = GroupTable.replay
 
-    def replay(self: ConsumerGroups, record_type: int, key: bytes, value: bytes | None) -> bool:
+    def replay(self: GroupTable[Any], record_type: int, key: bytes, value: bytes | None) -> bool:
         return True if IS_LOADING and value is None else real(self, record_type, key, value)
 
-    patch.setattr(ConsumerGroups, "replay", replay)
+    patch.setattr(GroupTable, "replay", replay)
 
 
 def findings(*, is_shared: bool, seed: int, style: str, seconds: float) -> set[str]:

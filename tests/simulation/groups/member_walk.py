@@ -7,19 +7,18 @@ plays these seeds, and prints the verdict of each.
 
 from __future__ import annotations
 
-import logging
 import random
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.sim.network import NetworkWeather
-from chaos.groups.member_checker import MemberVerdict, check_consumer_group
+from chaos.groups.member_checker import check_consumer_group
+from chaos.verdict import Verdict
+from simulation.cluster_faults import ClusterFaults
 from simulation.cluster_world import NODES
 from simulation.groups.member_world import SESSION_MS, MemberWorld
+from simulation.groups.walking import SECONDS, Deed, chosen, play_seeds
 from storms.history import NS_PER_S
 
-SECONDS = 8.0
 # Members of each kind: dynamic ones, and instance ids of static ones.
 DYNAMIC = 2
 INSTANCES = ("static-1", "static-2")
@@ -77,6 +76,7 @@ class MemberWalk:
         self.style = style
         self.rng = random.Random(f"walk {seed}")
         self.told: list[str] = []
+        self._cluster = ClusterFaults(self.world, self.rng, style.hold_ms)
         faults = [
             self._kill_coordinator,
             self._kill_node,
@@ -96,21 +96,16 @@ class MemberWalk:
             self._pause_user,
             self._reset_member,
         ]
-        self._faults, self._deeds = self._chosen(faults), self._chosen(deeds)
+        self._faults, self._deeds = chosen(faults, style.chosen), chosen(deeds, style.chosen)
         self._probes = [
             self.world.probe_departed,
             self.world.probe_stale,
             self.world.probe_double,
         ]
-        # Virtual seconds: when paused users and nodes go on.
+        # Virtual seconds: when paused users continue.
         self._user_pauses: dict[str, float] = {}
-        self._still_until = 0.0
 
-    def _chosen(self, deeds: list[Callable[[], None]]) -> list[Callable[[], None]]:
-        names = self.style.chosen
-        return [deed for deed in deeds if not names or deed.__name__ in names]
-
-    def play(self, seconds: float = SECONDS) -> MemberVerdict:
+    def play(self, seconds: float = SECONDS) -> Verdict:
         """Do faults for some virtual seconds, heal everything, and judge."""
         world, network = self.world, self.world.cluster.world.network
         network.weather = self.style.weather
@@ -129,15 +124,14 @@ class MemberWalk:
                 self._heal()
             self._fill_up()
         network.weather = NetworkWeather()
-        # A node that stood still believes for a moment that it leads as before.
-        world.run_for(max(0.0, self._still_until - world.now) * 1000 + 500)
-        self._heal()
+        self._cluster.end()
+        world.delay_removals()
         self._user_pauses.clear()
         for client in world.clients:
             client.actor.is_paused = False
         return check_consumer_group(world.finish())
 
-    def _tell(self, deed: Callable[[], None]) -> None:
+    def _tell(self, deed: Deed) -> None:
         self.told.append(f"{self.world.now:.2f} {deed.__name__}")
         deed()
 
@@ -152,20 +146,9 @@ class MemberWalk:
 
     # Faults of the cluster.
 
-    def _hold(self) -> None:
-        self.world.run_for(self.rng.uniform(*self.style.hold_ms))
-
     def _heal(self) -> None:
-        self.world.cluster.world.network.heal()
-        for node in NODES:
-            if node not in self.world.cluster.ready:
-                self.world.cluster.launch(node)
-        self.world.await_full_isr()
+        self._cluster.heal()
         self.world.delay_removals()
-
-    def _kill(self, node: int) -> None:
-        self.world.cluster.kill(node)
-        self._hold()
 
     def _kill_coordinator(self) -> None:
         """Kill the coordinator, often at the moment at which members come or go."""
@@ -173,55 +156,42 @@ class MemberWalk:
             deeds = [self._join, self._leave, self._kill_member, self._kill_member]
             self._tell(self.rng.choice(deeds))
             self.world.run_for(self.rng.uniform(0.0, 300.0))
-        self._kill(self.world.coordinator())
+        self._cluster.kill(self.world.coordinator())
         # The next coordinator has just loaded the group.
         for _ in range(4):
             self.world.probe_departed()
             self.world.run_for(250)
 
     def _kill_node(self) -> None:
-        self._kill(self.rng.choice(NODES))
+        self._cluster.kill(self.rng.choice(NODES))
 
     def _lose_power(self) -> None:
-        self._lose(self.rng.choice(NODES))
-        self._hold()
+        self._cluster.lose_power(self.rng.choice(NODES))
 
     def _lose_all_power(self) -> None:
-        for node in NODES:
-            self._lose(node)
-        self._hold()
-
-    def _lose(self, node: int) -> None:
-        self.world.cluster.kill(node)
-        self.world.cluster.world.host(f"node-{node}").lose_power()
+        self._cluster.lose_power(*NODES)
 
     def _cut_link(self) -> None:
-        one, other = self.rng.sample(NODES, 2)
-        self.world.cluster.world.network.partition(f"node-{one}", f"node-{other}")
-        self._isolate(self._hold)
+        self._cluster.cut_link()
+        self._isolate(self._cluster.hold)
 
     def _isolate_coordinator(self) -> None:
-        node = self.world.coordinator()
-        for other in NODES:
-            if other != node:
-                self.world.cluster.world.network.partition(f"node-{node}", f"node-{other}")
-        self._isolate(self._hold)
+        self._cluster.isolate(self.world.coordinator())
+        self._isolate(self._cluster.hold)
 
     def _pause_coordinator(self) -> None:
         duration_ms = self.rng.uniform(20.0, 5_000.0)
-        self._still_until = self.world.now + duration_ms / 1000
-        host = f"node-{self.world.coordinator()}"
-        self.world.cluster.world.host(host).timer.pause(duration_ms)
-        self._isolate(self._hold)
+        self._cluster.pause(self.world.coordinator(), duration_ms)
+        self._isolate(self._cluster.hold)
 
-    def _isolate(self, hold: Callable[[], None]) -> None:
+    def _isolate(self, hold: Deed) -> None:
         """Note the time in which a node may not know that it coordinates no more."""
         index, began = len(self.world.history.isolations), self.world.now_ns
         forever_ns = 1 << 62
         self.world.history.isolations.append((began, forever_ns))
         hold()
         self._heal()
-        ended = max(self.world.now, self._still_until) + AFTERMATH_S
+        ended = max(self.world.now, self._cluster.paused_until) + AFTERMATH_S
         self.world.history.isolations[index] = (began, round(ended * NS_PER_S))
 
     # Members.
@@ -262,22 +232,14 @@ class MemberWalk:
 
     def _reset_member(self) -> None:
         client = self.rng.choice(self.world.clients)
-        for node in NODES:
-            self.world.cluster.world.network.reset_connections(client.host, f"node-{node}")
+        self._cluster.reset_client(client.host)
 
 
-def main() -> None:
-    logging.disable()
-    first, last, *rest = sys.argv[1:]
-    for seed in range(int(first), int(last) + 1):
-        walk = MemberWalk(seed, STYLES[rest[0] if rest else "mixed"])
-        verdict = walk.play(float(rest[1]) if len(rest) > 1 else SECONDS)
-        history = walk.world.history
-        told = f"{sum(history.ends.values())} records, {len(history.events)} events"
-        print(f"seed {seed}: {told}, {len(history.probes)} probes, {verdict}", flush=True)
-        if not verdict.is_clean:
-            print("\n".join(walk.told), flush=True)
+def _summary(world: MemberWorld) -> str:
+    history = world.history
+    counts = (sum(history.ends.values()), len(history.events), len(history.probes))
+    return "{} records, {} events, {} probes".format(*counts)
 
 
 if __name__ == "__main__":
-    main()
+    play_seeds(lambda seed, style: MemberWalk(seed, STYLES[style]), _summary)

@@ -7,18 +7,17 @@ plays these seeds, and prints the verdict of each.
 
 from __future__ import annotations
 
-import logging
 import random
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.sim.network import NetworkWeather
-from chaos.groups.share_checker import ShareVerdict, check_share_group
+from chaos.groups.share_checker import check_share_group
+from chaos.verdict import Verdict
+from simulation.cluster_faults import ClusterFaults
 from simulation.cluster_world import NODES
 from simulation.groups.share_world import LOCK_MS, Manners, ShareWorld
+from simulation.groups.walking import SECONDS, Deed, chosen, play_seeds
 
-SECONDS = 8.0
 # After a fault is healed, its effects last this long (s): sessions and locks end.
 AFTERMATH_S = 2.5
 MEMBERS = 3
@@ -96,8 +95,7 @@ class ShareWalk:
         self.style = style
         self.rng = random.Random(f"walk {seed}")
         self.told: list[str] = []
-        # Virtual seconds: when the last paused process goes on.
-        self._still_until = 0.0
+        self._cluster = ClusterFaults(self.world, self.rng, style.hold_ms)
         faults = [
             self._kill_leader,
             self._stop_leader,
@@ -112,13 +110,9 @@ class ShareWalk:
         if is_synced:
             faults.append(self._lose_all_power)
         deeds = [self._kill_member, self._leave, self._freeze_member, self._reset_member]
-        self._faults, self._deeds = self._chosen(faults), self._chosen(deeds)
+        self._faults, self._deeds = chosen(faults, style.chosen), chosen(deeds, style.chosen)
 
-    def _chosen(self, deeds: list[Callable[[], None]]) -> list[Callable[[], None]]:
-        names = self.style.chosen
-        return [deed for deed in deeds if not names or deed.__name__ in names]
-
-    def play(self, seconds: float = SECONDS) -> ShareVerdict:
+    def play(self, seconds: float = SECONDS) -> Verdict:
         """Do faults for some virtual seconds, heal everything, and judge."""
         world, network = self.world, self.world.cluster.world.network
         network.weather = self.style.weather
@@ -134,87 +128,57 @@ class ShareWalk:
             while len(world.members) < MEMBERS:
                 world.launch()
         network.weather = NetworkWeather()
-        # A node that stood still believes for a moment that it leads as before.
-        world.run_for(max(0.0, self._still_until - world.now) * 1000 + 500)
-        self._heal()
+        self._cluster.end()
         return check_share_group(world.finish())
 
-    def _tell(self, deed: Callable[[], None]) -> None:
+    def _tell(self, deed: Deed) -> None:
         self.told.append(f"{self.world.now:.2f} {deed.__name__}")
         deed()
 
     def _do_fault(self) -> None:
         began = self.world.now
         self._tell(self.rng.choice(self._faults))
-        self._heal()
-        ended = max(self.world.now, self._still_until)
+        self._cluster.heal()
+        ended = max(self.world.now, self._cluster.paused_until)
         self.world.history.disturbances.append((began, ended + AFTERMATH_S))
 
     # Faults of the cluster.
 
-    def _hold(self) -> None:
-        self.world.run_for(self.rng.uniform(*self.style.hold_ms))
-
-    def _heal(self) -> None:
-        self.world.cluster.world.network.heal()
-        for node in NODES:
-            if node not in self.world.cluster.ready:
-                self.world.cluster.launch(node)
-        self.world.await_full_isr()
-
-    def _kill(self, node: int) -> None:
-        self.world.cluster.kill(node)
-        self._hold()
-
     def _kill_leader(self) -> None:
-        self._kill(self.world.leader_of_records())
+        self._cluster.kill(self.world.leader_of_records())
 
     def _stop_leader(self) -> None:
         """Stop a node: its partitions move to other leaders before it ends."""
         self.world.cluster.stop(self.world.leader_of_records())
-        self._hold()
+        self._cluster.hold()
 
     def _pause_leader(self) -> None:
         duration_ms = self.rng.uniform(*self.rng.choice(((20.0, 400.0), (1_000.0, 6_000.0))))
-        self._still_until = self.world.now + duration_ms / 1000
-        host = f"node-{self.world.leader_of_records()}"
-        self.world.cluster.world.host(host).timer.pause(duration_ms)
-        self._hold()
+        self._cluster.pause(self.world.leader_of_records(), duration_ms)
+        self._cluster.hold()
 
     def _lose_power(self) -> None:
-        self._lose(self.rng.choice(NODES))
-        self._hold()
+        self._cluster.lose_power(self.rng.choice(NODES))
 
     def _lose_all_power(self) -> None:
-        for node in NODES:
-            self._lose(node)
-        self._hold()
-
-    def _lose(self, node: int) -> None:
-        self.world.cluster.kill(node)
-        self.world.cluster.world.host(f"node-{node}").lose_power()
+        self._cluster.lose_power(*NODES)
 
     def _kill_share_coordinator(self) -> None:
-        self._kill(self.world.share_coordinator())
+        self._cluster.kill(self.world.share_coordinator())
 
     def _kill_group_coordinator(self) -> None:
-        self._kill(self.world.group_coordinator())
+        self._cluster.kill(self.world.group_coordinator())
 
     def _isolate_share_coordinator(self) -> None:
-        node = self.world.share_coordinator()
-        for other in NODES:
-            if other != node:
-                self.world.cluster.world.network.partition(f"node-{node}", f"node-{other}")
-        self._hold()
+        self._cluster.isolate(self.world.share_coordinator())
+        self._cluster.hold()
 
     def _cut_link(self) -> None:
-        one, other = self.rng.sample(NODES, 2)
-        self.world.cluster.world.network.partition(f"node-{one}", f"node-{other}")
-        self._hold()
+        self._cluster.cut_link()
+        self._cluster.hold()
 
     def _reset_connections(self) -> None:
-        one, other = self.rng.sample(NODES, 2)
-        self.world.cluster.world.network.reset_connections(f"node-{one}", f"node-{other}")
+        self._cluster.reset_link()
 
     # Members.
 
@@ -237,24 +201,15 @@ class ShareWalk:
     def _reset_member(self) -> None:
         """End the connections of a member: the brokers release what it has."""
         member = self.rng.choice(self.world.members)
-        for node in NODES:
-            self.world.cluster.world.network.reset_connections(member.host, f"node-{node}")
+        self._cluster.reset_client(member.host)
         now = self.world.now
         member.consumer.notes.end()
         self.world.history.drops.append((now - 0.1, now + 0.5))
 
 
-def main() -> None:
-    logging.disable()
-    first, last, *rest = sys.argv[1:]
-    for seed in range(int(first), int(last) + 1):
-        walk = ShareWalk(seed, STYLES[rest[0] if rest else "mixed"])
-        verdict = walk.play(float(rest[1]) if len(rest) > 1 else SECONDS)
-        count = len(walk.world.history.deliveries)
-        print(f"seed {seed}: {count} deliveries, {verdict}", flush=True)
-        if not verdict.is_clean:
-            print("\n".join(walk.told), flush=True)
+def _summary(world: ShareWorld) -> str:
+    return f"{len(world.history.deliveries)} deliveries"
 
 
 if __name__ == "__main__":
-    main()
+    play_seeds(lambda seed, style: ShareWalk(seed, STYLES[style]), _summary)

@@ -15,7 +15,8 @@ import sys
 from collections.abc import Callable
 
 from barnabas.sim.network import NetworkWeather
-from chaos.transaction_checker import TransactionVerdict, check_transactions
+from chaos.transaction_checker import check_transactions
+from chaos.verdict import Verdict
 from simulation.cluster_world import NODES
 from simulation.transactions.actors import TRANSACTION_TIMEOUT_MS
 from simulation.transactions.styles import MIXED, STYLES, Style
@@ -111,7 +112,7 @@ class Walk:
             if (not names or deed.__name__ in names) and deed.__name__ not in left_out
         ]
 
-    def play(self, seconds: float = SECONDS) -> TransactionVerdict:
+    def play(self, seconds: float = SECONDS) -> Verdict:
         """Do faults for some virtual seconds, heal everything, and judge."""
         network = self.world.cluster.world.network
         network.weather = self.style.weather

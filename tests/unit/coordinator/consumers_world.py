@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
-from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -42,7 +42,7 @@ class ConsumersWorld(MembersWorld):
         super().__init__(replicas, **(broker_config or {}))
 
     def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
-        consumers = ConsumerSettings(
+        consumers = GroupTypeSettings(
             ConsumerGroupConfig(**self.consumer_config), lambda group: self.overrides.get(group, {})
         )
         return super()._make_coordinator(settings or GroupSettings(consumers))

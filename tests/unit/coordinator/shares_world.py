@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
 from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
-from barnabas.coordinator.group.share.share_shard import ShareSettings
 from barnabas.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -40,7 +40,7 @@ class SharesWorld(ConsumersWorld):
         super().__init__(replicas)
 
     def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
-        shares = ShareSettings(
+        shares = GroupTypeSettings(
             ShareGroupConfig(**self.share_config), lambda group: self.overrides.get(group, {})
         )
         return super()._make_coordinator(settings or GroupSettings(shares=shares))

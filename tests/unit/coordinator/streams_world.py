@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
 from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
 from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient, StreamsHeartbeat
-from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 from barnabas.protocol.messages.streams_group_heartbeat import (
     EndpointRequest,
@@ -78,7 +78,7 @@ class StreamsWorld(ConsumersWorld):
         super().__init__(replicas)
 
     def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
-        streams = StreamsSettings(
+        streams = GroupTypeSettings(
             StreamsGroupConfig(**self.streams_config), lambda group: self.overrides.get(group, {})
         )
         return super()._make_coordinator(settings or GroupSettings(streams=streams))

@@ -1,4 +1,4 @@
-"""The groups of one state partition that have committed offsets, for what treats them alike."""
+"""The groups of one state partition that may have committed offsets, whatever their type."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
+    from barnabas.coordinator.group.replayed.group_table import GroupTable
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
 
 
 class AllGroups:
@@ -23,8 +22,8 @@ class AllGroups:
     def __init__(
         self,
         classic: ClassicGroups,
-        consumer: ConsumerGroups,
-        streams: StreamsGroups,
+        consumer: GroupTable[ConsumerGroup],
+        streams: GroupTable[StreamsGroup],
         is_share_group: Callable[[str], bool],
     ) -> None:
         self.classic = classic

@@ -1,6 +1,6 @@
 """The group coordinator of a broker (Kafka's GroupCoordinatorService).
 
-The path of a request: handler ->  `MemberRequests`, `OffsetRequests` or `GroupRequests` (checks
+The path of a request: handler -> `MemberRequests`, `OffsetRequests` or `GroupRequests` (checks
 without the group) -> runtime -> a part of the group's `GroupShard` -> response and records.
 """
 
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.classic.group_memory import GroupMemory
-from barnabas.coordinator.group.consumer.consumer_shard import (
-    ConsumerSettings,
-    ConsumerSurroundings,
-)
+from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
+from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
+from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
 from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.group_shard import GroupShard
 from barnabas.coordinator.group.requests.consumer_requests import ConsumerRequests
@@ -24,10 +25,8 @@ from barnabas.coordinator.group.requests.offset_requests import OffsetRequests
 from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetRequests
 from barnabas.coordinator.group.requests.share_requests import ShareRequests
 from barnabas.coordinator.group.requests.streams_requests import StreamsRequests
-from barnabas.coordinator.group.share.share_shard import ShareSettings
 from barnabas.coordinator.group.share_initializer import ShareInitializer
 from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
-from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.share_offset_describe import LatestOffsetFinder
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
     from barnabas.runtime.rng import Rng
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -47,13 +46,19 @@ OFFSETS_TOPIC = "__consumer_offsets"
 class GroupSettings(msgspec.Struct):
     """The configuration of consumer, share and streams groups. The broker changes it."""
 
-    consumers: ConsumerSettings = msgspec.field(default_factory=ConsumerSettings)
-    shares: ShareSettings = msgspec.field(default_factory=ShareSettings)
-    streams: StreamsSettings = msgspec.field(default_factory=StreamsSettings)
+    consumers: GroupTypeSettings[ConsumerGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(ConsumerGroupConfig())
+    )
+    shares: GroupTypeSettings[ShareGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(ShareGroupConfig())
+    )
+    streams: GroupTypeSettings[StreamsGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(StreamsGroupConfig())
+    )
 
 
 class ShareServices(msgspec.Struct, frozen=True):
-    """What share groups use of the broker."""
+    """The services of the broker on which share groups depend."""
 
     store: ShareStateStore
     latest: LatestOffsetFinder

@@ -9,7 +9,7 @@ from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
 from barnabas.coordinator.group.share.share_group_state import ShareGroupState
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
-from barnabas.coordinator.runtime.load_times import load_time_families
+from barnabas.coordinator.runtime.loading.load_times import load_time_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 

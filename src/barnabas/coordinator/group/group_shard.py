@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.all_groups import AllGroups
 from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
 from barnabas.coordinator.group.classic.classic_membership import ClassicMembership
-from barnabas.coordinator.group.classic.group_record import group_of, group_tombstone
+from barnabas.coordinator.group.classic.group_record import group_of
 from barnabas.coordinator.group.classic.rebalance import Rebalance
 from barnabas.coordinator.group.consumer.classic_members import ClassicMembers
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
-from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
 from barnabas.coordinator.group.consumer.conversion.downgrade import Downgrade
 from barnabas.coordinator.group.consumer.conversion.upgrade import Upgrade
@@ -29,18 +28,15 @@ from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
 from barnabas.coordinator.group.offsets.offset_store import OffsetStore
 from barnabas.coordinator.group.share.share_membership import ShareMembership
 from barnabas.coordinator.group.share.share_offsets import ShareOffsets
-from barnabas.coordinator.group.share.share_records import group_tombstones as share_tombstones
 from barnabas.coordinator.group.share.share_shard import ShareShard, ShareSurroundings
 from barnabas.coordinator.group.share.state_changes import StateChanges
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
-from barnabas.coordinator.group.streams.streams_records import (
-    group_tombstones as streams_tombstones,
-)
 from barnabas.coordinator.group.streams.streams_shard import (
     OtherGroups,
     StreamsShard,
     StreamsSurroundings,
 )
+from barnabas.coordinator.group.tombstones import tombstones_of
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
@@ -55,11 +51,12 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.coordinator.group.classic.joining import Joining
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+    from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
+    from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
-    from barnabas.coordinator.group.share.share_shard import ShareSettings
-    from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -97,15 +94,15 @@ class GroupShard:
         self,
         config: GroupCoordinatorConfig,
         surroundings: ConsumerSurroundings,
-        shares: ShareSettings,
-        streams: StreamsSettings,
+        shares: GroupTypeSettings[ShareGroupConfig],
+        streams: GroupTypeSettings[StreamsGroupConfig],
         memory: GroupMemory,
     ) -> None:
         """Create the shard.
 
         Args:
             config: values of configuration keys that do not change.
-            surroundings: what the groups use.
+            surroundings: dependencies of the groups.
             shares: the configuration of share groups.
             streams: the configuration of streams groups.
             memory: memory accounting of all groups of this broker.
@@ -164,7 +161,10 @@ class GroupShard:
         self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
 
     def _streams_shard(
-        self, surroundings: ConsumerSurroundings, settings: StreamsSettings, memory: GroupMemory
+        self,
+        surroundings: ConsumerSurroundings,
+        settings: GroupTypeSettings[StreamsGroupConfig],
+        memory: GroupMemory,
     ) -> StreamsShard:
         return StreamsShard(
             StreamsSurroundings(
@@ -189,19 +189,17 @@ class GroupShard:
         """Whether the id has a classic, consumer or streams group."""
         return (
             self.groups.find(group_id) is not None
-            or self.consumer_groups.groups.find(group_id) is not None
+            or self.consumer_groups.groups.has(group_id)
             or self.streams_groups.groups.has(group_id)
         )
 
     def _has_other_than_streams(self, group_id: str) -> bool:
         """Whether the id has a consumer or share group."""
-        has_consumers = self.consumer_groups.groups.find(group_id) is not None
-        return has_consumers or self.share_groups.groups.has(group_id)
+        return self.consumer_groups.groups.has(group_id) or self.share_groups.groups.has(group_id)
 
     def _make_room_for_shares(self, group_id: str) -> bool:
         """Remove a classic group that has only offsets. Return whether the id is free now."""
-        has_consumers = self.consumer_groups.groups.find(group_id) is not None
-        if has_consumers or self.streams_groups.groups.has(group_id):
+        if self.consumer_groups.groups.has(group_id) or self.streams_groups.groups.has(group_id):
             return False
         return self.consumer_groups.remove_offsets_only(group_id)
 
@@ -228,10 +226,10 @@ class GroupShard:
         if not result.records:
             return result
         if streams is not None:
-            tombstones = streams_tombstones(streams)
+            tombstones = tombstones_of(streams)
             bring_back = self.streams_groups.discard(streams)
         elif group is not None:
-            tombstones = group_tombstones(group)
+            tombstones = tombstones_of(group)
             bring_back = self.consumer_groups.discard(group)
         else:
             return result
@@ -271,30 +269,18 @@ class GroupShard:
 
     def delete_group(self, group_id: str) -> CoordinatorResult[ErrorCode]:
         """Handle DeleteGroups: remove a group without members, and its offsets."""
-        group = self.groups.find(group_id)
-        consumers = self.consumer_groups.groups.find(group_id)
-        shares = self.share_groups.groups.find(group_id)
-        streams = self.streams_groups.groups.find(group_id)
-        if streams is not None:
-            if streams.members:
-                return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
-            tombstones = streams_tombstones(streams)
-            self.streams.timers.end_delay(group_id)
-        elif shares is not None:
-            if shares.members:
-                return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
-            tombstones = share_tombstones(shares)
-        elif consumers is not None:
-            if consumers.members:
-                return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
-            tombstones = group_tombstones(consumers)
-        elif group is None:
+        group = (
+            self.groups.find(group_id)
+            or self.consumer_groups.groups.find(group_id)
+            or self.share_groups.groups.find(group_id)
+            or self.streams_groups.groups.find(group_id)
+        )
+        if group is None:
             return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
-        elif group.has_members:
+        if group.has_members:
             return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
-        else:
-            tombstones = [group_tombstone(group_id)]
-        records = [*self.offset_changes.delete_all(group_id), *tombstones]
+        self.streams.timers.end_delay(group_id)
+        records = [*self.offset_changes.delete_all(group_id), *tombstones_of(group)]
         return CoordinatorResult(ErrorCode.NONE, records)
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> None:
@@ -327,7 +313,7 @@ class GroupShard:
             if (
                 committed is not None
                 and self.groups.find(where.group) is None
-                and self.consumer_groups.groups.find(where.group) is None
+                and not self.consumer_groups.groups.has(where.group)
                 and not self.has_special_group(where.group)
             ):
                 self.groups.create(where.group)

@@ -9,6 +9,8 @@ import msgspec
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from barnabas.protocol.schema import Record
 
 
@@ -27,3 +29,10 @@ class CoordinatorRecord(msgspec.Struct, frozen=True):
             encode_coordinator_key(key),
             None if value is None else encode_coordinator_value(value, value_version),
         )
+
+    @classmethod
+    def tombstones(
+        cls, keys: Iterable[Callable[..., Record]], **ids: str
+    ) -> list[CoordinatorRecord]:
+        """Return the tombstone of each of these types of key. All keys have the fields `ids`."""
+        return [cls.of(key(**ids), None) for key in keys]

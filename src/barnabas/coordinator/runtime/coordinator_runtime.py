@@ -11,8 +11,8 @@ import sys
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from barnabas.coordinator.runtime.partitioner import partition_for
-from barnabas.coordinator.runtime.shard import Shard
-from barnabas.coordinator.runtime.shard_state import ShardState
+from barnabas.coordinator.runtime.shards.shard import Shard
+from barnabas.coordinator.runtime.shards.shard_state import ShardState
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.metrics.sampled import SampledValues
 from barnabas.protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
     from barnabas.coordinator.runtime.transaction_ending import (
         TransactionalProducer,
         TransactionEnding,

@@ -7,12 +7,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from barnabas.coordinator.runtime.held_response import HeldResponse
-from barnabas.coordinator.runtime.loader import Loader
-from barnabas.coordinator.runtime.shard import Shard
-from barnabas.coordinator.runtime.shard_context import ShardContext
-from barnabas.coordinator.runtime.shard_state import SHARD_STATES, ShardEvent, ShardState
-from barnabas.coordinator.runtime.shard_timers import ShardTimers
+from barnabas.coordinator.runtime.loading.loader import Loader
+from barnabas.coordinator.runtime.responses.held_response import HeldResponse
+from barnabas.coordinator.runtime.shards.shard import Shard
+from barnabas.coordinator.runtime.shards.shard_context import ShardContext
+from barnabas.coordinator.runtime.shards.shard_state import SHARD_STATES, ShardEvent, ShardState
+from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 from barnabas.coordinator.runtime.transaction_ending import build_end_marker
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import NO_PRODUCER_ID

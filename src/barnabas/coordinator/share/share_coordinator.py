@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
     from barnabas.coordinator.share.config import ShareCoordinatorConfig
     from barnabas.coordinator.share.share_shard import HasPartition
     from barnabas.coordinator.share.share_tasks import DeleteRecords

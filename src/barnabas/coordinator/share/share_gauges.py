@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.runtime.load_times import load_time_families
+from barnabas.coordinator.runtime.loading.load_times import load_time_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 

@@ -15,7 +15,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.runtime.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
     from barnabas.coordinator.share.config import ShareCoordinatorConfig
     from barnabas.coordinator.share.share_partition_key import SharePartitionKey
     from barnabas.coordinator.share.share_shard import ShareShard

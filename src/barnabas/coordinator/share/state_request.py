@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from barnabas.coordinator.runtime.append_errors import client_error
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.coordinator.share.share_partition_key import SharePartitionKey
 from barnabas.protocol.api_table import ApiKey
 from barnabas.waiting.steps import gradually

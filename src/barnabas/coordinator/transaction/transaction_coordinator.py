@@ -1,6 +1,6 @@
 """The transaction coordinator of a broker (Kafka's TransactionCoordinator).
 
-The path of a request: handler ->  `TransactionCoordinator` -> runtime -> `TransactionShard` ->
+The path of a request: handler -> `TransactionCoordinator` -> runtime -> `TransactionShard` ->
 response and records. Then the markers are sent, and a second record states that they are written.
 """
 
@@ -10,9 +10,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.coordinator.transaction import decisions
 from barnabas.coordinator.transaction.decisions import NeedsProducerIdError
 from barnabas.coordinator.transaction.transaction_metadata import EPOCH_BUMP_VERSION
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
     from barnabas.coordinator.transaction.config import TransactionConfig
     from barnabas.coordinator.transaction.decisions import Ending, Initialization
     from barnabas.coordinator.transaction.markers import Markers, MarkerSender

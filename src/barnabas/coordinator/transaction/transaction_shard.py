@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
     from barnabas.coordinator.transaction.config import TransactionConfig
     from barnabas.coordinator.transaction.decisions import Ending, Initialization
     from barnabas.coordinator.transaction.markers import MarkerSender

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.configs.config import DEFINITION as COORDINATOR_KEYS
-from barnabas.coordinator.group.configs.share_config import check_share_keys
-from barnabas.coordinator.group.configs.streams_config import check_streams_keys
+from barnabas.coordinator.group.configs.limits import check_group_limits
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.raft.config import RAFT_CONFIGS
@@ -119,8 +118,7 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     check_classes(given)
     request_memory(parsed)
     check_connection_bounds(parsed)
-    check_share_keys(parsed)
-    check_streams_keys(parsed)
+    check_group_limits(parsed)
     cluster = cluster_settings(parsed)
     endpoints = bound_endpoints(parsed, cluster)
     for_controller = controller_endpoints(parsed, cluster)

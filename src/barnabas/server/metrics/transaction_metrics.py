@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.runtime.load_times import load_time_families
+from barnabas.coordinator.runtime.loading.load_times import load_time_families
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily

@@ -8,6 +8,7 @@ from barnabas.coordinator.group.configs.consumer_config import (
     ASSIGNMENT_INTERVAL,
     ConsumerGroupConfig,
 )
+from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
 from barnabas.coordinator.group.configs.share_config import (
     SHARE_ASSIGNMENT_INTERVAL,
     ShareGroupConfig,
@@ -16,10 +17,7 @@ from barnabas.coordinator.group.configs.streams_config import (
     STREAMS_ASSIGNMENT_INTERVAL,
     StreamsGroupConfig,
 )
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
 from barnabas.coordinator.group.group_coordinator import GroupSettings
-from barnabas.coordinator.group.share.share_shard import ShareSettings
-from barnabas.coordinator.group.streams.streams_shard import StreamsSettings
 from barnabas.metadata.configs.configs_image import GROUP
 
 if TYPE_CHECKING:
@@ -45,9 +43,9 @@ def make_group_settings(
         return cluster.image.configs.get(GROUP, group_id)
 
     settings = GroupSettings(
-        ConsumerSettings(config.build(ConsumerGroupConfig), overrides),
-        ShareSettings(config.build(ShareGroupConfig), overrides),
-        StreamsSettings(config.build(StreamsGroupConfig), overrides),
+        GroupTypeSettings(config.build(ConsumerGroupConfig), overrides),
+        GroupTypeSettings(config.build(ShareGroupConfig), overrides),
+        GroupTypeSettings(config.build(StreamsGroupConfig), overrides),
     )
 
     def take(changed: ParsedConfig) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.coordinator.runtime.loader import Loader
-from barnabas.coordinator.runtime.shard_state import ShardState
+from barnabas.coordinator.runtime.loading.loader import Loader
+from barnabas.coordinator.runtime.shards.shard_state import ShardState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -13,7 +13,7 @@ from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-from barnabas.coordinator.runtime.shard_context import ShardContext
+from barnabas.coordinator.runtime.shards.shard_context import ShardContext
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
 from barnabas.protocol.records.partition_record import PartitionRecord

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import msgspec
 from barnabas.coordinator.group.classic.group_memory import member_bytes
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.protocol.messages.sync_group import SyncGroupResponse
 

@@ -19,8 +19,8 @@ from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX
 from barnabas.coordinator.group.classic.group_record import group_record, new_group_record
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, nothing
-from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.joining import Joining
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
-    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import (
         LeaveGroupRequest,

@@ -14,7 +14,7 @@ from barnabas.coordinator.group.classic.classic_member import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

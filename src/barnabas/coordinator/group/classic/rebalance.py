@@ -16,8 +16,8 @@ from barnabas.coordinator.group.classic.classic_group import failed_join
 from barnabas.coordinator.group.classic.classic_member import NO_ASSIGNMENT
 from barnabas.coordinator.group.classic.group_record import group_record
 from barnabas.coordinator.group.classic.group_state import GroupEvent, GroupState
-from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
     Written = CoordinatorResult[None]

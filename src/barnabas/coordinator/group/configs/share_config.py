@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType, DynamicMode
+from barnabas.settings.definition import ConfigKey, ConfigType, DynamicMode
 from barnabas.settings.range import at_least, between
 
 if TYPE_CHECKING:
-    from barnabas.settings.definition import ParsedConfig
     from barnabas.settings.range import Range
 
 SHARE_ASSIGNMENT_INTERVAL = "group.share.assignment.interval.ms"
@@ -155,24 +154,6 @@ SHARE_KEYS = [
     ),
 ]
 
-# (lower key, higher key, whether they must differ), without the prefix `group.share.`.
-_ORDERED = (
-    ("min.heartbeat.interval.ms", "heartbeat.interval.ms", False),
-    ("heartbeat.interval.ms", "max.heartbeat.interval.ms", False),
-    ("min.session.timeout.ms", "session.timeout.ms", False),
-    ("session.timeout.ms", "max.session.timeout.ms", False),
-    ("heartbeat.interval.ms", "session.timeout.ms", True),
-    ("min.assignment.interval.ms", "assignment.interval.ms", False),
-    ("assignment.interval.ms", "max.assignment.interval.ms", False),
-    ("min.delivery.count.limit", "delivery.count.limit", False),
-    ("delivery.count.limit", "max.delivery.count.limit", False),
-    ("min.record.lock.duration.ms", "record.lock.duration.ms", False),
-    ("record.lock.duration.ms", "max.record.lock.duration.ms", False),
-    ("min.partition.max.record.locks", "partition.max.record.locks", False),
-    ("partition.max.record.locks", "max.partition.max.record.locks", False),
-    ("max.size", "max.share.sessions", False),
-)
-
 
 class ShareGroupConfig(msgspec.Struct, frozen=True):
     """Values of the keys above. Times are in ms."""
@@ -198,18 +179,3 @@ class ShareGroupConfig(msgspec.Struct, frozen=True):
     group_share_min_partition_max_record_locks: int = 100
     group_share_max_partition_max_record_locks: int = 4_000
     group_share_max_share_sessions: int = 2_000
-
-
-def check_share_keys(config: ParsedConfig) -> None:
-    """Check that the limits of share groups do not contradict each other.
-
-    Raises:
-        ConfigError: a value is outside of its limits, or the heartbeat interval is not below the
-            session timeout.
-    """
-    for lower, higher, must_differ in _ORDERED:
-        low_key, high_key = f"group.share.{lower}", f"group.share.{higher}"
-        low, high = config.integer(low_key), config.integer(high_key)
-        if low > high or (must_differ and low == high):
-            relation = "less than" if must_differ else "at most"
-            raise ConfigError(low_key, str(low), f"{relation} {high_key} ({high})")

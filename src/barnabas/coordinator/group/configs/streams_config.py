@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType, DynamicMode
+from barnabas.settings.definition import ConfigKey, ConfigType, DynamicMode
 from barnabas.settings.range import at_least, satisfying
 
 if TYPE_CHECKING:
-    from barnabas.settings.definition import ParsedConfig
     from barnabas.settings.range import ConfigValue
 
 STREAMS_ASSIGNMENT_INTERVAL = "group.streams.assignment.interval.ms"
@@ -97,20 +96,6 @@ STREAMS_KEYS = [
     ),
 ]
 
-# (lower key, higher key, whether they must differ), without the prefix `group.streams.`.
-_ORDERED = (
-    ("min.heartbeat.interval.ms", "heartbeat.interval.ms", False),
-    ("heartbeat.interval.ms", "max.heartbeat.interval.ms", False),
-    ("min.session.timeout.ms", "session.timeout.ms", False),
-    ("session.timeout.ms", "max.session.timeout.ms", False),
-    ("heartbeat.interval.ms", "session.timeout.ms", True),
-    ("min.assignment.interval.ms", "assignment.interval.ms", False),
-    ("assignment.interval.ms", "max.assignment.interval.ms", False),
-    ("num.standby.replicas", "max.standby.replicas", False),
-    ("min.task.offset.interval.ms", "task.offset.interval.ms", False),
-    ("num.warmup.replicas", "max.warmup.replicas", False),
-)
-
 
 class StreamsGroupConfig(msgspec.Struct, frozen=True):
     """Values of the keys above. Times are in ms."""
@@ -132,18 +117,3 @@ class StreamsGroupConfig(msgspec.Struct, frozen=True):
     group_streams_min_task_offset_interval_ms: int = 15_000
     group_streams_acceptable_recovery_lag: int = 10_000
     group_streams_rack_aware_assignment_tags: tuple[str, ...] | list[str] = ()
-
-
-def check_streams_keys(config: ParsedConfig) -> None:
-    """Check that the limits of streams groups do not contradict each other.
-
-    Raises:
-        ConfigError: a value is outside of its limits, or the heartbeat interval is not below the
-            session timeout.
-    """
-    for lower, higher, must_differ in _ORDERED:
-        low_key, high_key = f"group.streams.{lower}", f"group.streams.{higher}"
-        low, high = config.integer(low_key), config.integer(high_key)
-        if low > high or (must_differ and low == high):
-            relation = "less than" if must_differ else "at most"
-            raise ConfigError(low_key, str(low), f"{relation} {high_key} ({high})")

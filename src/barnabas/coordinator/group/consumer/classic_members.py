@@ -23,19 +23,19 @@ from barnabas.coordinator.group.classic.embedded_protocol import (
     encode_assignment,
     read_version,
 )
-from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
-from barnabas.coordinator.group.consumer.consumer_member import JOIN_EPOCH, ConsumerMember
 from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
 from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
-from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
-from barnabas.coordinator.group.consumer.member_state import MemberState
-from barnabas.coordinator.group.consumer.membership_checks import (
+from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
+from barnabas.coordinator.group.consumer.heartbeats.membership_checks import (
     check_instance,
     find_member,
     replace_static,
 )
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.members.classic_metadata import ClassicMetadata
+from barnabas.coordinator.group.consumer.members.consumer_member import JOIN_EPOCH, ConsumerMember
+from barnabas.coordinator.group.consumer.members.member_state import MemberState
 from barnabas.coordinator.group.migration_policy import MigrationPolicy
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.runtime.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.protocol.messages.sync_group import SyncGroupRequest

@@ -5,31 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.assignment import NOTHING, Owned, Target
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from barnabas.coordinator.group.classic.group_memory import member_bytes
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Owned, Target
 from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
+from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
+from barnabas.coordinator.group.replayed.replayed_group import (
+    NO_EPOCH,
+    ReplayedGroup,
+    change_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
 
 # Estimated overhead of a member, of each of its topics and of each partition, in bytes.
 _MEMBER_BYTES = 1_000
 _TOPIC_BYTES = 100
 _PARTITION_BYTES = 100
 
-NO_EPOCH = -1
-# Epoch of a group without records. The first member raises it.
-FIRST_EPOCH = 1
-# The next heartbeat compares the topics with the stored hash.
-_REFRESH_NOW = (0, 0)
 
-
-class ConsumerGroup:
+class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
     """Members, epochs, target assignment and regular expressions of a group."""
 
     __slots__ = (
@@ -38,39 +37,16 @@ class ConsumerGroup:
         "_classic_protocols",
         "_names",
         "_owners",
-        "_refresh",
         "_regexes",
-        "assignment_epoch",
-        "assignment_timestamp",
-        "group_epoch",
-        "group_id",
         "has_partition_metadata",
-        "held_bytes",
-        "members",
-        "memory",
-        "metadata_hash",
         "resolved",
         "static_members",
-        "targets",
     )
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
-        # Memory accounting of all groups of this broker, and the size of this group in bytes.
-        self.memory = memory
-        self.held_bytes = 0
-        self.group_id = group_id
-        # Increases when members, subscriptions or topics change.
-        self.group_epoch = FIRST_EPOCH
-        # Hash of the subscribed topics at the last change of the group epoch.
-        self.metadata_hash = 0
-        # The group epoch for which `targets` was computed, and when (wall clock in ms, or 0).
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp = 0
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id, memory)
         # Member id by instance id.
         self.static_members: dict[str, str] = {}
-        # Target assignment by member id.
-        self.targets: dict[str, Target] = {}
         # Results of regular expressions.
         self.resolved: dict[str, ResolvedRegex] = {}
         # Whether a broker before 4.1 has written the record of the subscribed topics.
@@ -86,8 +62,6 @@ class ConsumerGroup:
         self._classic_protocols: Counter[str] = Counter()
         # Member epoch of the owner, by topic id and partition. No inner mapping is empty.
         self._owners: dict[bytes, dict[int, int]] = {}
-        # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
-        self._refresh = _REFRESH_NOW
 
     # State.
 
@@ -128,8 +102,8 @@ class ConsumerGroup:
             after: a member to count in addition.
         """
         votes = Counter(self._assignors)
-        _count(votes, () if before is None else _assignor_of(before), -1)
-        _count(votes, () if after is None else _assignor_of(after), 1)
+        change_counts(votes, () if before is None else _assignor_of(before), -1)
+        change_counts(votes, () if after is None else _assignor_of(after), 1)
         # Of equals, Kafka takes `uniform`, the first one in its map.
         return max(votes, key=lambda name: (votes[name], name), default=None)
 
@@ -157,8 +131,8 @@ class ConsumerGroup:
         The result of a new expression counts once its record is written.
         """
         names = Counter(self._names)
-        _count(names, before.subscribed_topic_names, -1)
-        _count(names, after.subscribed_topic_names, 1)
+        change_counts(names, before.subscribed_topic_names, -1)
+        change_counts(names, after.subscribed_topic_names, 1)
         regex, dropped = before.subscribed_topic_regex, None
         if after.subscribed_topic_regex != regex and self.regex_subscribers(regex) == 1:
             dropped = regex
@@ -169,8 +143,8 @@ class ConsumerGroup:
         """Return the subscribed names if these members leave."""
         names, regexes = Counter(self._names), Counter(self._regexes)
         for member in members:
-            _count(names, member.subscribed_topic_names, -1)
-            _count(regexes, _regex_of(member), -1)
+            change_counts(names, member.subscribed_topic_names, -1)
+            change_counts(regexes, _regex_of(member), -1)
         kept = {
             regex: found
             for regex, found in self.resolved.items()
@@ -201,8 +175,8 @@ class ConsumerGroup:
         names, regexes, count = Counter(self._names), Counter(self._regexes), len(self.members)
         for member, change in ((before, -1), (after, 1)):
             if member is not None:
-                _count(names, member.subscribed_topic_names, change)
-                _count(regexes, _regex_of(member), change)
+                change_counts(names, member.subscribed_topic_names, change)
+                change_counts(regexes, _regex_of(member), change)
                 count += change
         if not regexes:
             return all(each == count for each in names.values())
@@ -239,21 +213,6 @@ class ConsumerGroup:
             for index in indexes - member.assigned.get(topic_id, {}).keys()
         )
 
-    # Validity of the hash of the subscribed topics.
-
-    def request_refresh(self) -> None:
-        """Compare the topics with the stored hash at the next heartbeat."""
-        self._refresh = _REFRESH_NOW
-
-    def note_refresh(self, until_ms: int, epoch: int) -> None:
-        """Do not compare the topics until then, unless the group falls back to an older epoch."""
-        self._refresh = (until_ms, epoch)
-
-    def needs_refresh(self, now_ms: int) -> bool:
-        """Whether the topics must be compared with the stored hash."""
-        until_ms, epoch = self._refresh
-        return now_ms >= until_ms or self.group_epoch < epoch
-
     # Replay.
 
     def put(self, member: ConsumerMember) -> None:
@@ -261,10 +220,10 @@ class ConsumerGroup:
         before = self.members.get(member.member_id)
         self._forget(before)
         self.members[member.member_id] = member
-        _count(self._names, member.subscribed_topic_names, 1)
-        _count(self._regexes, _regex_of(member), 1)
-        _count(self._assignors, _assignor_of(member), 1)
-        _count(self._classic_protocols, _classic_protocols_of(member), 1)
+        change_counts(self._names, member.subscribed_topic_names, 1)
+        change_counts(self._regexes, _regex_of(member), 1)
+        change_counts(self._assignors, _assignor_of(member), 1)
+        change_counts(self._classic_protocols, _classic_protocols_of(member), 1)
         self._classic_members += member.uses_classic_protocol
         self._resize(_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
@@ -299,10 +258,10 @@ class ConsumerGroup:
         """Remove a known member's subscriptions and partitions from the indexes."""
         if member is None:
             return
-        _count(self._names, member.subscribed_topic_names, -1)
-        _count(self._regexes, _regex_of(member), -1)
-        _count(self._assignors, _assignor_of(member), -1)
-        _count(self._classic_protocols, _classic_protocols_of(member), -1)
+        change_counts(self._names, member.subscribed_topic_names, -1)
+        change_counts(self._regexes, _regex_of(member), -1)
+        change_counts(self._assignors, _assignor_of(member), -1)
+        change_counts(self._classic_protocols, _classic_protocols_of(member), -1)
         self._classic_members -= member.uses_classic_protocol
         self._resize(-_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
@@ -313,17 +272,9 @@ class ConsumerGroup:
         known = self.members.get(member.member_id)
         return _bytes_of(member) - (0 if known is None else _bytes_of(known))
 
-    def release_memory(self) -> None:
-        """Release the memory of a group that is removed with its members."""
-        self._resize(-self.held_bytes)
-
     def reclaim_memory(self) -> None:
         """Account for the members of a removed group that is brought back."""
         self._resize(sum(map(_bytes_of, self.members.values())) - self.held_bytes)
-
-    def _resize(self, growth: int) -> None:
-        self.held_bytes += growth
-        self.memory.held_bytes += growth
 
     def _own(self, partitions: Owned, epoch: int) -> None:
         for topic_id, indexes in partitions.items():
@@ -376,10 +327,3 @@ def _assignor_of(member: ConsumerMember) -> tuple[str, ...]:
 
 def _classic_protocols_of(member: ConsumerMember) -> list[str]:
     return [] if member.classic is None else [name for name, _ in member.classic.protocols]
-
-
-def _count(counts: Counter[str], names: Iterable[str], change: int) -> None:
-    for name in names:
-        counts[name] += change
-        if counts[name] <= 0:
-            del counts[name]

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING_OWNED, Target
-from barnabas.coordinator.group.consumer.consumer_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-)
+from barnabas.coordinator.group.assignment import NOTHING_OWNED, Target
 from barnabas.coordinator.group.consumer.consumer_records import (
     current_record,
     epoch_record,
@@ -31,19 +26,24 @@ from barnabas.coordinator.group.consumer.consumer_records import (
 )
 from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
 from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
-from barnabas.coordinator.group.consumer.member_state import MemberState
-from barnabas.coordinator.group.consumer.membership_checks import (
+from barnabas.coordinator.group.consumer.heartbeats.membership_checks import (
     check_instance,
     find_dynamic,
     find_leaving,
     find_member,
     find_static,
 )
-from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.members.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+)
+from barnabas.coordinator.group.consumer.members.member_state import MemberState
+from barnabas.coordinator.group.consumer.members.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.regexes.group_regexes import GroupRegexes, RegexChange
-from barnabas.coordinator.group.consumer.target_assignment import compute_targets
-from barnabas.coordinator.group.consumer.target_updates import TargetUpdates
+from barnabas.coordinator.group.consumer.targets.target_assignment import compute_targets
+from barnabas.coordinator.group.consumer.targets.target_updates import TargetUpdates
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.group.consumer.conversion.downgrade import Downgrade
     from barnabas.coordinator.group.consumer.conversion.upgrade import Upgrade
-    from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 
@@ -198,7 +198,7 @@ class ConsumerMembership:
         change: tuple[ConsumerMember, ConsumerMember],
         is_bumped: bool,
     ) -> int:
-        """Return the group epoch. Raise it if asked to, or if the subscribed topics changed."""
+        """Return the group epoch. Raise it if `is_bumped`, or if the subscribed topics changed."""
         names = group.subscribed_names_with(*change)
         metadata_hash = self._shard.hashes.of_topics(names)
         epoch = group.group_epoch

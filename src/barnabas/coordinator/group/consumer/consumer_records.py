@@ -41,10 +41,16 @@ from barnabas.protocol.records.consumer_group_target_assignment_metadata import 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.consumer.assignment import Owned, Target
+    from barnabas.coordinator.group.assignment import Owned, Target
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
+
+_MEMBER_KEYS = (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupMemberMetadataKey,
+)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
@@ -148,17 +154,7 @@ def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the records that remove a member, in the order that replay expects."""
-    return [
-        CoordinatorRecord.of(
-            ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
-        ),
-    ]
+    return CoordinatorRecord.tombstones(_MEMBER_KEYS, group_id=group_id, member_id=member_id)
 
 
 def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:

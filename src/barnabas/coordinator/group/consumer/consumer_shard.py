@@ -1,4 +1,4 @@
-"""The consumer groups of one state partition, and what their requests share."""
+"""The consumer groups of one state partition, with their configuration and dependencies."""
 
 from __future__ import annotations
 
@@ -9,47 +9,36 @@ import msgspec
 
 from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
-from barnabas.coordinator.group.consumer.member_state import MemberState
-from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
+from barnabas.coordinator.group.consumer.consumer_replay import CONSUMER_REPLAYS
+from barnabas.coordinator.group.consumer.members.member_state import MemberState
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.replayed.group_table import GroupTable
+from barnabas.coordinator.group.topic_hash import TopicHashes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
     from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
-
-
-def _no_overrides(_group_id: str) -> Mapping[str, str]:
-    return {}
-
-
-class ConsumerSettings(msgspec.Struct):
-    """The configuration of consumer groups."""
-
-    # The broker replaces it when a dynamic key changes.
-    config: ConsumerGroupConfig = ConsumerGroupConfig()
-    # Returns the configs of a group, which override the broker's.
-    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
 
 
 class ConsumerSurroundings(msgspec.Struct, frozen=True):
     """Dependencies of a shard's consumer groups."""
 
-    settings: ConsumerSettings
+    settings: GroupTypeSettings[ConsumerGroupConfig]
     topics: TopicsView
     timers: ShardTimers
     clock: Clock
@@ -90,10 +79,13 @@ class ConsumerShard:
         self.clock = surroundings.clock
         self.metrics = surroundings.metrics
         self.hashes = TopicHashes(self.topics)
-        self.groups = ConsumerGroups(self._make_room, classic.memory)
+        self.groups = GroupTable("consumer", self._create, self._make_room, CONSUMER_REPLAYS)
         # Offset of the last metadata image with new topics. Older results of regular expressions
         # are outdated.
         self.new_topics_version = -1
+
+    def _create(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self._classic.memory)
 
     def _make_room(self, group_id: str) -> bool:
         return not self._has_other(group_id) and self.remove_offsets_only(group_id)
@@ -150,7 +142,7 @@ class ConsumerShard:
         classic = self._classic.find(group_id)
         if classic is None:
             if is_joining:
-                return ConsumerGroup(group_id, self._classic.memory)
+                return self._create(group_id)
             raise RefusalError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found."
             )
@@ -161,7 +153,7 @@ class ConsumerShard:
         if not classic.is_in(GroupState.EMPTY):
             return upgrade(classic)
         records.append(group_tombstone(group_id))
-        return ConsumerGroup(group_id, self._classic.memory)
+        return self._create(group_id)
 
     def new_member_id(self) -> str:
         """Return a random id for a client that has not chosen one."""
@@ -178,7 +170,7 @@ class ConsumerShard:
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout of a group's members."""
-        return self._limited(group_id, "session.timeout.ms")
+        return self._settings.value(group_id, "consumer.session.timeout.ms")
 
     def session_timeout_of(self, group_id: str, member: ConsumerMember) -> int:
         """Return the session timeout of a member, its own one with the classic protocol."""
@@ -188,7 +180,7 @@ class ConsumerShard:
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the heartbeat interval of a group's members."""
-        return self._limited(group_id, "heartbeat.interval.ms")
+        return self._settings.value(group_id, "consumer.heartbeat.interval.ms")
 
     @property
     def config(self) -> ConsumerGroupConfig:
@@ -197,18 +189,7 @@ class ConsumerShard:
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """Return the minimum time between two target assignments of a group."""
-        return self._limited(group_id, "assignment.interval.ms")
-
-    def _limited(self, group_id: str, name: str) -> int:
-        """Return the value of a config in ms. The broker's limits apply to the group's value."""
-        field = name.replace(".", "_")
-        own = self._settings.overrides(group_id).get(f"consumer.{name}")
-        value: int = getattr(self.config, f"group_consumer_{field}")
-        if own is None:
-            return value
-        lowest: int = getattr(self.config, f"group_consumer_min_{field}")
-        highest: int = getattr(self.config, f"group_consumer_max_{field}")
-        return min(max(int(own), lowest), highest)
+        return self._settings.value(group_id, "consumer.assignment.interval.ms")
 
     # Topics and leadership.
 
@@ -233,4 +214,9 @@ class ConsumerShard:
     def discard(self, group: ConsumerGroup) -> Callable[[], None]:
         """Remove a group without members at once. Return a function that brings it back."""
         self.groups.remove(group.group_id)
-        return partial(self.groups.restore, group)
+        return partial(self.restore, group)
+
+    def restore(self, group: ConsumerGroup) -> None:
+        """Bring back a removed group, unless a new one has its id."""
+        if self.groups.restore(group):
+            group.reclaim_memory()

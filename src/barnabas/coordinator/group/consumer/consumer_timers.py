@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_groups import ConsumerGroups
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.replayed.group_table import GroupTable
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 
     Fence = Callable[[ConsumerGroup, ConsumerMember], CoordinatorResult[None]]
 
@@ -30,7 +30,9 @@ class ConsumerTimers:
 
     __slots__ = ("_fence", "_groups", "_timers")
 
-    def __init__(self, groups: ConsumerGroups, timers: ShardTimers, fence: Fence) -> None:
+    def __init__(
+        self, groups: GroupTable[ConsumerGroup], timers: ShardTimers, fence: Fence
+    ) -> None:
         self._groups = groups
         self._timers = timers
         # Returns the result that removes a member.

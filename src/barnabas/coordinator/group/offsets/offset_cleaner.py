@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
 from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-from barnabas.coordinator.group.streams.streams_records import (
-    group_tombstones as streams_tombstones,
-)
+from barnabas.coordinator.group.tombstones import tombstones_of
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
     from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
     # Returns the test whether an offset of the group is removed, or None to keep all of them.
@@ -221,9 +217,6 @@ def _tombstones_if_empty(
     group: ClassicGroup | ConsumerGroup | StreamsGroup,
 ) -> list[CoordinatorRecord]:
     """Return the records that remove the group, or none if it has members."""
-    if isinstance(group, ClassicGroup):
-        is_empty = group.is_in(GroupState.EMPTY) and not group.pending_join_members
-        return [group_tombstone(group.group_id)] if is_empty else []
-    if group.members:
+    if group.has_members or (isinstance(group, ClassicGroup) and group.pending_join_members):
         return []
-    return streams_tombstones(group) if isinstance(group, StreamsGroup) else group_tombstones(group)
+    return tombstones_of(group)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.consumer.described_consumers import describe_consumers
-from barnabas.coordinator.group.consumer.membership_checks import check_request
-from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.runtime.append_errors import client_error
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.protocol.errors import ErrorCode
+from barnabas.coordinator.group.consumer.heartbeats.membership_checks import check_request
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.requests.group_descriptions import describe_groups
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSettings
-    from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+    from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+    from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 
@@ -32,7 +32,7 @@ class ConsumerRequests:
         self,
         runtime: CoordinatorRuntime[GroupShard],
         topics: TopicsView,
-        settings: ConsumerSettings,
+        settings: GroupTypeSettings[ConsumerGroupConfig],
     ) -> None:
         self._runtime = runtime
         self._topics = topics
@@ -71,41 +71,14 @@ class ConsumerRequests:
     def describe(
         self, group_ids: list[str], on_done: Callable[[list[DescribedGroup]], None]
     ) -> Generator[None, None, None]:
-        """Describe consumer groups (versions 0 and 1). Yields after each group.
-
-        A response waits for the commit of the records that it shows.
-
-        Args:
-            group_ids: the groups.
-            on_done: gets the groups in the order of `group_ids`.
-        """
-        found: dict[int, DescribedGroup] = {}
-
-        def on_described(index: int, described: DescribedGroup | None, error: ErrorCode) -> None:
-            if described is None:
-                described = failed_group(group_ids[index], client_error(error), None)
-            found[index] = described
-            if len(found) == len(group_ids):
-                on_done([found[each] for each in range(len(group_ids))])
-
-        if not group_ids:
-            on_done([])
-        for index, group_id in enumerate(group_ids):
-            if not group_id:
-                on_described(index, None, ErrorCode.INVALID_GROUP_ID)
-            else:
-                self._runtime.write(
-                    group_id, partial(self._describe, group_id), partial(on_described, index)
-                )
-            yield
-
-    def _describe(self, group_id: str, shard: GroupShard) -> CoordinatorResult[DescribedGroup]:
-        try:
-            group = shard.consumer_groups.require(group_id)
-        except RefusalError as error:
-            return CoordinatorResult(failed_group(group_id, error.error, error.message))
+        """Describe consumer groups (versions 0 and 1), as `describe_groups`."""
         default_assignor = self._settings.config.assignors[0]
-        return CoordinatorResult(describe_consumers(group, self._topics, default_assignor))
+
+        def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
+            group = shard.consumer_groups.require(group_id)
+            return describe_consumers(group, self._topics, default_assignor)
+
+        return describe_groups(self._runtime, group_ids, describe, failed_group, on_done)
 
 
 def failed_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:

@@ -19,7 +19,7 @@ from barnabas.coordinator.group.offsets.offset_fetch import (
 )
 from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
 from barnabas.coordinator.group.offsets.streams_claims import check_streams_fetch
-from barnabas.coordinator.runtime.append_errors import client_error
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponse,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.requests.group_descriptions import describe_groups
 from barnabas.coordinator.group.share.described_shares import describe_share_group
 from barnabas.coordinator.group.share.share_membership import (
     check_share_heartbeat,
     failed_share_heartbeat,
 )
-from barnabas.coordinator.runtime.append_errors import client_error
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_group_describe import DescribedGroup
 
@@ -85,43 +86,15 @@ class ShareRequests:
     def describe(
         self, group_ids: list[str], on_done: Callable[[list[DescribedGroup]], None]
     ) -> Generator[None, None, None]:
-        """Describe share groups (version 1). Yields after each group.
+        """Describe share groups (version 1), as `describe_groups`."""
 
-        A response waits for the commit of the records that it shows.
+        def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
+            return describe_share_group(shard.share_groups.require(group_id), self._topics)
 
-        Args:
-            group_ids: the groups.
-            on_done: gets the groups in the order of `group_ids`.
-        """
-        found: dict[int, DescribedGroup] = {}
-
-        def on_described(index: int, described: DescribedGroup | None, error: ErrorCode) -> None:
-            if described is None:
-                described = failed_share_group(group_ids[index], client_error(error), None)
-            found[index] = described
-            if len(found) == len(group_ids):
-                on_done([found[each] for each in range(len(group_ids))])
-
-        if not group_ids:
-            on_done([])
-        for index, group_id in enumerate(group_ids):
-            if not group_id:
-                on_described(index, None, ErrorCode.INVALID_GROUP_ID)
-            else:
-                self._runtime.write(
-                    group_id, partial(self._describe, group_id), partial(on_described, index)
-                )
-            yield
-
-    def _describe(self, group_id: str, shard: GroupShard) -> CoordinatorResult[DescribedGroup]:
-        try:
-            group = shard.share_groups.require(group_id)
-        except RefusalError as error:
-            return CoordinatorResult(failed_share_group(group_id, error.error, error.message))
-        return CoordinatorResult(describe_share_group(group, self._topics))
+        return describe_groups(self._runtime, group_ids, describe, failed_share_group, on_done)
 
     def delete_state(self, group_id: str, on_done: Callable[[ErrorCode], None]) -> None:
-        """Delete the state of a group that will be deleted. Other groups need nothing.
+        """Delete the state of a share group that will be deleted. Do nothing for other groups.
 
         Args:
             group_id: the group.

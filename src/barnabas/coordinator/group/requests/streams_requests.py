@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.requests.group_descriptions import describe_groups
 from barnabas.coordinator.group.streams.described_streams import describe_streams_group
 from barnabas.coordinator.group.streams.heartbeat_checks import check_streams_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import (
@@ -16,9 +16,7 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
 )
 from barnabas.coordinator.group.streams.topology.configuring import configuring_topology
 from barnabas.coordinator.group.streams.topology.topology_record import topology_value
-from barnabas.coordinator.runtime.append_errors import client_error
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.protocol.errors import ErrorCode
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+    from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
@@ -100,43 +99,19 @@ class StreamsRequests:
         *,
         includes_description: bool,
     ) -> Generator[None, None, None]:
-        """Describe streams groups (versions 0 to 1). Yields after each group.
-
-        A response waits for the commit of the records that it shows.
+        """Describe streams groups (versions 0 to 1), as `describe_groups`.
 
         Args:
             group_ids: the groups.
-            on_done: gets the groups in the order of `group_ids`.
+            on_done: gets the descriptions.
             includes_description: whether the request asks for descriptions of topologies.
         """
-        found: dict[int, DescribedGroup] = {}
 
-        def on_described(index: int, described: DescribedGroup | None, error: ErrorCode) -> None:
-            if described is None:
-                described = failed_streams_group(group_ids[index], client_error(error), None)
-            found[index] = described
-            if len(found) == len(group_ids):
-                on_done([found[each] for each in range(len(group_ids))])
+        def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
+            group = shard.streams_groups.require(group_id)
+            return describe_streams_group(group, includes_description=includes_description)
 
-        def describe(group_id: str, shard: GroupShard) -> CoordinatorResult[DescribedGroup]:
-            try:
-                group = shard.streams_groups.require(group_id)
-            except RefusalError as error:
-                return CoordinatorResult(failed_streams_group(group_id, error.error, error.message))
-            return CoordinatorResult(
-                describe_streams_group(group, includes_description=includes_description)
-            )
-
-        if not group_ids:
-            on_done([])
-        for index, group_id in enumerate(group_ids):
-            if not group_id:
-                on_described(index, None, ErrorCode.INVALID_GROUP_ID)
-            else:
-                self._runtime.write(
-                    group_id, partial(describe, group_id), partial(on_described, index)
-                )
-            yield
+        return describe_groups(self._runtime, group_ids, describe, failed_streams_group, on_done)
 
 
 def failed_streams_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:

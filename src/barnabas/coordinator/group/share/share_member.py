@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target
 
 # The member epoch with which a client leaves the group, and the one with which it joins.
 LEAVE_EPOCH = -1

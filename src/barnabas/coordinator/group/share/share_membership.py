@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity  # noqa: TC001 - field type
-from barnabas.coordinator.group.consumer.refusal import RefusalError, fenced_epoch
+from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
 from barnabas.coordinator.group.share.share_member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from barnabas.coordinator.group.share.share_records import (
     current_record,
@@ -39,7 +39,7 @@ from barnabas.protocol.messages.share_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.share.share_group import ShareGroup
     from barnabas.coordinator.group.share.share_shard import ShareShard
     from barnabas.coordinator.group.share.state_changes import StateChanges
@@ -238,7 +238,7 @@ class ShareMembership:
 
 
 def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Check what needs no group. Raises RefusalError."""
+    """Check the fields whose validity does not depend on the group. Raises RefusalError."""
     for name, text in (
         ("member id", request.member_id),
         ("group id", request.group_id),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.share.state_changes import delete_request
 from barnabas.coordinator.group.share.state_topics import StateTopic
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult

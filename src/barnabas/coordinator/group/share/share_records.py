@@ -37,13 +37,24 @@ from barnabas.protocol.records.share_group_target_assignment_metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.share.share_group import ShareGroup
     from barnabas.coordinator.group.share.share_member import ShareMember
     from barnabas.coordinator.group.share.state_topics import StateTopics, StateTopicsById
 
 # Kafka's MemberState.STABLE. Members of share groups have no other state.
 _STABLE = 0
+
+_MEMBER_KEYS = (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupMemberMetadataKey,
+)
+_GROUP_KEYS = (
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupMetadataKey,
+)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
@@ -131,25 +142,10 @@ def _state_topics(topics: StateTopicsById) -> list[TopicPartitionsInfo]:
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the records that remove a member, in the order that replay expects."""
-    return [
-        CoordinatorRecord.of(
-            ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
-        ),
-    ]
+    return CoordinatorRecord.tombstones(_MEMBER_KEYS, group_id=group_id, member_id=member_id)
 
 
 def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
     """Return the records that remove a group without members, in Kafka's order."""
     assert not group.members, f"group={group.group_id} members={len(group.members)}"
-    group_id = group.group_id
-    return [
-        CoordinatorRecord.of(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        CoordinatorRecord.of(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
-        CoordinatorRecord.of(ShareGroupMetadataKey(group_id=group_id), None),
-    ]
+    return CoordinatorRecord.tombstones(_GROUP_KEYS, group_id=group.group_id)

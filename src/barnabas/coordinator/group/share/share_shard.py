@@ -1,4 +1,4 @@
-"""The share groups of one state partition, and what their requests share."""
+"""The share groups of one state partition, with their configuration and dependencies."""
 
 from __future__ import annotations
 
@@ -6,44 +6,33 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.replayed.group_table import GroupTable
 from barnabas.coordinator.group.share.share_group import ShareGroup
-from barnabas.coordinator.group.share.share_groups import ShareGroups
+from barnabas.coordinator.group.share.share_replay import share_replays
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+    from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.share.share_member import ShareMember
+    from barnabas.coordinator.group.topic_hash import TopicHashes
     from barnabas.coordinator.group.topics_view import TopicsView
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
 # The name that Kafka writes for the topic ids that do not exist any more.
 _UNKNOWN_NAME = "<UNKNOWN>"
 
 
-def _no_overrides(_group_id: str) -> Mapping[str, str]:
-    return {}
-
-
-class ShareSettings(msgspec.Struct):
-    """The configuration of share groups."""
-
-    # The broker replaces it when a dynamic key changes.
-    config: ShareGroupConfig = ShareGroupConfig()
-    # Returns the configs of a group, which override the broker's.
-    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
-
-
 class ShareSurroundings(msgspec.Struct, frozen=True):
     """Dependencies of a shard's share groups."""
 
-    settings: ShareSettings
+    settings: GroupTypeSettings[ShareGroupConfig]
     topics: TopicsView
     timers: ShardTimers
     clock: Clock
@@ -95,7 +84,10 @@ class ShareShard:
         self.clock = surroundings.clock
         self.metrics = surroundings.metrics
         self.hashes = surroundings.hashes
-        self.groups = ShareGroups(make_room, surroundings.memory, self.clock)
+        self.groups = GroupTable("share", self._create, make_room, share_replays(self.clock))
+
+    def _create(self, group_id: str) -> ShareGroup:
+        return ShareGroup(group_id, self._memory)
 
     # Groups.
 
@@ -119,7 +111,7 @@ class ShareShard:
                 raise RefusalError(
                     ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found."
                 )
-            group = ShareGroup(group_id, self._memory)
+            group = self._create(group_id)
         return group
 
     def _check_type(self, group_id: str) -> None:
@@ -148,18 +140,15 @@ class ShareShard:
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout of a group's members."""
-        return self._limited(group_id, "session.timeout.ms")
+        return self._settings.value(group_id, "share.session.timeout.ms")
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the heartbeat interval of a group's members."""
-        return self._limited(group_id, "heartbeat.interval.ms")
+        return self._settings.value(group_id, "share.heartbeat.interval.ms")
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """Return the minimum time between two target assignments of a group."""
-        return self._limited(group_id, "assignment.interval.ms")
-
-    def _limited(self, group_id: str, name: str) -> int:
-        return limited(self._settings, group_id, name)
+        return self._settings.value(group_id, "share.assignment.interval.ms")
 
     # Topics.
 
@@ -172,21 +161,3 @@ class ShareShard:
         for group in self.groups.all():
             if any(group.is_subscribed_to(name) for name in names):
                 group.request_refresh()
-
-
-def limited(settings: ShareSettings, group_id: str, name: str) -> int:
-    """Return the value of a group's config. The broker's limits apply to the group's value.
-
-    Args:
-        settings: the configuration of the broker and of groups.
-        group_id: the group.
-        name: the name of the config without the prefix `share.`.
-    """
-    field = name.replace(".", "_")
-    own = settings.overrides(group_id).get(f"share.{name}")
-    value: int = getattr(settings.config, f"group_share_{field}")
-    if own is None:
-        return value
-    lowest: int = getattr(settings.config, f"group_share_min_{field}")
-    highest: int = getattr(settings.config, f"group_share_max_{field}")
-    return min(max(int(own), lowest), highest)

@@ -14,7 +14,7 @@ from barnabas.coordinator.group.share.simple_assignor import assign_simply
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.share.share_group import ShareGroup
     from barnabas.coordinator.group.share.share_member import ShareMember
     from barnabas.coordinator.group.topics_view import TopicsView

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,

@@ -28,7 +28,7 @@ _NO_TOPICS: StateTopicsById = MappingProxyType({})
 
 
 class StateTopics(msgspec.Struct, frozen=True):
-    """All topics of a group that have state, or get it, or lose it."""
+    """The topics of a group whose partitions have state, or whose state is created or deleted."""
 
     # Topics whose initialization was requested.
     initializing: StateTopicsById = _NO_TOPICS
@@ -42,7 +42,7 @@ class StateTopics(msgspec.Struct, frozen=True):
         return self.initializing.keys() | self.initialized.keys()
 
     def without(self, topic_ids: frozenset[bytes]) -> StateTopics:
-        """Return these topics without some that no longer exist."""
+        """Return the topics without `topic_ids`, which no longer exist."""
         return StateTopics(
             _without(self.initializing, topic_ids),
             _without(self.initialized, topic_ids),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
-from barnabas.coordinator.group.streams.streams_group import NO_EPOCH
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
 from barnabas.coordinator.group.streams.streams_heartbeat import Assignment, Prepared
 from barnabas.coordinator.group.streams.streams_records import (
@@ -113,7 +113,7 @@ class GroupEpochs:
             heartbeat: the heartbeat.
             prepared: the topology.
             member: the member of the heartbeat after it.
-            is_changed: whether its change asks for a new target assignment.
+            is_changed: whether its change requires a new target assignment.
         """
         group = heartbeat.group
         validated = prepared.topology.epoch if prepared.configured.is_ready else NO_EPOCH
@@ -244,6 +244,6 @@ def _topology(heartbeat: Heartbeating) -> StreamsTopology:
 
 
 def _known_target(heartbeat: Heartbeating, member: StreamsMember) -> MemberTasks:
-    """Return the current target of a member; for a replaced static member, the one of that."""
+    """Return the current target of a member, or of the static member that it replaces."""
     replaced = heartbeat.replaced
     return heartbeat.group.target_of(member.member_id if replaced is None else replaced.member_id)

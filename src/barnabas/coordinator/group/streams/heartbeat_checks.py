@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError, fenced_epoch
+from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
 from barnabas.coordinator.group.streams.members.streams_member import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -36,7 +36,7 @@ def _invalid(message: str) -> RefusalError:
 
 
 def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Check what needs no group. Raises RefusalError."""
+    """Check the fields whose validity does not depend on the group. Raises RefusalError."""
     if request.topology is not None and any(
         each.source_topic_regex for each in request.topology.subtopologies
     ):

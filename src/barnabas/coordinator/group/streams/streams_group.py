@@ -6,7 +6,9 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH, ReplayedGroup
 from barnabas.coordinator.group.streams.members.owned_tasks import each_task
+from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
 from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
     from barnabas.coordinator.group.streams.members.owned_tasks import OwnedTasks
-    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.protocol.messages.streams_group_heartbeat import EndpointToPartitions
@@ -26,68 +27,40 @@ if TYPE_CHECKING:
 _MEMBER_BYTES = 1_000
 _TASK_BYTES = 100
 
-NO_EPOCH = -1
-# Epoch of a group without records. The first member raises it.
-FIRST_EPOCH = 1
-# The next heartbeat compares the topics with the stored hash.
-_REFRESH_NOW = (0, 0)
 _NO_PROCESSES: frozenset[str] = frozenset()
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
-class StreamsGroup:
+class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
     """Members, epochs, topology and target assignment of a group."""
 
     __slots__ = (
         "_active",
         "_configured",
         "_reconciled",
-        "_refresh",
         "_standby",
         "_topology",
         "_warmup",
         "assignment_configs",
-        "assignment_epoch",
-        "assignment_timestamp",
         "description_epochs",
         "endpoint_epoch",
         "endpoints",
-        "group_epoch",
-        "group_id",
-        "held_bytes",
-        "members",
-        "memory",
-        "metadata_hash",
         "shutdown_member_id",
         "static_members",
-        "targets",
         "task_offsets",
         "validated_topology_epoch",
     )
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
-        # Memory accounting of all groups of this broker, and the size of this group in bytes.
-        self.memory = memory
-        self.held_bytes = 0
-        self.group_id = group_id
-        # Increases when members, topics or configs of the assignment change.
-        self.group_epoch = FIRST_EPOCH
-        # Hash of the topics of the topology at the last change of the group epoch.
-        self.metadata_hash = 0
+        super().__init__(group_id, memory)
         # Epoch of the topology whose topics exist and fit, or -1.
         self.validated_topology_epoch = NO_EPOCH
         # Configs with which the last target assignment was requested.
         self.assignment_configs = _NO_CONFIGS
         # (stored, failed) epochs of topology descriptions, which only plugins of Kafka write.
         self.description_epochs = (NO_EPOCH, NO_EPOCH)
-        # The group epoch for which `targets` was computed, and when (wall clock in ms, or 0).
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp = 0
-        self.members: dict[str, StreamsMember] = {}
         # Member id by instance id.
         self.static_members: dict[str, str] = {}
-        # Target assignment by member id.
-        self.targets: dict[str, MemberTasks] = {}
         self._topology: StreamsTopology | None = None
         # Processes by current task. An active task has one, the others may have several.
         self._active: dict[tuple[str, int], str] = {}
@@ -98,8 +71,6 @@ class StreamsGroup:
         # The fields below are not in records. A new coordinator begins without them.
         # The topology with the current topics, or None if it must be configured.
         self._configured: ConfiguredTopology | None = None
-        # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
-        self._refresh = _REFRESH_NOW
         # The member that requested the shutdown of the application.
         self.shutdown_member_id: str | None = None
         # Increases when `endpoints` changes.
@@ -155,21 +126,6 @@ class StreamsGroup:
     def needs_topic(self, topic: str) -> bool:
         """Whether the topology has the topic."""
         return self._topology is not None and topic in self._topology.required_topics
-
-    # Validity of the hash of the topics.
-
-    def request_refresh(self) -> None:
-        """Compare the topics with the stored hash at the next heartbeat."""
-        self._refresh = _REFRESH_NOW
-
-    def note_refresh(self, until_ms: int, epoch: int) -> None:
-        """Do not compare the topics until then, unless the group falls back to an older epoch."""
-        self._refresh = (until_ms, epoch)
-
-    def needs_refresh(self, now_ms: int) -> bool:
-        """Whether the topics must be compared with the stored hash."""
-        until_ms, epoch = self._refresh
-        return now_ms >= until_ms or self.group_epoch < epoch
 
     # Members and targets.
 
@@ -272,18 +228,10 @@ class StreamsGroup:
             growth += topology.byte_size
         return growth
 
-    def release_memory(self) -> None:
-        """Release the memory of a group that is removed with its members."""
-        self._resize(-self.held_bytes)
-
     def reclaim_memory(self) -> None:
         """Count the memory of a group without members that is brought back."""
         if self._topology is not None:
             self._resize(self._topology.byte_size)
-
-    def _resize(self, growth: int) -> None:
-        self.held_bytes += growth
-        self.memory.held_bytes += growth
 
 
 def _bytes_of(member: StreamsMember) -> int:

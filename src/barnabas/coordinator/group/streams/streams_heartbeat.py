@@ -46,7 +46,7 @@ class StreamsClient(msgspec.Struct, frozen=True):
 
 
 class GivenTopology(msgspec.Struct, frozen=True):
-    """What is made of a topology before the heartbeat, so that no step takes long."""
+    """A topology that was prepared before its heartbeat, so that no step takes long."""
 
     # The topology of the request, as its record has it. None if the request has none.
     value: StreamsGroupTopologyValue | None = None
@@ -80,7 +80,7 @@ class Heartbeating(msgspec.Struct):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a member is assigned after a heartbeat."""
+    """The epochs and the target of a member after a heartbeat."""
 
     group_epoch: int
     target_epoch: int
@@ -88,7 +88,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """The topology of a heartbeat and what its topics need."""
+    """The topology of a group, configured for the current topics."""
 
     topology: StreamsTopology
     configured: ConfiguredTopology

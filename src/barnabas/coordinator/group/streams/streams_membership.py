@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.assignors.task_input import TaskAssignorError
 from barnabas.coordinator.group.streams.endpoint_partitions import endpoint_partitions
 from barnabas.coordinator.group.streams.group_epochs import GroupEpochs
@@ -103,7 +103,7 @@ class StreamsMembership:
         Args:
             request: the request.
             client: its client.
-            given: what was made of the topology before.
+            given: the prepared topology.
         """
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
@@ -393,7 +393,7 @@ def _updated(member: StreamsMember, heartbeat: Heartbeating, *, is_joining: bool
 
 
 def _matters_to_others(before: StreamsMember, after: StreamsMember) -> bool:
-    """Whether a change of a static member asks for a new target assignment."""
+    """Whether a change of a static member requires a new target assignment."""
     return (
         before.topology_epoch != after.topology_epoch
         or before.rack_id != after.rack_id

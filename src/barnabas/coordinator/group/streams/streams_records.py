@@ -41,6 +41,17 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.tasks import MemberTasks, Tasks
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
+_MEMBER_KEYS = (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupMemberMetadataKey,
+)
+_GROUP_KEYS = (
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTopologyKey,
+)
+
 
 def epoch_record(
     group: StreamsGroup,
@@ -155,25 +166,10 @@ def _current_tasks(tasks: Tasks) -> list[CurrentTaskIds]:
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return the records that remove a member, in the order that replay expects."""
-    return [
-        CoordinatorRecord.of(
-            StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord.of(
-            StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
-        ),
-    ]
+    return CoordinatorRecord.tombstones(_MEMBER_KEYS, group_id=group_id, member_id=member_id)
 
 
 def group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
     """Return the records that remove a group without members, in Kafka's order."""
     assert not group.members, f"group={group.group_id} members={len(group.members)}"
-    group_id = group.group_id
-    return [
-        CoordinatorRecord.of(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        CoordinatorRecord.of(StreamsGroupMetadataKey(group_id=group_id), None),
-        CoordinatorRecord.of(StreamsGroupTopologyKey(group_id=group_id), None),
-    ]
+    return CoordinatorRecord.tombstones(_GROUP_KEYS, group_id=group.group_id)

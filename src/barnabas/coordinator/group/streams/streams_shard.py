@@ -1,4 +1,4 @@
-"""The streams groups of one state partition, and what their requests share."""
+"""The streams groups of one state partition, with their configuration and dependencies."""
 
 from __future__ import annotations
 
@@ -9,44 +9,33 @@ import msgspec
 
 from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.replayed.group_table import GroupTable
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
+from barnabas.coordinator.group.streams.streams_replay import STREAMS_REPLAYS
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.consumer.topic_hash import TopicHashes
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+    from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
+    from barnabas.coordinator.group.topic_hash import TopicHashes
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
 
-def _no_overrides(_group_id: str) -> Mapping[str, str]:
-    return {}
-
-
-class StreamsSettings(msgspec.Struct):
-    """The configuration of streams groups."""
-
-    # The broker replaces it when a dynamic key changes.
-    config: StreamsGroupConfig = StreamsGroupConfig()
-    # Returns the configs of a group, which override the broker's.
-    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
-
-
 class StreamsSurroundings(msgspec.Struct, frozen=True):
-    """What a shard's streams groups use."""
+    """Dependencies of a shard's streams groups."""
 
-    settings: StreamsSettings
+    settings: GroupTypeSettings[StreamsGroupConfig]
     topics: TopicsView
     timers: ShardTimers
     clock: Clock
@@ -92,7 +81,10 @@ class StreamsShard:
         self.clock = surroundings.clock
         self.metrics = surroundings.metrics
         self.hashes = surroundings.hashes
-        self.groups = StreamsGroups(others.make_room, surroundings.memory)
+        self.groups = GroupTable("streams", self._create, others.make_room, STREAMS_REPLAYS)
+
+    def _create(self, group_id: str) -> StreamsGroup:
+        return StreamsGroup(group_id, self._memory)
 
     # Groups.
 
@@ -125,7 +117,7 @@ class StreamsShard:
             records.append(group_tombstone(group_id))
         elif not is_joining:
             raise RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
-        return StreamsGroup(group_id, self._memory)
+        return self._create(group_id)
 
     def check_memory(
         self, group: StreamsGroup, member: StreamsMember, topology: StreamsTopology
@@ -139,7 +131,11 @@ class StreamsShard:
     def discard(self, group: StreamsGroup) -> Callable[[], None]:
         """Remove a group without members at once. Return a function that brings it back."""
         self.groups.remove(group.group_id)
-        return partial(self.groups.restore, group)
+        return partial(self._restore, group)
+
+    def _restore(self, group: StreamsGroup) -> None:
+        if self.groups.restore(group):
+            group.reclaim_memory()
 
     # Configuration.
 
@@ -155,7 +151,7 @@ class StreamsShard:
             group_id: the group.
             name: the name of the config without the prefix `streams.`.
         """
-        return streams_value(self._settings, group_id, name)
+        return self._settings.value(group_id, f"streams.{name}")
 
     def rack_tags(self, group_id: str) -> list[str]:
         """Return the keys of client tags that members must have."""
@@ -183,25 +179,3 @@ class StreamsShard:
 
 def _wrong_type(group_id: str) -> RefusalError:
     return RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-
-
-def streams_value(settings: StreamsSettings, group_id: str, name: str) -> int:
-    """Return a number of a group's config. The broker's limits apply to the group's value.
-
-    Args:
-        settings: the configuration of the broker and of groups.
-        group_id: the group.
-        name: the name of the config without the prefix `streams.`.
-    """
-    field = name.replace(".", "_")
-    config = settings.config
-    own = settings.overrides(group_id).get(f"streams.{name}")
-    value: int = getattr(config, f"group_streams_{field}")
-    if own is None:
-        return value
-    if name == "num.standby.replicas":
-        return min(int(own), config.group_streams_max_standby_replicas)
-    lowest: int | None = getattr(config, f"group_streams_min_{field}", None)
-    highest: int | None = getattr(config, f"group_streams_max_{field}", None)
-    found = int(own) if lowest is None else max(int(own), lowest)
-    return found if highest is None else min(found, highest)

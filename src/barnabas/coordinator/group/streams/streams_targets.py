@@ -48,7 +48,7 @@ _RECORDS_PER_STEP = 16
 
 
 class TargetRequest(msgspec.Struct, frozen=True):
-    """What a target assignment is computed for."""
+    """The group, epoch, topology and configs of a target assignment."""
 
     group: StreamsGroup
     # The group epoch of the result.

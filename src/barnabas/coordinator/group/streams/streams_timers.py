@@ -12,11 +12,11 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.coordinator.group.replayed.group_table import GroupTable
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_groups import StreamsGroups
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 
     Fence = Callable[[StreamsGroup, StreamsMember], list[CoordinatorRecord]]
 
@@ -31,7 +31,7 @@ class StreamsTimers:
 
     __slots__ = ("_fence", "_groups", "_timers")
 
-    def __init__(self, groups: StreamsGroups, timers: ShardTimers, fence: Fence) -> None:
+    def __init__(self, groups: GroupTable[StreamsGroup], timers: ShardTimers, fence: Fence) -> None:
         self._groups = groups
         self._timers = timers
         # Returns the records that remove a member.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
-from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.requests.streams_requests import failed_streams_group
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeResponse
-from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
+from barnabas.server.handlers.groups.described_groups import visible_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,12 +16,10 @@ if TYPE_CHECKING:
         DescribedGroup,
         StreamsGroupDescribeRequest,
     )
-    from barnabas.server.dispatch.access import Access
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
-_DESCRIBE = int(AclOperation.DESCRIBE)
-_GROUP, _TOPIC = int(AclResourceType.GROUP), int(AclResourceType.TOPIC)
+_REFUSED = "The described group uses topics that the client is not authorized to describe."
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -39,17 +36,15 @@ def handler(dependencies: BrokerDependencies) -> Handle:
             )
 
         def respond(groups: list[DescribedGroup]) -> None:
-            access = context.access
-            for group in groups:
-                if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = (
-                        GROUP_OPERATIONS
-                        if access is None
-                        else access.operations(_GROUP, group.group_id)
-                    )
-            if access is not None:
-                groups = [_visible(access, group) for group in groups]
-            context.respond(StreamsGroupDescribeResponse(groups=groups))
+            shown = visible_groups(
+                context.access,
+                groups,
+                _topics,
+                failed_streams_group,
+                _REFUSED,
+                includes_operations=request.include_authorized_operations,
+            )
+            context.respond(StreamsGroupDescribeResponse(groups=shown))
 
         return context.in_slices(
             streams.describe(
@@ -60,18 +55,6 @@ def handler(dependencies: BrokerDependencies) -> Handle:
         )
 
     return handle_streams_group_describe
-
-
-def _visible(access: Access, group: DescribedGroup) -> DescribedGroup:
-    """Return the group, or an error if it has topics that the client may not describe."""
-    topics = sorted(set(_topics(group)))
-    if all(access.allows(_DESCRIBE, _TOPIC, name, is_logged=False) for name in topics):
-        return group
-    return failed_streams_group(
-        group.group_id,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        "The described group uses topics that the client is not authorized to describe.",
-    )
 
 
 def _topics(group: DescribedGroup) -> Iterator[str]:

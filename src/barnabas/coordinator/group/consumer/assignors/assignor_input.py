@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.java_tables import JavaTable, string_hash
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
 from barnabas.coordinator.group.consumer.assignors.load_ranges import LoadRanges
 from barnabas.coordinator.group.consumer.assignors.valid_targets import valid_targets

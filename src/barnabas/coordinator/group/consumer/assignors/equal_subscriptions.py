@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.consumer.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,

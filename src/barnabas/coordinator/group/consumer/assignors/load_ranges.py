@@ -1,4 +1,4 @@
-"""Finds the members with the fewest and with the most partitions, for levelling a topic.
+"""Finds the members with the fewest and with the most partitions, for leveling a topic.
 
 The members are sorted by their number of partitions. A range at the front holds those with the
 fewest; it grows to the right as its members gain partitions. A range at the back holds those with

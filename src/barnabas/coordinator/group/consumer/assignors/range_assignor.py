@@ -13,7 +13,7 @@ from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
 from barnabas.coordinator.group.consumer.assignors.java_tables import string_order
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.consumer.assignors.assignor_input import (
         Assigning,
         AssignorInput,

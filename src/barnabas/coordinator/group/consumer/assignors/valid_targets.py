@@ -9,7 +9,7 @@ from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from barnabas.coordinator.group.consumer.assignment import Target
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.consumer.assignors.assignor_input import AssignorInput
 
 

@@ -1,8 +1,8 @@
 """Consumer groups become classic groups again (Kafka: ClassicGroup.fromConsumerGroup).
 
-That happens when the last member of the consumer protocol leaves, or when a static member of the
-classic protocol replaces it. The group changes at once, before its records are committed, since its
-rebalance starts at once. If the log rejects the records, the consumer group comes back.
+A group is converted when the last member of the consumer protocol leaves, or when a static member
+of the classic protocol replaces it. The group changes at once, before its records are committed,
+since its rebalance starts at once. If the log rejects the records, the consumer group comes back.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.coordinator.group.assignment import NOTHING
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from barnabas.coordinator.group.classic.classic_member import (
     ClassicMember,
@@ -22,22 +23,21 @@ from barnabas.coordinator.group.classic.classic_member import (
 from barnabas.coordinator.group.classic.embedded_protocol import encode_assignment, read_version
 from barnabas.coordinator.group.classic.group_record import group_record
 from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.consumer.assignment import NOTHING
 from barnabas.coordinator.group.consumer.consumer_records import group_tombstones
 from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
-from barnabas.coordinator.runtime.append_errors import client_error
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.rebalance import Rebalance
-    from barnabas.coordinator.group.consumer.assignment import Target
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.migration_policy import MigrationPolicy
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -156,7 +156,7 @@ class Downgrade:
             return
         if self._classic.find(group.group_id) is converted:
             self._classic.remove(converted, client_error(error))
-            self._shard.groups.restore(group)
+            self._shard.restore(group)
 
 
 def _members_after(group: ConsumerGroup, departure: Departure) -> list[ConsumerMember]:

@@ -1,7 +1,7 @@
 """Classic groups with members become consumer groups (Kafka: ConsumerGroup.fromClassicGroup).
 
 The first ConsumerGroupHeartbeat that joins converts the group. The members keep their partitions,
-and go on with JoinGroup, SyncGroup and Heartbeat (`classic_members`). The generation becomes the
+and continue with JoinGroup, SyncGroup and Heartbeat (`classic_members`). The generation becomes the
 group epoch and the epoch of each member.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.assignment import target_of
 from barnabas.coordinator.group.classic.classic_group import failed_join
 from barnabas.coordinator.group.classic.embedded_protocol import (
     decode_assignment,
@@ -17,22 +18,21 @@ from barnabas.coordinator.group.classic.embedded_protocol import (
 )
 from barnabas.coordinator.group.classic.group_memory import GroupMemory
 from barnabas.coordinator.group.classic.group_record import group_tombstone
-from barnabas.coordinator.group.consumer.assignment import target_of
-from barnabas.coordinator.group.consumer.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.consumer_records import group_records
 from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.consumer.members.classic_metadata import ClassicMetadata
+from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
-    from barnabas.coordinator.group.consumer.assignment import Target
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.group.migration_policy import MigrationPolicy
     from barnabas.coordinator.group.topics_view import TopicsView

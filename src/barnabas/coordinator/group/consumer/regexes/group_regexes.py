@@ -18,9 +18,9 @@ from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.group.consumer.heartbeating import Heartbeating
+    from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 

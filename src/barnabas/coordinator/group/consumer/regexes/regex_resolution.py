@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
 from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.waiting.steps import UNFINISHED, run_slice
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
     Matches = Callable[[str], bool]

@@ -230,7 +230,7 @@ class _Assigning:
         return owner if owner is not None and _is_below(owner, self._quota) else None
 
     def _assign_to_least_loaded(self, queue: JavaQueue[ProcessLoad], task: Task) -> bool:
-        """Assign a standby task to the first process without the task. Return whether there is."""
+        """Assign a standby task to the first process without it. Return whether one exists."""
         polled: list[ProcessLoad] = []
         is_assigned = False
         while not is_assigned:

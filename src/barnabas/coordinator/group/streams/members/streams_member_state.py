@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class StreamsMemberState(IntEnum):
-    """How far a member has come towards its target assignment."""
+    """The progress of a member towards its target assignment."""
 
     # It has its target.
     STABLE = 1

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.refusal import RefusalError
+from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.members.owned_tasks import (
     NO_OWNED_TASKS,
     OwnedTasks,
@@ -54,7 +54,7 @@ class TaskOwners(Protocol):
 
 
 class TaskReconciliation(msgspec.Struct, frozen=True):
-    """What a member is reconciled with."""
+    """The target of a member, and the facts that decide its next step."""
 
     target_epoch: int
     target: MemberTasks

@@ -19,19 +19,19 @@ from barnabas.server.security.authorizer.checks.check import (
     DESCRIBE,
     GROUP,
     READ,
-    TOPIC,
     TRANSACTIONAL_ID,
     Partial,
     divide,
+)
+from barnabas.server.security.authorizer.checks.group_checks import (
+    check_described_groups,
+    check_topics,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.consumer_group_describe import (
-        ConsumerGroupDescribeRequest,
-        ConsumerGroupDescribeResponse,
-    )
+    from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
     from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
     from barnabas.protocol.messages.describe_groups import (
@@ -127,35 +127,14 @@ def check_consumer_group_heartbeat(
         return failed_heartbeat(_REFUSED, None)
     if not request.subscribed_topic_names:
         return None
-    return _check_subscription(rights, request.subscribed_topic_names)
-
-
-def _check_subscription(rights: Rights, names: list[str]) -> Generator[None, None, Verdict]:
-    _, refused = yield from divide(
-        dict.fromkeys(names), lambda topic: rights.allows(DESCRIBE, TOPIC, topic)
-    )
-    return failed_heartbeat(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None) if refused else None
+    return check_topics(rights, request.subscribed_topic_names, failed_heartbeat)
 
 
 def check_consumer_group_describe(
     rights: Rights, request: ConsumerGroupDescribeRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the groups that the client may not describe."""
-    allowed, refused = yield from divide(
-        request.group_ids, lambda group: rights.allows(DESCRIBE, GROUP, group)
-    )
-    if not refused:
-        return None
-    request.group_ids = allowed
-
-    def amend(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
-        response.groups = [
-            *(failed_group(group, _REFUSED, None) for group in refused),
-            *response.groups,
-        ]
-        return response
-
-    return Partial(request, amend)
+    return check_described_groups(rights, request, failed_group)
 
 
 def check_list_groups(rights: Rights, request: ListGroupsRequest) -> Verdict:

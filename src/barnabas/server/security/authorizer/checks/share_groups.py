@@ -33,6 +33,10 @@ from barnabas.server.security.authorizer.checks.check import (
     Partial,
     divide,
 )
+from barnabas.server.security.authorizer.checks.group_checks import (
+    check_described_groups,
+    check_topics,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -51,10 +55,7 @@ if TYPE_CHECKING:
         DescribeShareGroupOffsetsRequestTopic,
         DescribeShareGroupOffsetsResponse,
     )
-    from barnabas.protocol.messages.share_group_describe import (
-        ShareGroupDescribeRequest,
-        ShareGroupDescribeResponse,
-    )
+    from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
     from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
     from barnabas.server.security.authorizer.checks.check import Verdict
     from barnabas.server.security.authorizer.rights import Rights
@@ -71,35 +72,14 @@ def check_share_group_heartbeat(
         return failed_share_heartbeat(_REFUSED, None)
     if not request.subscribed_topic_names:
         return None
-    return _check_subscription(rights, request.subscribed_topic_names)
-
-
-def _check_subscription(rights: Rights, names: list[str]) -> Generator[None, None, Verdict]:
-    _, refused = yield from divide(
-        dict.fromkeys(names), lambda topic: rights.allows(DESCRIBE, TOPIC, topic)
-    )
-    return failed_share_heartbeat(_TOPIC_REFUSED, None) if refused else None
+    return check_topics(rights, request.subscribed_topic_names, failed_share_heartbeat)
 
 
 def check_share_group_describe(
     rights: Rights, request: ShareGroupDescribeRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the groups that the client may not describe."""
-    allowed, refused = yield from divide(
-        request.group_ids, lambda group: rights.allows(DESCRIBE, GROUP, group)
-    )
-    if not refused:
-        return None
-    request.group_ids = allowed
-
-    def amend(response: ShareGroupDescribeResponse) -> ShareGroupDescribeResponse:
-        response.groups = [
-            *(failed_share_group(group, _REFUSED, None) for group in refused),
-            *response.groups,
-        ]
-        return response
-
-    return Partial(request, amend)
+    return check_described_groups(rights, request, failed_share_group)
 
 
 def check_describe_share_group_offsets(

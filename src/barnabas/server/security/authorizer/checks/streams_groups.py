@@ -11,22 +11,16 @@ from barnabas.protocol.messages.streams_group_topology_description_update import
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
 from barnabas.server.cluster.streams_topic_names import topology_problem, topology_topics
-from barnabas.server.security.authorizer.checks.check import (
-    DESCRIBE,
-    GROUP,
-    READ,
-    TOPIC,
-    Partial,
-    divide,
+from barnabas.server.security.authorizer.checks.check import GROUP, READ
+from barnabas.server.security.authorizer.checks.group_checks import (
+    check_described_groups,
+    check_topics,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.streams_group_describe import (
-        StreamsGroupDescribeRequest,
-        StreamsGroupDescribeResponse,
-    )
+    from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
     from barnabas.protocol.messages.streams_group_heartbeat import (
         StreamsGroupHeartbeatRequest,
         Topology,
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
     from barnabas.server.security.authorizer.rights import Rights
 
 _REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
-_TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def check_streams_group_heartbeat(
@@ -56,31 +49,14 @@ def _check_topology(rights: Rights, topology: Topology) -> Generator[None, None,
     if topology_problem(topology) is not None:
         # The handler refuses the names.
         return None
-    _, refused = yield from divide(
-        topology_topics(topology), lambda topic: rights.allows(DESCRIBE, TOPIC, topic)
-    )
-    return failed_streams_heartbeat(_TOPIC_REFUSED, None) if refused else None
+    return (yield from check_topics(rights, topology_topics(topology), failed_streams_heartbeat))
 
 
 def check_streams_group_describe(
     rights: Rights, request: StreamsGroupDescribeRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the groups that the client may not describe."""
-    allowed, refused = yield from divide(
-        request.group_ids, lambda group: rights.allows(DESCRIBE, GROUP, group)
-    )
-    if not refused:
-        return None
-    request.group_ids = allowed
-
-    def amend(response: StreamsGroupDescribeResponse) -> StreamsGroupDescribeResponse:
-        response.groups = [
-            *(failed_streams_group(group, _REFUSED, None) for group in refused),
-            *response.groups,
-        ]
-        return response
-
-    return Partial(request, amend)
+    return check_described_groups(rights, request, failed_streams_group)
 
 
 def check_topology_description_update(

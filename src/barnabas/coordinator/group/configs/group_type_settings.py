@@ -1,0 +1,45 @@
+"""The configuration of the groups of one type: the broker's keys, and the configs of groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+C = TypeVar("C")
+
+
+def _no_overrides(_group_id: str) -> Mapping[str, str]:
+    return {}
+
+
+class GroupTypeSettings(msgspec.Struct, Generic[C]):
+    """The configuration of consumer, share or streams groups."""
+
+    # The broker replaces it when a dynamic key changes.
+    config: C
+    # Returns the configs of a group, which override the broker's.
+    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
+
+    def value(self, group_id: str, name: str) -> int:
+        """Return a number of a group's config. The broker's limits apply to the group's value.
+
+        Args:
+            group_id: the group.
+            name: the name of the config, such as `share.session.timeout.ms`.
+        """
+        type_name, _, rest = name.partition(".")
+        field = rest.replace(".", "_")
+        own = self.overrides(group_id).get(name)
+        if own is None:
+            broker_value: int = getattr(self.config, f"group_{type_name}_{field}")
+            return broker_value
+        # The limit of `num.standby.replicas` is `max.standby.replicas`.
+        limited = field.removeprefix("num_")
+        lowest: int | None = getattr(self.config, f"group_{type_name}_min_{limited}", None)
+        highest: int | None = getattr(self.config, f"group_{type_name}_max_{limited}", None)
+        value = int(own) if lowest is None else max(int(own), lowest)
+        return value if highest is None else min(value, highest)

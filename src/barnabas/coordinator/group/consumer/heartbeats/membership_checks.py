@@ -1,0 +1,204 @@
+"""Checks of a heartbeat: the request itself, and the member that it claims to come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from barnabas.coordinator.group.consumer.consumer_records import (
+    current_record,
+    member_record,
+    member_tombstones,
+    target_record,
+)
+from barnabas.coordinator.group.consumer.members.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+)
+from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
+    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+# The first version in which clients choose their member ids (KIP-1082).
+_CLIENT_MEMBER_ID_SINCE = 1
+
+
+def check_request(
+    request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]
+) -> None:
+    """Check the fields whose validity does not depend on the group. Raises RefusalError.
+
+    Args:
+        request: the request.
+        version: its version.
+        assignors: the names of the assignors that members may choose.
+    """
+    epoch = request.member_epoch
+    has_member_id = version >= _CLIENT_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    if has_member_id and not request.member_id.strip():
+        raise _invalid("The member id is blank.")
+    if not request.group_id.strip():
+        raise _invalid("The group id is blank.")
+    if request.instance_id is not None and not request.instance_id.strip():
+        raise _invalid("The instance id is blank.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise _invalid("The rack id is blank.")
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == STATIC_LEAVE_EPOCH:
+        if request.instance_id is None:
+            raise _invalid(
+                "Epoch -2 is only for static members, but the request has no instance id."
+            )
+    elif epoch < STATIC_LEAVE_EPOCH:
+        raise _invalid(f"The member epoch {epoch} is below -2.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise RefusalError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"The group coordinator has no assignor {request.server_assignor}. It has: "
+            f"{', '.join(assignors)}.",
+        )
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("The heartbeat that joins needs a rebalance timeout.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise _invalid("The heartbeat that joins must report an empty list of partitions.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid("The heartbeat that joins needs topic names or a regular expression.")
+
+
+def _invalid(message: str) -> RefusalError:
+    return RefusalError(ErrorCode.INVALID_REQUEST, message)
+
+
+def find_dynamic(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -> ConsumerMember:
+    """Return the known or new member of a request without instance id. Raises RefusalError."""
+    epoch = heartbeat.request.member_epoch
+    member = group.members.get(member_id)
+    if member is None:
+        if epoch != JOIN_EPOCH:
+            raise unknown_member(group, member_id)
+        member = ConsumerMember(member_id)
+    _check_epoch(member, epoch, heartbeat.reported())
+    return member
+
+
+def unknown_member(group: ConsumerGroup, member_id: str) -> RefusalError:
+    """Return the error for a member id that the group does not have."""
+    return RefusalError(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {member_id} is not a member of group {group.group_id}.",
+    )
+
+
+def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -> ConsumerMember:
+    """Return the known or new member of a request with an instance id. Raises RefusalError.
+
+    A joining member replaces the member that has left for a while with epoch -2, or that uses the
+    classic protocol.
+    """
+    request = heartbeat.request
+    instance_id = request.instance_id or ""
+    known = group.static_member(instance_id)
+    if request.member_epoch != JOIN_EPOCH:
+        owner = check_instance(known, member_id, instance_id)
+        _check_epoch(owner, request.member_epoch, heartbeat.reported())
+        return owner
+    if known is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    if known.member_epoch != STATIC_LEAVE_EPOCH and not known.uses_classic_protocol:
+        raise RefusalError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Instance id {instance_id} still belongs to member {known.member_id}. Member "
+            f"{member_id} can join when that member has left or its session has expired.",
+        )
+    return replace_static(group, heartbeat, known, member_id)
+
+
+def replace_static(
+    group: ConsumerGroup, heartbeat: Heartbeating, known: ConsumerMember, member_id: str
+) -> ConsumerMember:
+    """Return a static member with a new member id, and append the records of the replacement."""
+    member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    target = group.targets.get(known.member_id, {})
+    heartbeat.records += [
+        *member_tombstones(group.group_id, known.member_id),
+        member_record(group.group_id, member),
+        target_record(group.group_id, member_id, target),
+        current_record(group.group_id, member),
+    ]
+    return member
+
+
+def check_instance(
+    known: ConsumerMember | None, member_id: str, instance_id: str
+) -> ConsumerMember:
+    """Return the static member if it has that member id. Raises RefusalError."""
+    if known is None:
+        raise RefusalError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if known.member_id != member_id:
+        raise RefusalError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Instance id {instance_id} now belongs to member {known.member_id}, which replaced "
+            f"member {member_id}.",
+        )
+    return known
+
+
+def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """Return the member that a LeaveGroup request names. Raises RefusalError."""
+    if instance_id is None:
+        return find_member(group, member_id)
+    known = group.static_member(instance_id)
+    # Administrators name no member id.
+    return check_instance(
+        known, member_id or ("" if known is None else known.member_id), instance_id
+    )
+
+
+def find_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None = None
+) -> ConsumerMember:
+    """Return a member of the group. Raises RefusalError."""
+    if instance_id is not None:
+        return check_instance(group.static_member(instance_id), member_id, instance_id)
+    member = group.members.get(member_id)
+    if member is None:
+        raise unknown_member(group, member_id)
+    return member
+
+
+def _check_epoch(
+    member: ConsumerMember, received: int, reported: Mapping[bytes, set[int]] | None
+) -> None:
+    """Fence a member whose epoch is not the current one.
+
+    The previous epoch is accepted if the client owns nothing but assigned partitions: it has missed
+    the last response.
+    """
+    if received == JOIN_EPOCH or received == member.member_epoch:
+        return
+    if (
+        received > member.member_epoch
+        or received != member.previous_member_epoch
+        or not _owns_only_assigned(member, reported)
+    ):
+        raise fenced_epoch(member.member_id, received, member.member_epoch)
+
+
+def _owns_only_assigned(member: ConsumerMember, reported: Mapping[bytes, set[int]] | None) -> bool:
+    return reported is not None and all(
+        indexes <= member.assigned.get(topic_id, {}).keys()
+        for topic_id, indexes in reported.items()
+    )

@@ -1,0 +1,1 @@
+"""Members of consumer groups, and their steps from the assigned to the target partitions."""

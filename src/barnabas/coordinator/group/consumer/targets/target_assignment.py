@@ -1,0 +1,125 @@
+"""Computes the target assignment of a group (Kafka: TargetAssignmentBuilder)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.coordinator.group.assignment import NOTHING, Target
+from barnabas.coordinator.group.consumer.assignors.assignor_input import (
+    STEP,
+    AssignorInput,
+    MemberInput,
+    finish,
+)
+from barnabas.coordinator.group.consumer.assignors.range_assignor import assign_ranges
+from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from barnabas.coordinator.group.consumer.assignors.assignor_input import Assigning
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.topics_view import TopicsView
+
+# Kafka's assignors; the first one is the default.
+ASSIGNORS: Mapping[str, Callable[[AssignorInput], Assigning]] = {
+    "uniform": assign_uniformly,
+    "range": assign_ranges,
+}
+
+
+class TargetInput(msgspec.Struct, frozen=True):
+    """The state of a group from which its target assignment is computed."""
+
+    group: ConsumerGroup
+    members: Mapping[str, ConsumerMember]
+    # The current target assignment by member id.
+    known: Mapping[str, Target]
+    is_homogeneous: bool
+
+    @classmethod
+    def of(cls, group: ConsumerGroup, changed: ConsumerMember | None = None) -> TargetInput:
+        """Return a copy of the current state, in which one member may have changed.
+
+        Args:
+            group: the group.
+            changed: a member that is new or has changed. It may replace a static member.
+        """
+        members, known = dict(group.members), dict(group.targets)
+        if changed is None:
+            return cls(group, members, known, group.is_homogeneous_with(None, None))
+        former = group.static_members.get(changed.instance_id or "")
+        if former is not None and former != changed.member_id:
+            before = members.pop(former, None)
+            if former in known:
+                known[changed.member_id] = known.pop(former)
+        else:
+            before = members.get(changed.member_id)
+        members[changed.member_id] = changed
+        return cls(group, members, known, group.is_homogeneous_with(before, changed))
+
+    def assign(self, assignor: str, topics: TopicsView) -> Assigning:
+        """Return the new target assignment of all members. Yields.
+
+        Args:
+            assignor: the name of the assignor.
+            topics: the topics of the cluster.
+        """
+        given = yield from self._given(topics)
+        return (yield from ASSIGNORS[assignor](given))
+
+    def _given(self, topics: TopicsView) -> Generator[None, None, AssignorInput]:
+        topic_ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+        counts: dict[bytes, int] = {}
+        inputs: dict[str, MemberInput] = {}
+        for position, (member_id, member) in enumerate(self.members.items()):
+            subscription = (member.subscribed_topic_names, member.subscribed_topic_regex)
+            if subscription not in topic_ids:
+                topic_ids[subscription] = _existing(self.group, member, topics, counts)
+            inputs[member_id] = MemberInput(
+                topic_ids[subscription], self.known.get(member_id, NOTHING), member.instance_id
+            )
+            if position % STEP == STEP - 1:
+                yield
+        return AssignorInput(inputs, counts, self.is_homogeneous)
+
+
+def compute_targets(
+    group: ConsumerGroup, changed: ConsumerMember, assignor: str, topics: TopicsView
+) -> tuple[dict[str, Target], dict[str, Target]]:
+    """Return the new target assignment of all members, and of those for which it changed.
+
+    Args:
+        group: the group.
+        changed: a member that is new or has changed. It may replace a static member.
+        assignor: the name of the assignor.
+        topics: the topics of the cluster.
+    """
+    before = TargetInput.of(group, changed)
+    found = finish(before.assign(assignor, topics))
+    return found, differing(found, before.known)
+
+
+def differing(found: Mapping[str, Target], known: Mapping[str, Target]) -> dict[str, Target]:
+    """Return the targets that are new or have changed."""
+    return {
+        member_id: target
+        for member_id, target in found.items()
+        if member_id not in known or (known[member_id] is not target and known[member_id] != target)
+    }
+
+
+def _existing(
+    group: ConsumerGroup, member: ConsumerMember, topics: TopicsView, counts: dict[bytes, int]
+) -> frozenset[bytes]:
+    """Return the ids of the existing topics of a subscription. Add their partition counts."""
+    found: set[bytes] = set()
+    for name in group.topics_of(member):
+        topic_id = topics.topic_id(name)
+        if topic_id is not None:
+            found.add(topic_id)
+            counts[topic_id] = topics.partition_count(name)
+    return frozenset(found)

@@ -1,0 +1,1 @@
+"""What consumer, share and streams groups share: their records are replayed into a table."""

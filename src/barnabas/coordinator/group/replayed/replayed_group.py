@@ -1,0 +1,99 @@
+"""Consumer, share and streams groups: what they share. Only the replay of records changes them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable
+
+    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+
+# Epoch of a member, a target assignment or a topology without a record.
+NO_EPOCH = -1
+# Epoch of a group without records. The first member raises it.
+FIRST_EPOCH = 1
+# The next heartbeat compares the topics with the stored hash.
+_REFRESH_NOW = (0, 0)
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+
+class ReplayedGroup(ABC, Generic[M, T]):
+    """Members (`M`), epochs and target assignment (a `T` for each member) of a group."""
+
+    __slots__ = (
+        "_refresh",
+        "assignment_epoch",
+        "assignment_timestamp",
+        "group_epoch",
+        "group_id",
+        "held_bytes",
+        "members",
+        "memory",
+        "metadata_hash",
+        "targets",
+    )
+
+    def __init__(self, group_id: str, memory: GroupMemory) -> None:
+        # Memory accounting of all groups of this broker, and the size of this group in bytes.
+        self.memory = memory
+        self.held_bytes = 0
+        self.group_id = group_id
+        # Increases when members, topics or other inputs of the target assignment change.
+        self.group_epoch = FIRST_EPOCH
+        # Hash of the group's topics at the last change of the group epoch.
+        self.metadata_hash = 0
+        # The group epoch for which `targets` was computed, and when (wall clock in ms, or 0).
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp = 0
+        self.members: dict[str, M] = {}
+        # Target assignment by member id.
+        self.targets: dict[str, T] = {}
+        # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
+        self._refresh = _REFRESH_NOW
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the group has members."""
+        return bool(self.members)
+
+    @abstractmethod
+    def remove(self, member_id: str) -> None:
+        """Remove a member. Its target assignment has a record of its own."""
+
+    # Validity of the hash of the topics.
+
+    def request_refresh(self) -> None:
+        """Compare the topics with the stored hash at the next heartbeat."""
+        self._refresh = _REFRESH_NOW
+
+    def note_refresh(self, until_ms: int, epoch: int) -> None:
+        """Do not compare the topics until then, unless the group falls back to an older epoch."""
+        self._refresh = (until_ms, epoch)
+
+    def needs_refresh(self, now_ms: int) -> bool:
+        """Whether the topics must be compared with the stored hash."""
+        until_ms, epoch = self._refresh
+        return now_ms >= until_ms or self.group_epoch < epoch
+
+    # Memory.
+
+    def release_memory(self) -> None:
+        """Release the memory of a group that is removed with its members."""
+        self._resize(-self.held_bytes)
+
+    def _resize(self, growth: int) -> None:
+        self.held_bytes += growth
+        self.memory.held_bytes += growth
+
+
+def change_counts(counts: Counter[str], names: Iterable[str], change: int) -> None:
+    """Add `change` to the count of each name. Names with a count of 0 are removed."""
+    for name in names:
+        counts[name] += change
+        if counts[name] <= 0:
+            del counts[name]

@@ -1,0 +1,34 @@
+"""The records that remove a group of any type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.group_record import group_tombstone
+from barnabas.coordinator.group.consumer import consumer_records
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.share import share_records
+from barnabas.coordinator.group.share.share_group import ShareGroup
+from barnabas.coordinator.group.streams import streams_records
+from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+
+    AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+
+
+def tombstones_of(group: AnyGroup) -> list[CoordinatorRecord]:
+    """Return the records that remove a group without members, in Kafka's order."""
+    match group:
+        case ClassicGroup():
+            return [group_tombstone(group.group_id)]
+        case ConsumerGroup():
+            return consumer_records.group_tombstones(group)
+        case ShareGroup():
+            return share_records.group_tombstones(group)
+        case StreamsGroup():
+            return streams_records.group_tombstones(group)
