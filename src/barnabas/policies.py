@@ -25,6 +25,7 @@ __all__ = [
     "AlterConfigPolicy",
     "CreateTopicMetadata",
     "CreateTopicPolicy",
+    "Policy",
     "PolicyViolationError",
 ]
 
@@ -57,10 +58,10 @@ class AlterConfigMetadata:
     configs: Mapping[str, str | None]
 
 
-class _Policy(ABC):
+class Policy:
     """What both kinds of policy have: they are configured once, and closed at the end."""
 
-    def configure(self, configs: Mapping[str, str]) -> None:  # noqa: B027 - may be left out
+    def configure(self, configs: Mapping[str, str]) -> None:
         """Read the properties of the node, which may contain keys of the policy itself.
 
         Called once at the start. An exception prevents the start of the node.
@@ -69,11 +70,11 @@ class _Policy(ABC):
             configs: all given properties as text.
         """
 
-    def close(self) -> None:  # noqa: B027 - may be left out
+    def close(self) -> None:
         """Release resources when the node stops."""
 
 
-class CreateTopicPolicy(_Policy):
+class CreateTopicPolicy(Policy, ABC):
     """Decides which topics may be created; also called for topics that are created automatically.
 
     Topics of the cluster itself, such as __consumer_offsets, are no exception.
@@ -90,7 +91,7 @@ class CreateTopicPolicy(_Policy):
         """
 
 
-class AlterConfigPolicy(_Policy):
+class AlterConfigPolicy(Policy, ABC):
     """Decides which configs of topics, brokers, groups and client metrics may be changed.
 
     As in Kafka, it also decides about the configs of a new topic, before the other policy does.

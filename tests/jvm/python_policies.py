@@ -1,4 +1,4 @@
-"""The policies of Policies.java in Python: a word of the request decides, the message is the same."""
+"""The policies of Policies.java in Python: a word of the request decides."""
 
 from __future__ import annotations
 

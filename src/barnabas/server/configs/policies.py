@@ -1,21 +1,19 @@
-"""Loads the policies of the controller: CREATE_TOPIC and ALTER_CONFIG, by name of a Python class."""
+"""Loads the policies of the controller by the names of their Python classes."""
 
 from __future__ import annotations
 
 import logging
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from barnabas.controller.config import ALTER_CONFIG_POLICY, CREATE_TOPIC_POLICY
+from barnabas.policies import AlterConfigPolicy, CreateTopicPolicy, Policy
 from barnabas.settings.definition import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.policies import AlterConfigPolicy, CreateTopicPolicy
     from barnabas.settings.definition import ParsedConfig
-
-    Policy = TypeVar("Policy", CreateTopicPolicy, AlterConfigPolicy)
 
 _log = logging.getLogger(__name__)
 
@@ -47,21 +45,45 @@ def has_policies(config: ParsedConfig) -> bool:
     return any(config.optional_string(key) for key in (CREATE_TOPIC_POLICY, ALTER_CONFIG_POLICY))
 
 
-def load_policy(
-    config: ParsedConfig, key: str, interface: type[Policy], given: Mapping[str, str]
-) -> Policy | None:
-    """Import, create and configure a policy; return None if the key is not set.
+def load_create_topic_policy(
+    config: ParsedConfig, given: Mapping[str, str]
+) -> CreateTopicPolicy | None:
+    """Import, create and configure the policy for topics; return None if its key is not set.
 
     Args:
         config: the configuration of the node.
-        key: the key that names the class.
-        interface: the class that the policy must extend.
         given: all given properties, for the policy.
 
     Raises:
         ConfigError: the class cannot be imported or is no such policy, or its constructor or
             `configure` failed.
     """
+    policy = _load(config, CREATE_TOPIC_POLICY, CreateTopicPolicy, given)
+    assert policy is None or isinstance(policy, CreateTopicPolicy), policy
+    return policy
+
+
+def load_alter_config_policy(
+    config: ParsedConfig, given: Mapping[str, str]
+) -> AlterConfigPolicy | None:
+    """Import, create and configure the policy for configs, like the policy for topics."""
+    policy = _load(config, ALTER_CONFIG_POLICY, AlterConfigPolicy, given)
+    assert policy is None or isinstance(policy, AlterConfigPolicy), policy
+    return policy
+
+
+def close_policy(policy: Policy) -> None:
+    """Close a policy; log its exception, so that the node stops nevertheless."""
+    try:
+        policy.close()
+    except Exception:  # noqa: BLE001 - foreign code
+        _log.exception("Policy cannot be closed: policy=%s", type(policy).__qualname__)
+
+
+def _load(
+    config: ParsedConfig, key: str, interface: type, given: Mapping[str, str]
+) -> Policy | None:
+    """Return the policy that a key names, as an instance of `interface`."""
     name = config.optional_string(key)
     if not name:
         return None
@@ -80,20 +102,12 @@ def load_policy(
         allowed = f"a class that extends barnabas.{interface.__name__}"
         raise ConfigError(key, name, allowed)
     try:
-        policy = found()
+        policy: Policy = found()
         policy.configure(dict(given))
     except Exception as error:
         allowed = f"a class that can be configured ({type(error).__name__}: {error})"
         raise ConfigError(key, name, allowed) from error
     return policy
-
-
-def close_policy(policy: CreateTopicPolicy | AlterConfigPolicy) -> None:
-    """Close a policy; log its exception, so that the node stops nevertheless."""
-    try:
-        policy.close()
-    except Exception:
-        _log.exception("Policy cannot be closed: policy=%s", type(policy).__qualname__)
 
 
 def _parts(key: str, name: str) -> tuple[str, str]:

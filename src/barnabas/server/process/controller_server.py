@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.config import (
-    ALTER_CONFIG_POLICY,
-    CREATE_TOPIC_POLICY,
-    ControllerConfig,
-)
+from barnabas.controller.config import ControllerConfig
 from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration, Endpoint
-from barnabas.policies import AlterConfigPolicy, CreateTopicPolicy
-from barnabas.server.configs.policies import close_policy, load_policy
+from barnabas.server.configs.policies import (
+    close_policy,
+    load_alter_config_policy,
+    load_create_topic_policy,
+)
 from barnabas.server.controller_access.local_controller import LocalController
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 
@@ -38,12 +37,8 @@ class ControllerServer:
         """
         self._shared = shared
         given = shared.configuration.given
-        self._create_topic_policy = load_policy(
-            shared.config, CREATE_TOPIC_POLICY, CreateTopicPolicy, given
-        )
-        self._alter_config_policy = load_policy(
-            shared.config, ALTER_CONFIG_POLICY, AlterConfigPolicy, given
-        )
+        self._create_topic_policy = load_create_topic_policy(shared.config, given)
+        self._alter_config_policy = load_alter_config_policy(shared.config, given)
         # Listeners of the controller. None if no other node uses them.
         self._listeners: ControllerListeners | None = None
         # Registers this controller. None before `follow_quorum`.

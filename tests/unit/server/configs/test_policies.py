@@ -21,7 +21,11 @@ from barnabas import (
 from barnabas.controller.config import ALTER_CONFIG_POLICY, CREATE_TOPIC_POLICY
 from barnabas.protocol.config_resource import ConfigResource, ResourceType
 from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.configs.policies import close_policy, load_policy
+from barnabas.server.configs.policies import (
+    close_policy,
+    load_alter_config_policy,
+    load_create_topic_policy,
+)
 from barnabas.settings.key import ConfigError
 
 PAGE = Path(__file__).parents[4] / "docs/security.md"
@@ -51,8 +55,8 @@ class Unconfigurable(Topics):
 
 def loaded(name: str, key: str = CREATE_TOPIC_POLICY, **own: str) -> object:
     given = {key: name, **own}
-    interface = CreateTopicPolicy if key == CREATE_TOPIC_POLICY else AlterConfigPolicy
-    return load_policy(read_configuration(given).parsed, key, interface, given)  # type: ignore[type-var]
+    load = load_create_topic_policy if key == CREATE_TOPIC_POLICY else load_alter_config_policy
+    return load(read_configuration(given).parsed, given)
 
 
 def test_a_policy_is_created_and_gets_all_properties() -> None:
@@ -62,7 +66,7 @@ def test_a_policy_is_created_and_gets_all_properties() -> None:
 
 
 def test_without_a_name_there_is_no_policy() -> None:
-    assert load_policy(read_configuration({}).parsed, CREATE_TOPIC_POLICY, Topics, {}) is None
+    assert load_create_topic_policy(read_configuration({}).parsed, {}) is None
 
 
 @pytest.mark.parametrize("key", [CREATE_TOPIC_POLICY, ALTER_CONFIG_POLICY])
