@@ -102,7 +102,8 @@ def _load(
         allowed = f"a class that extends barnabas.{interface.__name__}"
         raise ConfigError(key, name, allowed)
     try:
-        policy: Policy = found()
+        policy: object = found()
+        assert isinstance(policy, Policy), policy
         policy.configure(dict(given))
     except Exception as error:
         allowed = f"a class that can be configured ({type(error).__name__}: {error})"
