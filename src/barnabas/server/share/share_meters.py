@@ -1,4 +1,4 @@
-"""Distributions of times and sizes of share fetches and share partitions (KIP-932, KIP-1103).
+"""Distributions of times and sizes of share fetches and share partitions (KIP-932).
 
 Kafka's threads lock a share partition while they read its log and acquire records. Here, one turn
 of the event loop does both, so a fetch never waits for a lock. The times are measured alike.
