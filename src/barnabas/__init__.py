@@ -1,7 +1,8 @@
 """Barnabas: an event log that speaks the Apache Kafka protocol.
 
-The names below are the public API of the client. The modules that define them are loaded when a
-name is first used (PEP 562), so the broker and the commands start without the client.
+The names below are the public API: the client, and the interfaces of a cluster's policies. The
+modules that define them are loaded when a name is first used (PEP 562), so the broker and the
+commands start without the client.
 """
 
 from __future__ import annotations
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from barnabas.client.admin.admin import Admin as Admin
     from barnabas.client.admin.cluster.features import UpgradeType as UpgradeType
     from barnabas.client.admin.cluster.quorum import VoterEndpoint as VoterEndpoint
-    from barnabas.client.admin.configs.configs import (
-        ConfigResource as ConfigResource,
-        ResourceType as ResourceType,
-    )
     from barnabas.client.admin.configs.quotas import QuotaEntity as QuotaEntity
     from barnabas.client.admin.groups.group_members import MemberToRemove as MemberToRemove
     from barnabas.client.admin.security.acls import (
@@ -116,6 +113,17 @@ if TYPE_CHECKING:
         ShareRecords as ShareRecords,
     )
     from barnabas.client.topic_partition import TopicPartition as TopicPartition
+    from barnabas.policies import (
+        AlterConfigMetadata as AlterConfigMetadata,
+        AlterConfigPolicy as AlterConfigPolicy,
+        CreateTopicMetadata as CreateTopicMetadata,
+        CreateTopicPolicy as CreateTopicPolicy,
+        PolicyViolationError as PolicyViolationError,
+    )
+    from barnabas.protocol.config_resource import (
+        ConfigResource as ConfigResource,
+        ResourceType as ResourceType,
+    )
 
 # The public names by the module that defines them.
 _DEFINED_IN = {
@@ -128,10 +136,6 @@ _DEFINED_IN = {
         "PatternType",
     ),
     "barnabas.client.admin.admin": ("Admin",),
-    "barnabas.client.admin.configs.configs": (
-        "ConfigResource",
-        "ResourceType",
-    ),
     "barnabas.client.admin.cluster.features": ("UpgradeType",),
     "barnabas.client.admin.groups.group_members": ("MemberToRemove",),
     "barnabas.client.admin.topics.partitions": ("ElectionType",),
@@ -214,6 +218,17 @@ _DEFINED_IN = {
         "ShareRecords",
     ),
     "barnabas.client.topic_partition": ("TopicPartition",),
+    "barnabas.policies": (
+        "AlterConfigMetadata",
+        "AlterConfigPolicy",
+        "CreateTopicMetadata",
+        "CreateTopicPolicy",
+        "PolicyViolationError",
+    ),
+    "barnabas.protocol.config_resource": (
+        "ConfigResource",
+        "ResourceType",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names}
 _SUBMODULES = ("aio", "serializers")

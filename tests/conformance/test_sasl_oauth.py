@@ -350,6 +350,19 @@ def test_our_client_gets_tokens_from_an_issuer(broker: Broker, issuer: str) -> N
     assert 2 <= len(Issuing.asked) <= 8, "a token is used for most of its time"
 
 
+def test_our_client_reads_a_token_from_a_file(broker: Broker, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(token(exp=int(time.time()) + 2))
+    keys = {"sasl_oauthbearer_token_endpoint_url": path.as_uri(), **KEYS}
+    with barnabas.Admin(broker.sasl_bootstrap, **keys) as admin:
+        assert admin.describe_cluster().brokers
+        # The file is replaced before the first token has expired.
+        path.write_text(token())
+        for _ in range(5):
+            assert admin.describe_cluster().brokers
+            time.sleep(0.5)
+
+
 def test_our_client_reports_the_response_of_the_issuer(broker: Broker, issuer: str) -> None:
     keys = {
         "sasl_oauthbearer_token_endpoint_url": issuer,

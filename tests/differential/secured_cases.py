@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
+from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
+from barnabas.protocol.messages.share_fetch import ShareFetchResponse
 from barnabas.protocol.schema import ZERO_UUID
 from differential.matrix.standing import id_of, of, resolved
 from differential.request import request
@@ -75,17 +77,21 @@ def names_of(scene: SecuredScene) -> Names:
 
 def play(scene: SecuredScene, make: Make) -> None:
     """Compare the answers to a request."""
-    values = make(scene, names_of(scene))
+    names = names_of(scene)
+    values = make(scene, names)
+    ids = {side.topic_id(each): each for side in scene.pair.sides() for each in names[:2]}
 
     def build(side: Side) -> Message:
         return request(scene.api, scene.version, resolved(values, side))
 
-    scene.before_comparing = _sort_refused
+    scene.before_comparing = partial(_sort, ids)
     scene.compare(build)
 
 
-def _sort_refused(answer: Any) -> None:
-    """Put topics in order that Kafka lists in the order of a hash table: the refused ones."""
+def _sort(names: dict[bytes, str], answer: Any) -> None:
+    """Put topics in order that Kafka lists in the order of a hash table."""
+    if isinstance(answer, ShareAcknowledgeResponse | ShareFetchResponse):
+        answer.responses.sort(key=lambda each: names.get(each.topic_id, ""))
     if isinstance(answer, DescribeTopicPartitionsResponse):
         answer.topics.sort(
             key=lambda each: (each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, each.name)

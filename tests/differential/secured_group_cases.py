@@ -5,13 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from differential.matrix.standing import id_of
+from differential.matrix.standing import id_of, resolved
+from differential.scene import batch
 from differential.secured import PREFIX
 from differential.secured_cases import CASES, Names, Values, case
-from differential.share_fetches import initialize
+from differential.share_fetches import LOADING_MS_MAX, initialize
 
 if TYPE_CHECKING:
     from differential.secured import SecuredScene
+
+
+_FETCH_LIMITS = {
+    "max_wait_ms": 0,
+    "min_bytes": 0,
+    "max_bytes": 1 << 20,
+    "max_records": 10,
+    "batch_size": 10,
+    "forgotten_topics_data": [],
+}
+_ACCEPTED = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
 
 
 def _joining(group: str, topics: list[str], **more: Any) -> Values:
@@ -98,15 +110,82 @@ def share_fetch_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
     return {
         **_share_request(scene, names),
         "share_session_epoch": 0,
-        "max_wait_ms": 0,
-        "min_bytes": 0,
-        "max_bytes": 1 << 20,
-        "max_records": 10,
-        "batch_size": 10,
         "topics": [{"topic_id": id_of(names.hidden), "partitions": [where]}],
-        "forgotten_topics_data": [],
+        **_FETCH_LIMITS,
         **newer,
     }
+
+
+def _acquired(scene: SecuredScene, names: Names) -> tuple[Values, int]:
+    """A member that has acquired a record of both topics, and the next epoch of its session."""
+    asked = _share_request(scene, names)
+    newer = {"share_acquire_mode": 0} if scene.version > 1 else {}
+    for epoch, topic in enumerate((names.may, names.hidden)):
+        scene.produce(topic, batch(b"value"))
+        where = {"partition_index": 0, "acknowledgement_batches": []}
+        values = {
+            **asked,
+            **_FETCH_LIMITS,
+            **newer,
+            "share_session_epoch": epoch,
+            # The first fetch of a share partition waits until its state is loaded.
+            "max_wait_ms": LOADING_MS_MAX,
+            "min_bytes": 1,
+            "topics": [{"topic_id": id_of(topic), "partitions": [where]}],
+        }
+        answers = scene.do(ApiKey.SHARE_FETCH, scene.version, lambda side: resolved(values, side))  # noqa: B023
+        assert all(_acquired_topics(each) == 1 for each in answers), answers
+    return asked, 2
+
+
+def _acquired_topics(answer: Any) -> int:
+    """How many topics of a ShareFetch response have acquired records."""
+    partitions = [each for topic in answer.responses for each in topic.partitions]
+    return sum(bool(each.acquired_records) for each in partitions)
+
+
+def _acknowledging(names: Names, *batches_of_hidden: dict[str, Any]) -> list[Values]:
+    batches = {names.hidden: [*batches_of_hidden], names.may: [_ACCEPTED]}
+    return [
+        {
+            "topic_id": id_of(topic),
+            "partitions": [{"partition_index": 0, "acknowledgement_batches": batches[topic]}],
+        }
+        for topic in (names.hidden, names.may)
+    ]
+
+
+@case(ApiKey.SHARE_ACKNOWLEDGE)
+def share_acknowledge_of_some(scene: SecuredScene, names: Names) -> Values:
+    asked, epoch = _acquired(scene, names)
+    topics = _acknowledging(names, _ACCEPTED)
+    return {**asked, "share_session_epoch": epoch, "topics": topics}
+
+
+@case(ApiKey.SHARE_ACKNOWLEDGE)
+def share_acknowledge_without_batches_of_the_hidden_topic(
+    scene: SecuredScene, names: Names
+) -> Values:
+    asked, epoch = _acquired(scene, names)
+    return {**asked, "share_session_epoch": epoch, "topics": _acknowledging(names)}
+
+
+@case(ApiKey.SHARE_ACKNOWLEDGE)
+def share_acknowledge_with_batches_of_the_hidden_topic_only(
+    scene: SecuredScene, names: Names
+) -> Values:
+    asked, epoch = _acquired(scene, names)
+    topics = _acknowledging(names, _ACCEPTED)
+    topics[-1]["partitions"][0]["acknowledgement_batches"] = []
+    return {**asked, "share_session_epoch": epoch, "topics": topics}
+
+
+@case(ApiKey.SHARE_FETCH)
+def share_fetch_that_acknowledges_some(scene: SecuredScene, names: Names) -> Values:
+    asked, epoch = _acquired(scene, names)
+    newer = {"share_acquire_mode": 0} if scene.version > 1 else {}
+    topics = _acknowledging(names, _ACCEPTED)
+    return {**asked, **_FETCH_LIMITS, **newer, "share_session_epoch": epoch, "topics": topics}
 
 
 # All cases, those of `secured_cases` among them.

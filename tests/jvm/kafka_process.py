@@ -46,6 +46,7 @@ class KafkaProcess:
         machine: options of Java for memory, compiler and collector; by default those that start
             quickly.
         features: levels that a new directory is formatted with, instead of Kafka's newest.
+        source: a Java file of ours, whose classes it can load.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class KafkaProcess:
         jars: str = "kafka",
         machine: Sequence[str] | None = None,
         features: Mapping[str, int] | None = None,
+        source: Path | None = None,
     ) -> None:
         self.directory = directory
         self.data_directory = directory / "data"
@@ -63,7 +65,10 @@ class KafkaProcess:
         self.host = "127.0.0.1"
         self.port, self._controller_port = free_ports(2)
         self._java = java_command(
-            jars, log_level="INFO", machine=quick_machine(jars) if machine is None else machine
+            jars,
+            log_level="INFO",
+            machine=quick_machine(jars) if machine is None else machine,
+            source=source,
         )
         self._jars = jars
         # The Kafka that archives classes runs while programs are installed: it installs none.

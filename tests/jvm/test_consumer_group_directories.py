@@ -1,4 +1,7 @@
-"""Directories with consumer groups (KIP-848) that the other broker goes on with, both ways."""
+"""Directories with consumer groups (KIP-848) and streams groups (KIP-1071), opened by the other.
+
+Both ways: the second broker goes on with the groups of the first one.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,39 @@ from differential.consumer_members import DESCRIBE, HEARTBEAT, Members
 from differential.conversion_stories import Mixed, classic_group
 from differential.scene import ask
 from differential.side import Side
+from differential.streams_members import (
+    DESCRIBE as DESCRIBE_STREAMS,
+    StreamsMembers,
+    counting,
+    sort_members,
+    tasks,
+)
 from jvm.kafka_process import KafkaProcess
 from jvm.test_directories import SETTINGS
-from waiting import eventually
+from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
+    from barnabas.protocol.messages.streams_group_describe import (
+        DescribedGroup as DescribedStreamsGroup,
+    )
 
 pytestmark = pytest.mark.conformance
 
 Broker = BrokerProcess | KafkaProcess
 GROUP, TOPIC = "travellers", "roads"
+STREAMS_GROUP, STREAMS_TOPIC = "boats", "rivers"
+# The tasks of `counting` over a topic of two partitions.
+ALL_TASKS = {"s0": [0, 1], "s1": [0, 1]}
+TAGS = [{"key": "zone", "value": "a"}]
 GROUPS = {
     **SETTINGS,
     "group.consumer.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
 }
@@ -58,6 +77,80 @@ def described(side: Side) -> DescribedGroup:
         for assignment in (member.assignment, member.target_assignment):
             assignment.topic_partitions.sort(key=lambda each: each.topic_name)
     return found
+
+
+def described_streams(side: Side) -> DescribedStreamsGroup:
+    (found,) = ask(side, DESCRIBE_STREAMS, 1, {"group_ids": [STREAMS_GROUP]}).groups
+    sort_members(found)
+    for subtopology in found.topology.subtopologies if found.topology else ():
+        for topics in (
+            subtopology.repartition_source_topics,
+            subtopology.state_changelog_topics,
+        ):
+            for topic in topics:
+                # The group has the number since its topology was configured, which a start repeats.
+                topic.partitions = 0
+    return found
+
+
+def lines_of(group: DescribedStreamsGroup) -> list[str]:
+    """Every field in a line, so that a failure shows which one differs."""
+    return str(group).replace(", ", ",\n").splitlines()
+
+
+def stable_streams_group(side: Side) -> StreamsMembers:
+    """A group with a store, whose only member has all tasks."""
+    members = StreamsMembers(side, STREAMS_GROUP, {STREAMS_TOPIC: 2})
+    members.create_internal_topics(2)
+    topology = counting(STREAMS_GROUP, STREAMS_TOPIC)
+    eventually(
+        lambda: members.join("s1", topology, client_tags=TAGS).error_code == ErrorCode.NONE,
+        lambda: members.lines[-1],
+    )
+    eventually(
+        lambda: own(members, "s1", **ALL_TASKS) and is_stable(side),
+        lambda: str(described_streams(side)),
+    )
+    return members
+
+
+def is_stable(side: Side) -> bool:
+    """Whether the only member of the streams group has all tasks."""
+    found = described_streams(side)
+    active = found.members[0].assignment.active_tasks
+    assigned = {f"s{each.subtopology_id}": each.partitions for each in active}
+    return found.group_state == "Stable" and assigned == ALL_TASKS
+
+
+def own(members: StreamsMembers, member: str, **owned: list[int]) -> bool:
+    """Send a heartbeat with all that a member has; whether no task is asked of it or given."""
+    active = tasks(**owned)
+    answer = members.quiet(member, active_tasks=active, standby_tasks=[], warmup_tasks=[])
+    assert answer.error_code == ErrorCode.NONE, answer
+    found = {f"s{each.subtopology_id}": each.partitions for each in answer.active_tasks or ()}
+    return not answer.status and found in ({}, owned)
+
+
+def check_streams_group(members: StreamsMembers, before: DescribedStreamsGroup) -> None:
+    """The group is as it was, its member goes on, and another one gets its share."""
+    side = members.side
+    eventually_equal(lambda: described_streams(side).error_code, ErrorCode.NONE)
+    eventually(lambda: own(members, "s1", **ALL_TASKS))
+    assert lines_of(described_streams(side)) == lines_of(before)
+    epoch = members.epochs["s1"]
+    members.join("s2", counting(STREAMS_GROUP, STREAMS_TOPIC), process_id="other")
+
+    def share() -> list[int]:
+        active = [each for each in described_streams(side).members if each.member_id == "s1"]
+        wanted = active[0].target_assignment.active_tasks
+        return [len(each.partitions) for each in wanted]
+
+    eventually_equal(share, [1, 1])
+    answer = members.quiet("s1")
+    assert answer.error_code == ErrorCode.NONE
+    # It has to give up tasks before its epoch grows.
+    assert answer.member_epoch == epoch
+    assert [len(each.partitions) for each in answer.active_tasks] == [1, 1]
 
 
 def beats(side: Side, member: str, epoch: int) -> int:
@@ -94,10 +187,12 @@ def test_the_other_broker_goes_on_with_the_group(
     eventually(lambda: described(side).group_epoch >= 4)
     members.beat("m1", 2, instance_id="i")
     before = described(side)
+    streams = stable_streams_group(side)
+    streams_before = described_streams(side)
     side.close_all()
     first.kill()
     second.start()
-    side = Side("second", second.bootstrap)
+    side.move(second.bootstrap)
     eventually(lambda: described(side).error_code == 0)
     assert described(side) == before
     m1, m2 = (each.member_epoch for each in before.members)
@@ -107,6 +202,7 @@ def test_the_other_broker_goes_on_with_the_group(
     answer = ask(side, HEARTBEAT, 1, {**values, **owned})
     assert answer.error_code == 0
     assert answer.member_epoch > m1
+    check_streams_group(streams, streams_before)
     side.close_all()
 
 

@@ -27,6 +27,15 @@ from jvm.kafka_process import KafkaProcess
 from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
+# Distributions, with the number of their tags.
+DISTRIBUTIONS = {
+    names.SHARE_BATCH_MESSAGES: 3,
+    names.SHARE_FETCH_LOCK_TIME: 3,
+    names.SHARE_FETCH_LOCK_RATIO: 3,
+    names.SHARE_ACQUIRE_TIME: 1,
+    names.SHARE_FETCH_RATIO: 1,
+    names.SHARE_PARTITION_LOAD_TIME: 0,
+}
 # Attribute of the MBean by our name.
 METRICS = {
     names.RECORD_ACKNOWLEDGEMENTS: "Count",
@@ -36,6 +45,7 @@ METRICS = {
     names.SHARE_LOCK_TIMEOUTS: "Count",
     names.SHARE_IN_FLIGHT_MESSAGES: "Value",
     names.SHARE_IN_FLIGHT_BATCHES: "Value",
+    **dict.fromkeys(DISTRIBUTIONS, "Count"),
     names.SHARE_FETCH_REQUESTS: "Count",
     names.FAILED_SHARE_FETCH_REQUESTS: "Count",
     names.SHARE_ACKNOWLEDGE_REQUESTS: "Count",
@@ -92,7 +102,8 @@ def scraped(address: str, name: str) -> Samples:
     text = connection.getresponse().read().decode()
     connection.close()
     kind = CATALOGUE[name].kind
-    wanted = exposition_name(name, kind) + ("_total" if kind is MetricKind.COUNTER else "")
+    ends = {MetricKind.COUNTER: "_total", MetricKind.SUMMARY: "_count"}
+    wanted = exposition_name(name, kind) + ends.get(kind, "")
     return {
         tuple(sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -129,6 +140,8 @@ def test_each_metric_has_the_same_tags_and_counts(side: Side) -> None:
         assert side.read(names.SHARE_IN_FLIGHT_MESSAGES)[where] >= 1
         assert side.read(names.SHARE_IN_FLIGHT_BATCHES)[where] >= 1
         assert where in side.read(names.SHARE_LOCK_TIMEOUTS)
+        for name, tags in DISTRIBUTIONS.items():
+            assert side.read(name)[(), of_group, (), where][tags] >= 1, name
         assert side.read(names.SHARE_SESSIONS) == {(): 1}
         assert side.read(names.SHARE_SESSION_PARTITIONS) == {(): 1}
         read(consumer, 1, consumer.acknowledge)

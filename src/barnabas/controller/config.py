@@ -13,6 +13,9 @@ from barnabas.settings.range import at_least
 if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
 
+CREATE_TOPIC_POLICY = "create.topic.policy.class.name"
+ALTER_CONFIG_POLICY = "alter.config.policy.class.name"
+
 CONTROLLER_CONFIGS = ConfigDefinition([
     ConfigKey(
         "num.partitions",
@@ -76,6 +79,20 @@ CONTROLLER_CONFIGS = ConfigDefinition([
         "After this idle time the controller appends an empty record to the metadata log; 0:"
         " never.",
         at_least(0),
+    ),
+    ConfigKey(
+        CREATE_TOPIC_POLICY,
+        ConfigType.CLASS,
+        None,
+        "A Python class that decides which topics may be created: package.module:Class, see"
+        " docs/security.md.",
+    ),
+    ConfigKey(
+        ALTER_CONFIG_POLICY,
+        ConfigType.CLASS,
+        None,
+        "A Python class that decides which configs may be changed: package.module:Class, see"
+        " docs/security.md.",
     ),
     ConfigKey(
         SECRET_KEY,

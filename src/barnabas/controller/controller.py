@@ -16,6 +16,7 @@ from barnabas.controller.apis import API_CONTROLS
 from barnabas.controller.appended_state import AppendedState
 from barnabas.controller.background import Background
 from barnabas.controller.controls import make_controls
+from barnabas.controller.policy_checks import PolicyChecks
 from barnabas.network.principal import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.publishing.publisher import MetadataPublisher
     from barnabas.network.principal import Principal
+    from barnabas.policies import AlterConfigPolicy, CreateTopicPolicy
     from barnabas.protocol.schema import Message
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
@@ -41,6 +43,9 @@ class ControllerDependencies(msgspec.Struct, frozen=True):
     rng: Rng
     # Appended when this controller becomes active; None if no other node needs it.
     registration: ControllerRegistration | None = None
+    # Decide which topics and configs are allowed; None allows all.
+    create_topic_policy: CreateTopicPolicy | None = None
+    alter_config_policy: AlterConfigPolicy | None = None
 
 
 class Controller:
@@ -58,7 +63,10 @@ class Controller:
         self._awaiting: list[Callable[[], None]] = []
         registration = dependencies.registration
         supported = {} if registration is None else registration.supported_features
-        self._controls = make_controls(config, driver, dependencies.rng, supported)
+        policies = PolicyChecks(
+            driver.doors.clock, dependencies.create_topic_policy, dependencies.alter_config_policy
+        )
+        self._controls = make_controls(config, driver, dependencies.rng, supported, policies)
         self._background = Background(config, self._state, self._controls, driver.doors.timer)
 
     @property

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.policy_checks import PolicyChecks
     from barnabas.metadata.broker_registration import SupportedLevels
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.runtime.rng import Rng
@@ -58,6 +59,7 @@ def make_controls(
     driver: RaftDriver,
     rng: Rng,
     supported_features: Mapping[str, SupportedLevels],
+    policies: PolicyChecks,
 ) -> Controls:
     """Create the parts of a controller.
 
@@ -67,6 +69,7 @@ def make_controls(
         rng: chooses the first broker of a placement, and the ids of topics and tokens.
         supported_features: levels that this controller supports; empty if only the brokers' levels
             matter.
+        policies: decide which topics and configs are allowed.
     """
     topic_configs = TopicConfigs(config)
     placer = StripedPlacer(rng)
@@ -76,9 +79,9 @@ def make_controls(
     brokers = BrokerControl(elections, directories, sessions)
     return Controls(
         acls=AclControl(rng, has_authorizer=config.has_authorizer),
-        topics=TopicControl(config, topic_configs, placer, rng),
+        topics=TopicControl(config, topic_configs, placer, rng, policies),
         partitions=PartitionControl(placer),
-        configs=ConfigControl(config, topic_configs),
+        configs=ConfigControl(config, topic_configs, policies),
         directories=directories,
         brokers=brokers,
         registrations=RegistrationControl(config, elections, sessions, brokers),

@@ -137,6 +137,28 @@ CATALOGUE: dict[str, MetricRow] = {
     names.SHARE_IN_FLIGHT_BATCHES: MetricRow(
         G, (*_GROUP, *_PARTITION), "Batches in flight of a share partition."
     ),
+    names.SHARE_BATCH_MESSAGES: MetricRow(
+        S, (*_GROUP, *_PARTITION), "Records of a batch that is acquired for the first time."
+    ),
+    names.SHARE_FETCH_LOCK_TIME: MetricRow(
+        S,
+        (*_GROUP, *_PARTITION),
+        "Time in which a fetch reads a share partition and acquires records, ms.",
+    ),
+    names.SHARE_FETCH_LOCK_RATIO: MetricRow(
+        S,
+        (*_GROUP, *_PARTITION),
+        "The same as a percentage of the time since the previous read.",
+    ),
+    names.SHARE_ACQUIRE_TIME: MetricRow(
+        S, _GROUP, "Time from a fetch, or its previous read, until it reads share partitions, ms."
+    ),
+    names.SHARE_FETCH_RATIO: MetricRow(
+        S, _GROUP, "Percentage of the requested partitions that a fetch has read in the end."
+    ),
+    names.SHARE_PARTITION_LOAD_TIME: MetricRow(
+        S, (), "Time until the state of a share partition is loaded, ms."
+    ),
     names.SHARE_SESSIONS: MetricRow(G, (), "Share sessions."),
     names.SHARE_SESSION_PARTITIONS: MetricRow(G, (), "Partitions of all share sessions."),
     names.SHARE_SESSION_EVICTIONS: MetricRow(

@@ -1,5 +1,7 @@
 """OAUTHBEARER of clients and nodes: tokens from the user's code, or from the server of an issuer.
 
+`token_file` has the tokens of files.
+
 A token is used for all connections until most of its time has passed.
 """
 
@@ -34,6 +36,7 @@ __all__ = [
     "Token",
     "TokenLogin",
     "TokenSource",
+    "expiry_of",
     "from_provider",
     "options_with_prefix",
     "unsecured",
@@ -166,7 +169,7 @@ class ClientCredentials(msgspec.Struct, frozen=True):
         lifetime_s = found.get("expires_in")
         if isinstance(lifetime_s, int | float) and not isinstance(lifetime_s, bool):
             return Token(text, now_ms + int(lifetime_s * 1000), self.extensions)
-        return Token(text, _expiry_ms(text), self.extensions)
+        return Token(text, expiry_of(text), self.extensions)
 
 
 def from_provider(provider: object, extensions: dict[str, str]) -> TokenSource:
@@ -191,7 +194,7 @@ def from_provider(provider: object, extensions: dict[str, str]) -> TokenSource:
             raise SaslError("sasl.oauth.token.provider is a coroutine: give a plain function")
         if not isinstance(text, str) or not text:
             raise SaslError("sasl.oauth.token.provider has returned no text")
-        return Token(text, _expiry_ms(text), {**extensions, **_extensions_of(provider)})
+        return Token(text, expiry_of(text), {**extensions, **_extensions_of(provider)})
 
     return get
 
@@ -225,7 +228,7 @@ def _extensions_of(provider: object) -> dict[str, str]:
     return {str(key): str(value) for key, value in made.items()} if isinstance(made, dict) else {}
 
 
-def _expiry_ms(text: str) -> int | None:
+def expiry_of(text: str) -> int | None:
     """Return the expiry that a token names; None if it names none."""
     expiry_s = claims_of(text).get("exp")
     if isinstance(expiry_s, bool) or not isinstance(expiry_s, int | float):

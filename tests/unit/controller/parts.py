@@ -8,6 +8,7 @@ from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
 from barnabas.controller.configs.configs import ConfigControl
 from barnabas.controller.configs.topic_configs import TopicConfigs
 from barnabas.controller.partitions.elections import Elections
+from barnabas.controller.policy_checks import PolicyChecks
 from barnabas.controller.result import ControllerView
 from barnabas.controller.topics.partitions import PartitionControl
 from barnabas.controller.topics.placement import StripedPlacer
@@ -29,6 +30,8 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from barnabas.runtime.rng import SeededRng
+from barnabas.sim.clock import SimClock
+from barnabas.sim.scheduler import SimScheduler
 from barnabas.storage.config import BROKER_CONFIGS
 from unit.metadata.clusters import directory
 
@@ -56,7 +59,8 @@ def view_of(image: ClusterImage, now_ms: float = 0.0) -> ControllerView:
 def topics_of(**properties: str) -> TopicControl:
     config = config_of(**properties)
     rng = SeededRng(1)
-    return TopicControl(config, TopicConfigs(config), StripedPlacer(rng), rng)
+    checks = PolicyChecks(SimClock(SimScheduler()))
+    return TopicControl(config, TopicConfigs(config), StripedPlacer(rng), rng, checks)
 
 
 def partitions_of() -> PartitionControl:
@@ -65,7 +69,7 @@ def partitions_of() -> PartitionControl:
 
 def configs_of(**properties: str) -> ConfigControl:
     config = config_of(**properties)
-    return ConfigControl(config, TopicConfigs(config))
+    return ConfigControl(config, TopicConfigs(config), PolicyChecks(SimClock(SimScheduler())))
 
 
 def elections_of(**properties: str) -> Elections:

@@ -16,6 +16,7 @@ from barnabas.sasl.jaas import (
 from barnabas.sasl.oauthbearer_messages import OAUTHBEARER, check_extensions
 from barnabas.sasl.plain import PLAIN
 from barnabas.sasl.scram_server import TOKEN_AUTH
+from barnabas.sasl.token_file import is_file_url, token_file
 from barnabas.sasl.token_login import (
     CLAIM_OPTION,
     EXTENSION_OPTION,
@@ -190,6 +191,8 @@ def _token_source(config: SaslKeys) -> tuple[TokenSource, str]:
                 "sasl.oauth.token.provider is neither a function nor an object with a method token"
             )
         return from_provider(provider, extensions), "the token of sasl.oauth.token.provider"
+    if url is not None and is_file_url(url):
+        return _token_file(url, extensions)
     if url is not None:
         return _client_credentials(config, url, options, extensions)
     claims = options_with_prefix(options, CLAIM_OPTION)
@@ -197,9 +200,16 @@ def _token_source(config: SaslKeys) -> tuple[TokenSource, str]:
         return unsecured(claims), f"user {claims['sub']!r}"
     raise ClientConfigError(
         "sasl.mechanism=OAUTHBEARER needs tokens: set sasl.oauthbearer.token.endpoint.url with "
-        "sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret, or "
-        "sasl.oauth.token.provider"
+        "sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret, or to file:///PATH, or "
+        "set sasl.oauth.token.provider"
     )
+
+
+def _token_file(url: str, extensions: dict[str, str]) -> tuple[TokenSource, str]:
+    try:
+        return token_file(url, extensions), f"the token of {url}"
+    except ValueError as error:
+        raise ClientConfigError(f"sasl.oauthbearer.token.endpoint.url={url}: {error}") from None
 
 
 def _client_credentials(
@@ -211,7 +221,8 @@ def _client_credentials(
     secret = secret or options.get("clientSecret")
     if not url.lower().startswith(("https://", "http://")):
         raise ClientConfigError(
-            f"sasl.oauthbearer.token.endpoint.url={url} is no address: write https://HOST/PATH"
+            f"sasl.oauthbearer.token.endpoint.url={url} is no address: write https://HOST/PATH "
+            f"or file:///PATH"
         )
     if not client_id or not secret:
         raise ClientConfigError(

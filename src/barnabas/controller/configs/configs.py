@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.configs.topic_configs import TopicConfigs
+    from barnabas.controller.policy_checks import PolicyChecks
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
@@ -49,8 +50,11 @@ _KEY_MANY_TIMES = "a config occurs more than once"
 class ConfigControl:
     """Handles changes of configs and returns the resulting records."""
 
-    def __init__(self, config: ControllerConfig, topic_configs: TopicConfigs) -> None:
+    def __init__(
+        self, config: ControllerConfig, topic_configs: TopicConfigs, policies: PolicyChecks
+    ) -> None:
         self._topic_configs = topic_configs
+        self._policies = policies
         self._rules = ConfigRules(config.broker, topic_configs)
 
     def alter_incrementally(
@@ -97,9 +101,10 @@ class ConfigControl:
             yield
             where = (resource.resource_type, resource.resource_name)
             try:
-                _refuse_duplicates(times[where] > 1, [each.name for each in resource.configs])
+                named = [each.name for each in resource.configs]
+                _refuse_duplicates(times[where] > 1, named)
                 check_kind(resource.resource_type)
-                records += self._records(image, where, changes_of(image, resource))
+                records += self._records(image, where, named, changes_of(image, resource))
                 answers.append(_answer(made, resource, ErrorCode.NONE, None))
             except Refusal as refusal:
                 answers.append(_answer(made, resource, refusal.error_code, refusal.message))
@@ -132,15 +137,29 @@ class ConfigControl:
         return self._rules.default(kind, key)
 
     def _records(
-        self, image: ClusterImage, resource: tuple[int, str], changes: Mapping[str, str | None]
+        self,
+        image: ClusterImage,
+        resource: tuple[int, str],
+        named: Sequence[str],
+        changes: Mapping[str, str | None],
     ) -> list[VersionedRecord]:
-        """Return the records for the changes; raises Refusal for invalid changes."""
+        """Return the records for the changes; raises Refusal for invalid changes.
+
+        Args:
+            image: the cluster before the changes.
+            resource: type and name.
+            named: the keys that the request names. AlterConfigs also removes others.
+            changes: the new value of each changed key; None for a removal.
+        """
         kind, name = resource
         current = image.configs.get(kind, name)
         self._rules.check(image, resource, changes, merge_configs(current, changes))
         changed = {key: value for key, value in changes.items() if current.get(key) != value}
         # Unchanged keys of a broker get records, too: it then reads its key stores again.
         written = changes if kind == BROKER else changed
+        self._policies.check_configs(
+            resource, {key: written[key] for key in named if key in written}
+        )
         records: list[VersionedRecord] = [
             (ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value), 0)
             for key, value in written.items()

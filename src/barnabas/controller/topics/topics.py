@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.configs.topic_configs import TopicConfigs
+    from barnabas.controller.policy_checks import PolicyChecks
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.controller.topics.placement import ReplicaPlacer
     from barnabas.metadata.image import ClusterImage
@@ -58,12 +59,18 @@ class TopicControl:
     """Handles requests to create and delete topics, and returns the resulting records."""
 
     def __init__(
-        self, config: ControllerConfig, configs: TopicConfigs, placer: ReplicaPlacer, rng: Rng
+        self,
+        config: ControllerConfig,
+        configs: TopicConfigs,
+        placer: ReplicaPlacer,
+        rng: Rng,
+        policies: PolicyChecks,
     ) -> None:
         self._config = config
         self._configs = configs
         self._placer = placer
         self._rng = rng
+        self._policies = policies
 
     # -- creation ----------------------------------------------------------------------------------
 
@@ -120,8 +127,12 @@ class TopicControl:
     ) -> Generator[None, None, tuple[list[VersionedRecord], CreatableTopicResult]]:
         _check_name(image, topic.name)
         configs = self._own_configs(topic)
+        if configs:
+            # As in Kafka, the configs of a new topic are changes for the other policy.
+            self._policies.check_configs((TOPIC, topic.name), configs)
         new = NewPartitions(image)
         placed = self._place(new, topic)
+        self._policies.check_topic(topic, placed, configs)
         yield
         topic_id = self._rng.uuid()
         records: list[VersionedRecord] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]

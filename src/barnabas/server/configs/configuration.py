@@ -27,6 +27,7 @@ from barnabas.server.configs.listener_endpoints import (
     inter_broker_listener,
     security_protocols,
 )
+from barnabas.server.configs.policies import check_policies, has_policies
 from barnabas.server.configs.security.sasl_keys import SASL_KEYS, sasl_listener_keys
 from barnabas.server.configs.tls_config import TLS_KEYS, check_classes, listener_prefix
 from barnabas.server.quotas.connection_bounds import (
@@ -114,8 +115,10 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     for name, value in properties.items():
         given[_RENAMED.get(name, name)] = value
     parsed = BROKER_KEYS.parse(given)
-    _log_unknown_keys([name for name in parsed.unknown if not is_listener_key(parsed, name)])
     check_classes(given)
+    check_policies(parsed, given)
+    unknown = [name for name in parsed.unknown if not is_listener_key(parsed, name)]
+    _log_unknown_keys(unknown, with_policies=has_policies(parsed))
     request_memory(parsed)
     check_connection_bounds(parsed)
     check_group_limits(parsed)
@@ -214,13 +217,17 @@ def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSe
     return replace(cluster, is_standalone=True) if is_own else cluster
 
 
-def _log_unknown_keys(names: list[str]) -> None:
+def _log_unknown_keys(names: list[str], *, with_policies: bool) -> None:
     ignored = sorted(name for name in names if name in IGNORED_KEYS)
     if ignored:
         _log.info("Keys of Kafka that this broker ignores: %s", ", ".join(ignored))
     for name in names:
-        if name not in IGNORED_KEYS:
-            # The value is not logged: it may be a secret.
+        if name in IGNORED_KEYS:
+            continue
+        # The value is not logged: it may be a secret.
+        if with_policies:
+            _log.info("%s is no key of this broker; the policies receive it", name)
+        else:
             _log.warning("%s has no effect: %s", name, _unknown(name))
 
 

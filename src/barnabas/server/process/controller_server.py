@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration, Endpoint
+from barnabas.server.configs.policies import (
+    close_policy,
+    load_alter_config_policy,
+    load_create_topic_policy,
+)
 from barnabas.server.controller_access.local_controller import LocalController
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 
@@ -28,8 +33,12 @@ class ControllerServer:
 
         Raises:
             OSError: an address cannot be bound.
+            ConfigError: a policy cannot be loaded.
         """
         self._shared = shared
+        given = shared.configuration.given
+        self._create_topic_policy = load_create_topic_policy(shared.config, given)
+        self._alter_config_policy = load_alter_config_policy(shared.config, given)
         # Listeners of the controller. None if no other node uses them.
         self._listeners: ControllerListeners | None = None
         # Registers this controller. None before `follow_quorum`.
@@ -51,7 +60,12 @@ class ControllerServer:
                 has_authorizer=shared.authorizer is not None,
             ),
             ControllerDependencies(
-                shared.quorum, shared.publisher, shared.runtime.rng, self.registration
+                shared.quorum,
+                shared.publisher,
+                shared.runtime.rng,
+                self.registration,
+                self._create_topic_policy,
+                self._alter_config_policy,
             ),
         )
         self.local = LocalController(
@@ -101,6 +115,9 @@ class ControllerServer:
             self._registrant.stop()
         if self._listeners is not None:
             self._listeners.close()
+        for policy in (self._create_topic_policy, self._alter_config_policy):
+            if policy is not None:
+                close_policy(policy)
 
     def _describe_quorum(self, request: DescribeQuorumRequest, version: int) -> Message:
         # Imported at the first DescribeQuorum request.

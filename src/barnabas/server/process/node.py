@@ -103,7 +103,7 @@ class Node:
             OSError: an address cannot be bound, or a directory cannot be created.
             NodeFailedError: the disk of the metadata log failed.
             ConfigError: an advertised endpoint is an address that clients cannot connect to, or a
-                key store cannot be used.
+                key store or a policy cannot be used.
         """
         path = metadata_directory(self._configuration.parsed, self._runtime.disk)
         if self._configuration.cluster.is_alone or is_formatted(self._runtime.disk, path):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import FileSlice
     from barnabas.server.share.records.acquisition import AcquiredRange
     from barnabas.server.share.records.share_records import MemberRequest
+    from barnabas.server.share.share_meters import FetchMeters
     from barnabas.server.share.share_partition import SharePartition
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 
@@ -76,7 +77,16 @@ class DelayedShareFetch(DelayedOperation):
     available again.
     """
 
-    __slots__ = ("_on_done", "_on_expired", "_options", "_partitions", "_read", "_source", "errors")
+    __slots__ = (
+        "_meters",
+        "_on_done",
+        "_on_expired",
+        "_options",
+        "_partitions",
+        "_read",
+        "_source",
+        "errors",
+    )
 
     def __init__(
         self,
@@ -85,6 +95,7 @@ class DelayedShareFetch(DelayedOperation):
         source: LogSource,
         on_done: Callable[[dict[TopicIdPartition, ShareFetchResult]], None],
         on_expired: Callable[[], None],
+        meters: FetchMeters,
     ) -> None:
         """Create a pending fetch.
 
@@ -94,6 +105,7 @@ class DelayedShareFetch(DelayedOperation):
             source: reads the log.
             on_done: gets the results of partitions with news.
             on_expired: called after a timeout.
+            meters: measures this fetch.
         """
         super().__init__(options.params.max_wait_ms)
         self._options = options
@@ -101,6 +113,7 @@ class DelayedShareFetch(DelayedOperation):
         self._source = source
         self._on_done = on_done
         self._on_expired = on_expired
+        self._meters = meters
         # Errors of partitions that cannot be loaded.
         self.errors: dict[TopicIdPartition, ErrorCode] = {}
         # The read that has satisfied the condition.
@@ -122,6 +135,7 @@ class DelayedShareFetch(DelayedOperation):
         try:
             read = self._read_acquirable()
             if not self._is_satisfied(read):
+                self._meters.end_read([each.meters for each, _, _ in read])
                 return False
         except AssertionError:
             raise
@@ -140,6 +154,7 @@ class DelayedShareFetch(DelayedOperation):
         ]
         if not asked:
             return []
+        self._meters.begin_read()
         params = self._options.params
         max_bytes = params.max_bytes // len(asked)
         results = self._source.read(
@@ -169,6 +184,8 @@ class DelayedShareFetch(DelayedOperation):
         try:
             read = self._read_acquirable() if self._read is None else self._read
             self._acquire(read, results)
+            self._meters.end_read([each.meters for each, _, _ in read])
+            self._meters.complete(len(read))
         except AssertionError:
             raise
         except Exception:  # noqa: BLE001 - only this request fails

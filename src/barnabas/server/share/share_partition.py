@@ -23,11 +23,13 @@ from barnabas.server.share.records.acknowledgement import Refusal
 from barnabas.server.share.records.in_flight_records import StoredBatch
 from barnabas.server.share.records.record_state import RecordState
 from barnabas.server.share.records.share_records import ShareRecords
+from barnabas.server.share.share_meters import PartitionMeters
 from barnabas.server.share.state_writer import StateWriter, WrittenOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from barnabas.metrics.histogram import Histogram
     from barnabas.protocol.messages.read_share_group_state import (
         PartitionResult,
         ReadShareGroupStateResponse,
@@ -92,6 +94,8 @@ class SharePartitionDependencies(msgspec.Struct, frozen=True):
     on_refused: Callable[[SharePartition, ErrorCode], None]
     # Writes to the dead-letter topic of a group, and calls back at the end, even after a failure.
     write_dead_letter: Callable[[DeadLetter, Callable[[], None]], None]
+    # Times until the state of a share partition is loaded, ms.
+    load_ms: Histogram
 
 
 class SharePartition:
@@ -102,6 +106,8 @@ class SharePartition:
     __slots__ = (
         "_dead_letters",
         "_dependencies",
+        "_loading_since_ms",
+        "_meters",
         "_on_loaded",
         "_state_epoch",
         "_timer",
@@ -139,6 +145,17 @@ class SharePartition:
         self.timed_out_count = 0
         # Number of dead letters that are being written.
         self._dead_letters = 0
+        # When the status became LOADING (monotonic, ms).
+        self._loading_since_ms = 0.0
+        # None before the first read.
+        self._meters: PartitionMeters | None = None
+
+    @property
+    def meters(self) -> PartitionMeters:
+        """Distributions of this share partition."""
+        if self._meters is None:
+            self._meters = PartitionMeters(self._dependencies.clock.monotonic_ms())
+        return self._meters
 
     # Loading.
 
@@ -161,6 +178,7 @@ class SharePartition:
             case Status.EMPTY:
                 self._on_loaded.append(on_loaded)
         self.status = Status.LOADING
+        self._loading_since_ms = self._dependencies.clock.monotonic_ms()
         where = self.key.where
         data = PartitionData(partition=where.partition, leader_epoch=self.leader_epoch)
         topic = ReadStateData(topic_id=where.topic_id, partitions=[data])
@@ -203,6 +221,8 @@ class SharePartition:
             return
         self._state_epoch = state.state_epoch
         self.status = Status.ACTIVE
+        now_ms = self._dependencies.clock.monotonic_ms()
+        self._dependencies.load_ms.update(now_ms - self._loading_since_ms)
         # The stored state has no reason: records below the limit of deliveries were rejected.
         limit = self._limits().delivery_count_limit
         resumed = self.records.in_flight.archiving()
@@ -270,6 +290,7 @@ class SharePartition:
         acquired = records.acquire(
             request, records_max, fetched, self._limits(), self._dependencies.clock.monotonic_ms()
         )
+        self.meters.count_acquired(acquired)
         self._arm()
         return acquired
 

@@ -13,6 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import ListOffsetResult
 from barnabas.server.share.delayed_share_fetch import DelayedShareFetch, ShareFetchResult
 from barnabas.server.share.records.record_state import ACCEPT, REJECT, RELEASE, RENEW
+from barnabas.server.share.share_meters import FetchMeters, ShareMeters
 from barnabas.server.share.share_partition import (
     SharePartition,
     SharePartitionDependencies,
@@ -121,6 +122,7 @@ class SharePartitions:
         "_wheel",
         "counts",
         "dead_letters",
+        "meters",
         "sessions",
         "settings",
     )
@@ -152,6 +154,7 @@ class SharePartitions:
         self._by_partition: dict[TopicPartition, dict[SharePartitionKey, SharePartition]] = {}
         self.sessions = ShareSessionCache(*sessions, self.release, self._drop_group)
         self.counts = ShareCounts()
+        self.meters = ShareMeters()
         # Number of share partitions at which those of groups without sessions are dropped.
         self._sweep_at = SWEPT_AT
         self._dependencies = SharePartitionDependencies(
@@ -163,6 +166,7 @@ class SharePartitions:
             self._wake,
             self._on_refused,
             services.dead_letters.write,
+            self.meters.load_ms,
         )
 
     def __len__(self) -> int:
@@ -221,6 +225,7 @@ class SharePartitions:
         Those with dead letters stay until they are swept, so that no letter is written twice. So do
         those whose released records are being written.
         """
+        self.meters.groups.pop(group_id, None)
         for partition in list(self._partitions.values()):
             if partition.key.group_id == group_id and not _must_stay(partition):
                 self._remove(partition)
@@ -325,7 +330,12 @@ class SharePartitions:
             else:
                 found.append(partition)
         operation = DelayedShareFetch(
-            options, found, self._replicas, on_fetched, self.counts.count_expired_fetch
+            options,
+            found,
+            self._replicas,
+            on_fetched,
+            self.counts.count_expired_fetch,
+            FetchMeters(self._clock, self.meters.of_group(group_id), len(partitions)),
         )
         operation.errors.update(errors)
         for partition in found:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.config_resource import ConfigResource, ResourceType
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as ReplacedConfig,
     AlterConfigsRequest,
@@ -78,35 +78,6 @@ _TYPES = {
     8: "class",
     9: "password",
 }
-
-
-class ResourceType(enum.IntEnum):
-    """Types of resources that have configs, with Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigResource(NamedTuple):
-    """A resource that has configs; a broker with an empty name is the default of all brokers."""
-
-    type: ResourceType
-    name: str
-
-    @property
-    def node_id(self) -> int | None:
-        """The id of the broker that must handle the request, None if any broker can."""
-        if self.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and self.name:
-            return int(self.name) if self.name.isdigit() else None
-        return None
-
-    def __str__(self) -> str:
-        if self.type is ResourceType.BROKER and not self.name:
-            return "default of all brokers"
-        return f"{self.type.name.lower().replace('_', ' ')} {self.name}"
 
 
 class ConfigSynonym(NamedTuple):

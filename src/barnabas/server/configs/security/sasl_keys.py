@@ -100,7 +100,8 @@ _OAUTH_KEYS = [
         "sasl.oauthbearer.token.endpoint.url",
         ConfigType.STRING,
         None,
-        "The server that issues the tokens by which this node logs in to others: https://...",
+        "The server that issues the tokens by which this node logs in to others, https://..., or a"
+        " file with a token, file:///...",
     ),
     ConfigKey(
         "sasl.oauthbearer.client.credentials.client.id",

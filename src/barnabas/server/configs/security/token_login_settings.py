@@ -1,7 +1,7 @@
 """Settings of a node that logs in to other nodes by OAUTHBEARER, from Kafka's keys.
 
-With `sasl.oauthbearer.token.endpoint.url`, the server of an issuer gives the tokens. Without it,
-the node makes unsecured tokens, if its login module names their user.
+With `sasl.oauthbearer.token.endpoint.url`, the server of an issuer gives the tokens, or a file
+contains one. Without it, the node makes unsecured tokens, if its login module names their user.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.sasl.oauthbearer_messages import check_extensions
+from barnabas.sasl.token_file import is_file_url, token_file
 from barnabas.sasl.token_login import (
     CLAIM_OPTION,
     EXTENSION_OPTION,
@@ -81,8 +82,15 @@ def token_login_settings(
 
 
 def _of_issuer(keys: KeysOfListener, url: str, options: Mapping[str, str]) -> TokenLoginSettings:
+    extensions = options_with_prefix(options, EXTENSION_OPTION)
+    try:
+        check_extensions(extensions)
+    except ValueError as error:
+        raise ConfigError(keys.name_of("sasl.jaas.config"), "[hidden]", str(error)) from None
+    if is_file_url(url):
+        return _of_file(keys, url, extensions)
     if not url.lower().startswith(("https://", "http://")):
-        raise ConfigError(keys.name_of(_URL), url, "https://... or http://...")
+        raise ConfigError(keys.name_of(_URL), url, "https://..., http://... or file:///...")
     # Kafka before 4.1 has the credentials in the login module.
     client_id = keys.optional_string(_ID) or options.get("clientId")
     if not client_id:
@@ -91,10 +99,12 @@ def _of_issuer(keys: KeysOfListener, url: str, options: Mapping[str, str]) -> To
     if not secret:
         raise ConfigError(keys.name_of(_SECRET), None, "the secret of this node at the issuer")
     scope = keys.optional_string(f"{_PREFIX}scope") or options.get("scope")
-    extensions = options_with_prefix(options, EXTENSION_OPTION)
-    try:
-        check_extensions(extensions)
-    except ValueError as error:
-        raise ConfigError(keys.name_of("sasl.jaas.config"), "[hidden]", str(error)) from None
     source = ClientCredentials(url, client_id, secret, scope, extensions)
     return TokenLoginSettings(source, f"client {client_id!r}")
+
+
+def _of_file(keys: KeysOfListener, url: str, extensions: dict[str, str]) -> TokenLoginSettings:
+    try:
+        return TokenLoginSettings(token_file(url, extensions), f"the token of {url}")
+    except ValueError as error:
+        raise ConfigError(keys.name_of(_URL), url, str(error)) from None
