@@ -63,9 +63,9 @@ class _FeatureFields(Protocol):
     max_supported_version: int
 
 
-def listeners_from(said: Iterable[_ListenerFields]) -> dict[str, Endpoint]:
+def listeners_from(listed: Iterable[_ListenerFields]) -> dict[str, Endpoint]:
     """Return the endpoints of a record or request, by listener name."""
-    return {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in said}
+    return {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in listed}
 
 
 def listeners_as(made: Callable[..., T], listeners: Mapping[str, Endpoint]) -> list[T]:
@@ -81,11 +81,11 @@ def listeners_as(made: Callable[..., T], listeners: Mapping[str, Endpoint]) -> l
     ]
 
 
-def features_from(said: Iterable[_FeatureFields]) -> dict[str, SupportedLevels]:
+def features_from(listed: Iterable[_FeatureFields]) -> dict[str, SupportedLevels]:
     """Return the supported levels of a record or request, by feature name."""
     return {
         each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
-        for each in said
+        for each in listed
     }
 
 

@@ -8,7 +8,7 @@ import enum
 CLUSTER_NAME = "kafka-cluster"
 # The name of a literal pattern that applies to every resource, and the host for all hosts.
 WILDCARD = "*"
-# The principal of entries that apply to all principals, whatever their type.
+# The principal of entries that apply to principals of all types.
 WILDCARD_PRINCIPAL = "User:*"
 
 

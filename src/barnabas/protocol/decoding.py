@@ -369,7 +369,7 @@ def _too_many_error(path: str) -> ProtocolError:
 
 
 def _short_error(path: str, claimed: int, left: int) -> ProtocolError:
-    return ProtocolError(f"{path}: {claimed} claimed, {left} bytes left")
+    return ProtocolError(f"{path}: the count or length is {claimed}, but only {left} bytes remain")
 
 
 def _tag_error(tag: int) -> ProtocolError:

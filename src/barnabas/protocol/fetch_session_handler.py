@@ -161,14 +161,14 @@ class FetchSessionHandler(Generic[K, P]):
         return FetchSessionRequest(self._id, FINAL_EPOCH, {}, {}, {}, self._uses_topic_ids)
 
     def on_response(
-        self, error: ErrorCode, session_id: int, answered: Iterable[K] | None = None
+        self, error: ErrorCode, session_id: int, received: Iterable[K] | None = None
     ) -> bool:
         """Handle a response. Return whether it is valid.
 
         Args:
             error: The error code of the whole response.
             session_id: The session id of the response.
-            answered: The partitions of the response. A response to a full request must have all
+            received: The partitions of the response. A response to a full request must have all
                 requested partitions. No response may have other partitions. None: do not check.
         """
         if error is not ErrorCode.NONE:
@@ -177,7 +177,7 @@ class FetchSessionHandler(Generic[K, P]):
             self.reset()
             return False
         is_full = self._epoch == INITIAL_EPOCH
-        if not self._is_permitted(answered, is_full):
+        if not self._is_permitted(received, is_full):
             if is_full:
                 self._id = NO_SESSION
             self.reset()
@@ -186,11 +186,11 @@ class FetchSessionHandler(Generic[K, P]):
         self._epoch = INITIAL_EPOCH if session_id == NO_SESSION else next_epoch(self._epoch)
         return True
 
-    def _is_permitted(self, answered: Iterable[K] | None, is_full: bool) -> bool:
-        if answered is None:
+    def _is_permitted(self, received: Iterable[K] | None, is_full: bool) -> bool:
+        if received is None:
             return True
         known = self._partitions.keys()
-        return set(answered) == known if is_full else all(key in known for key in answered)
+        return set(received) == known if is_full else all(key in known for key in received)
 
     def reset(self) -> None:
         """Make the next request a full one. That request also closes the current session."""

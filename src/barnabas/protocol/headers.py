@@ -54,7 +54,7 @@ _FLEXIBLE_FROM = {
 }
 
 
-# Response class and version -> functions that write the start and the rest of the frame.
+# Response class and version -> functions that write the header and the body of the frame.
 _writers: dict[tuple[type[Message], int], Writer] = {}
 
 
@@ -77,7 +77,8 @@ def decode_request_header(
 ) -> tuple[int, int, int, str | None, int]:
     """Read the header of a request frame (without its length prefix).
 
-    API key and version are not checked: ApiVersions is answered even in an unknown version.
+    API key and version are not checked, because an ApiVersions request gets a response even in an
+    unknown version.
 
     Returns:
         (api_key, api_version, correlation_id, client_id, offset of the message)
@@ -104,7 +105,7 @@ def decode_request_header(
     except (struct.error, IndexError) as error:
         raise ProtocolError(f"request header: {error}") from error
     if offset > len(view):
-        raise ProtocolError("request header: the client id is cut off")
+        raise ProtocolError("request header: the client id is truncated")
     return api_key, version, correlation_id, client_id, offset
 
 
@@ -152,7 +153,7 @@ def encode_response_in_steps(
 
 
 def _writer(cls: type[Message], version: int) -> Writer:
-    """Return the functions that write the start and the rest of a response frame."""
+    """Return the functions that write the header and the body of a response frame."""
     start = _RESPONSE_STARTS[response_header_version(cls.__api_key__, version)]
     made = _writers[cls, version] = (start.pack, encoder_of(cls, version))
     return made

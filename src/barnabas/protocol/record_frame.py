@@ -53,7 +53,7 @@ def read_metadata_frame(view: bytes | bytearray | memoryview) -> tuple[int, int,
     """Read the prefix of a metadata record: (type, version, offset of the content)."""
     frame_version, offset = read_unsigned_varint(view, 0)
     if frame_version != FRAME_VERSION:
-        raise ProtocolError(f"frame version {frame_version} of a metadata record is not known")
+        raise ProtocolError(f"frame version {frame_version} of a metadata record is unknown")
     record_type, offset = read_unsigned_varint(view, offset)
     version, offset = read_unsigned_varint(view, offset)
     return record_type, version, offset

@@ -1,8 +1,8 @@
 """CRC-32C, the checksum of record batches and of snapshots.
 
 The function is loaded from the compiled module of the package `crc32c`, without the package's
-`__init__`. That imports argparse and the mail parser, which takes a sixth of the broker's startup
-time.
+`__init__`. That file imports argparse and the mail parser, which takes a sixth of the broker's
+startup time.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def decode_record_set(
 
 
 def upgraded(data: bytes) -> bytes:
-    """Convert batches of magic 0 and 1 to v2; return a set without any unchanged."""
+    """Convert batches of magic 0 and 1 to v2; return `data` itself if all batches are v2."""
     found = list(entries(data))
     if all(magic == MAGIC_V2 for _, _, magic in found):
         return data
@@ -154,7 +154,9 @@ def _decode_joined(parts: list[tuple[memoryview, BatchHeader]]) -> Iterator[Deco
 
 
 def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[list[int], int]:
-    """Return the start of each record between `start` and `end`, that is, of its length.
+    """Return the position of each record between `start` and `end`.
+
+    A record begins with its length.
 
     Args:
         limit: stop after this number of records, or slightly more.

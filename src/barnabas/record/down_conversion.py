@@ -51,8 +51,8 @@ CONVERTED_BYTES_MAX = 64 << 20
 
 # Maximum bytes decompressed on the loop; one sixteenth of it is compressed on the loop.
 _INLINE_BYTES = 1 << 20
-# Result if no batch is left: the start of a message that does not fit. It tells an old consumer
-# that the log continues, as in Kafka's response.
+# Result if no batch is left: the start of a message that does not fit. From it an old
+# consumer learns that the log continues, as in Kafka's response.
 NOTHING_LEFT = OFFSET_AND_LENGTH.pack(-1, 61)
 
 
@@ -102,7 +102,7 @@ def down_conversion(
             except error:
                 raise CorruptBatchError("a record's timestamp overflows") from None
             if len(output) >= CONVERTED_BYTES_MAX:
-                # The consumer fetches the rest with its next request.
+                # The consumer fetches the remaining batches with its next request.
                 break
         else:
             entry = memoryview(buffer)[position : position + size]

@@ -1,8 +1,8 @@
 """Conversion of old message sets to one batch of magic 2, for Produce v0 to v2.
 
-The conversion is Python work per record. So it runs in steps, between which an event loop can do
-other work. A set may have messages of one magic, or a single compressed message, as in Kafka's
-LogValidator.
+The conversion runs Python code for each record. It therefore runs in steps, and an event loop can
+do other work between the steps. A set may have messages of one magic, or a single compressed
+message, as in Kafka's LogValidator.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class DamageDependencies(msgspec.Struct, frozen=True):
     registry: PartitionRegistry
     brokers: ImageBrokers
     wheel: TimingWheel
-    # Takes a partition offline, and checks its waiting operations.
+    # Takes a partition offline, and checks its pending operations.
     take_offline: Callable[[TopicPartition], None]
     wake: Callable[[TopicPartition], None]
     # Reports a lost replica to the controller. None if no other broker can take over.

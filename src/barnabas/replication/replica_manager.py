@@ -147,7 +147,7 @@ class ReplicaManager:
             )
         )  # fmt: skip
         self._checkpoint_entry: WheelEntry | None = None
-        # Partitions whose waiting operations are checked after the current check is done.
+        # Partitions whose pending operations are checked after the current check is done.
         self._to_wake: deque[TopicPartition] = deque()
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
@@ -189,7 +189,7 @@ class ReplicaManager:
         self._schedule_checkpoint()
 
     def shutdown(self) -> None:
-        """Stop, drop pending operations without an answer, and write the high watermarks."""
+        """Stop, drop pending operations without a response, and write the high watermarks."""
         self._followed.close()
         self._isr.stop()
         if self._checkpoint_entry is not None:
@@ -199,7 +199,7 @@ class ReplicaManager:
         self._logs.checkpoint_high_watermarks()
 
     def answer_waiting_fetches(self) -> None:
-        """Answer all pending fetches with the available records, before the broker stops."""
+        """Complete all pending fetches with the available records, before the broker stops."""
         self._fetches.complete_all()
         self.share_fetches.complete_all()
 
@@ -222,7 +222,10 @@ class ReplicaManager:
         return {purgatory.name: purgatory.delayed for purgatory in self._purgatories}
 
     def watched(self) -> dict[str, int]:
-        """Return the number of pending operations, each counted once per partition it waits for."""
+        """Return the number of watches, by purgatory.
+
+        A pending operation has one watch per partition that it waits for.
+        """
         return {purgatory.name: purgatory.watched() for purgatory in self._purgatories}
 
     @property
@@ -253,7 +256,7 @@ class ReplicaManager:
         """Apply new metadata: delete, lead, follow and configure the partitions of this broker.
 
         Args:
-            delta: the change.
+            delta: the change from the previous image.
             image: the cluster after the change.
             changes: receives the changes on this broker, for the coordinators. Complete at the end.
 
@@ -320,7 +323,7 @@ class ReplicaManager:
         """Take the partitions of a failed data directory offline.
 
         Returns:
-            The partitions. Their waiting operations are checked in the next turn, since this method
+            The partitions. Their pending operations are checked in the next turn, since this method
             may be called during an append.
         """
         affected = self._registry.take_directory_offline(directory)

@@ -28,7 +28,7 @@ _DIRECTORY_MODE = 0o700
 _RESERVE_STEP = 4
 _RESERVE_PATH = "/dev/null"
 _T = TypeVar("_T")
-# A tuple, because isinstance would create a union expression anew at each call.
+# A tuple, because a union expression would be created again for each call of isinstance.
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
 

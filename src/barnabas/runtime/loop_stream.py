@@ -36,7 +36,7 @@ HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = 256 * 1024
 _IOV_MAX = 1024
 _PEER_ENDED = getattr(select, "POLLRDHUP", 0)
-# A tuple, because isinstance would create a union expression anew at each call.
+# A tuple, because a union expression would be created again for each call of isinstance.
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
@@ -113,7 +113,7 @@ class LoopStream(asyncio.BufferedProtocol):
 
     @property
     def peer_certificate(self) -> None:
-        """There is none without TLS."""
+        """None, because a connection without TLS has no certificate."""
         return
 
     @property
@@ -154,7 +154,7 @@ class LoopStream(asyncio.BufferedProtocol):
             self._on_sent = on_sent
 
     def pause_reading(self) -> None:
-        """Stop receiving."""
+        """Stop reading until `resume_reading`; the kernel buffers received bytes."""
         if self._transport is not None and not self.is_closing:
             self._transport.pause_reading()
 

@@ -73,7 +73,7 @@ class Stream(Protocol):
 
     @property
     def has_peer_ended(self) -> bool:
-        """Whether the peer will send no more. This is known even while reading is paused."""
+        """Whether the peer has stopped sending. This is known even while reading is paused."""
         ...
 
     def write(self, chunks: Sequence[Chunk]) -> bool:

@@ -11,8 +11,9 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# An answer is a few kilobytes. A larger one is an error, so that it cannot fill the memory.
-ANSWER_BYTES_MAX = 1 << 20
+# A response is a few kilobytes. A response above this limit is an error, so that it cannot fill the
+# memory.
+RESPONSE_BYTES_MAX = 1 << 20
 
 
 class WebRequest(msgspec.Struct, frozen=True):
@@ -33,26 +34,27 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def fetch(request: WebRequest) -> bytes:
-    """Send a request over HTTP or HTTPS, and return the body of the answer.
+    """Send a request over HTTP or HTTPS, and return the body of the response.
 
     Raises:
-        OSError: the server was not reached, did not answer in time, or answered with an error.
+        OSError: the URL is not HTTP, the server was not reached, or the response is late, too
+            large or an error.
     """
     if not request.url.lower().startswith(("http://", "https://")):
-        raise OSError(f"{request.url} is no address of HTTP")
+        raise OSError(f"{request.url} is not an HTTP or HTTPS address")
     opener = urllib.request.build_opener(_NoRedirects())
     made = urllib.request.Request(  # noqa: S310 - the scheme is checked
         request.url, request.body, dict(request.headers)
     )
     try:
-        with opener.open(made, timeout=request.timeout_s) as answer:
-            body: bytes = answer.read(ANSWER_BYTES_MAX + 1)
+        with opener.open(made, timeout=request.timeout_s) as response:
+            body: bytes = response.read(RESPONSE_BYTES_MAX + 1)
     except urllib.error.HTTPError as error:
         raise OSError(f"{request.url} answered with status {error.code}") from None
     except urllib.error.URLError as error:
         raise OSError(f"{request.url}: {error.reason}") from None
     except ValueError as error:
         raise OSError(f"{request.url}: {error}") from None
-    if len(body) > ANSWER_BYTES_MAX:
-        raise OSError(f"{request.url} answered with more than {ANSWER_BYTES_MAX} bytes")
+    if len(body) > RESPONSE_BYTES_MAX:
+        raise OSError(f"{request.url} responded with more than {RESPONSE_BYTES_MAX} bytes")
     return body

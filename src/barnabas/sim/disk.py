@@ -234,15 +234,15 @@ class SimDisk:
         self.check("open", path)
         self.check("sync", path)
         parent = "" if path == "." else path
-        waiting: list[_NameChange] = []
+        pending: list[_NameChange] = []
         for change in self._journal:
             if any(posixpath.dirname(name) == parent for name in change.before):
                 # A pending change inside a renamed directory follows the rename. A change inside a
                 # removed directory no longer matters.
-                waiting = [other for other in waiting if other.follows(change)]
+                pending = [other for other in pending if other.follows(change)]
             else:
-                waiting.append(change)
-        self._journal = waiting
+                pending.append(change)
+        self._journal = pending
 
     def write_back(self, path: str) -> None:
         """Do nothing: write-back does not make data durable on this disk."""
@@ -309,8 +309,8 @@ class SimDisk:
         calls, failing = self.call_log, self.failing_call
         if calls is None or failing is None or len(calls) <= failing.number:
             return
-        is_it = len(calls) == failing.number + 1
-        if is_it or (failing.lasts and calls[failing.number][0] == operation):
+        is_failing_call = len(calls) == failing.number + 1
+        if is_failing_call or (failing.lasts and calls[failing.number][0] == operation):
             raise OSError(failing.error, "simulated failure of one call", path)
 
     def written_before_failure(self, size: int) -> int:

@@ -29,7 +29,7 @@ class SimExecutor:
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """Run `work` after a random delay, and `on_done` after another."""
+        """Run `work` after a random delay, and `on_done` after a second random delay."""
 
         def run() -> None:
             result: T | None = None

@@ -29,7 +29,7 @@ _WHOLE_READ_SHARE = 0.5
 
 
 class NetworkWeather(msgspec.Struct, frozen=True):
-    """Quality of the network; delays are milliseconds of virtual time."""
+    """Delays and faults of the network; delays are milliseconds of virtual time."""
 
     delay_min_ms: float = 0.05
     delay_max_ms: float = 0.5
@@ -169,17 +169,17 @@ class SimNetwork:
         accepted.connected()
         return True
 
-    def draws_read_size(self, available: int) -> int:
+    def draw_read_size(self, available: int) -> int:
         """Return a random number of bytes for one read: often all available bytes, else fewer."""
         if self._rng.random() < _WHOLE_READ_SHARE:
             return available
         return self._rng.randint(1, available)
 
-    def draws_pause_ms(self) -> float:
+    def draw_pause_ms(self) -> float:
         """Return a random pause between two reads (ms)."""
         return self._rng.random() * self.weather.read_pause_max_ms
 
-    def draws_reset(self) -> bool:
+    def draw_reset(self) -> bool:
         """Return whether this write resets its connection."""
         return self.weather.reset_chance > 0 and self._rng.random() < self.weather.reset_chance
 

@@ -30,15 +30,15 @@ class Wire(Protocol):
         """Forget a stream that has ended."""
         ...
 
-    def draws_read_size(self, available: int) -> int:
+    def draw_read_size(self, available: int) -> int:
         """Return a random number of bytes for one read, at most `available`."""
         ...
 
-    def draws_pause_ms(self) -> float:
+    def draw_pause_ms(self) -> float:
         """Return a random pause between two reads (ms)."""
         ...
 
-    def draws_reset(self) -> bool:
+    def draw_reset(self) -> bool:
         """Return whether this write resets its connection."""
         ...
 
@@ -101,7 +101,7 @@ class SimStream:
 
     @property
     def peer_certificate(self) -> None:
-        """There is none without TLS."""
+        """None, because a connection without TLS has no certificate."""
         return
 
     @property
@@ -129,7 +129,7 @@ class SimStream:
         data = b"".join(pieces)
         if not data:
             return not self.buffered_bytes
-        if self._network.draws_reset():
+        if self._network.draw_reset():
             self._abort_with(ConnectionResetError(errno.ECONNRESET, "simulated reset"))
             return False
         self._unread_bytes += len(data)
@@ -172,7 +172,7 @@ class SimStream:
     def arrive(self, data: bytes) -> None:
         """Receive bytes from the other end."""
         if self.is_closing:
-            # A kernel answers bytes for a closed socket with a reset.
+            # A kernel responds to bytes for a closed socket with a reset.
             self._carry(lambda: self._other().end(_reset()))
             return
         self._inbox += data
@@ -237,7 +237,7 @@ class SimStream:
     def _deliver_later(self) -> None:
         if not self._delivering:
             self._delivering = True
-            self._timer.call_later(self._network.draws_pause_ms(), self._deliver)
+            self._timer.call_later(self._network.draw_pause_ms(), self._deliver)
 
     def _deliver(self) -> None:
         """Perform one read of the event loop, with a random size."""
@@ -255,7 +255,7 @@ class SimStream:
             self._end_later(self._end[0])
 
     def _read_once(self) -> None:
-        wanted = self._network.draws_read_size(len(self._inbox))
+        wanted = self._network.draw_read_size(len(self._inbox))
         buffer = memoryview(self._handler.get_buffer(wanted))
         count = min(wanted, len(buffer))
         assert count > 0, "an empty receive buffer"

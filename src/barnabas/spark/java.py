@@ -70,7 +70,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 def java_version(command: str) -> int | None:
     """Return the major version of a `java` command; None if it does not run."""
     try:
-        answer = subprocess.run(
+        completed = subprocess.run(
             [command, "-version"],
             capture_output=True,
             text=True,
@@ -79,8 +79,8 @@ def java_version(command: str) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _VERSION.search(answer.stderr + answer.stdout)
-    if answer.returncode or match is None:
+    match = _VERSION.search(completed.stderr + completed.stdout)
+    if completed.returncode or match is None:
         return None
     # Java 8 and older print 1.8, so their major version is 1.
     return int(match[1])

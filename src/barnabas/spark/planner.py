@@ -1,4 +1,4 @@
-"""Asks the cluster on the driver: existing partitions, and where reading starts and ends."""
+"""Finds partitions and offsets on the driver: where reading starts and ends."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Planner:
         # Last known id of each topic; a recreated topic has another id.
         self._ids: dict[str, bytes] = {}
         self._recreated: set[str] = set()
-        # Whether topics were missing at the last request: a lookup of missing topics takes a
-        # second.
-        self._are_gone = False
+        # Whether topics were missing at the last request. If so, the next request lists all topics,
+        # because a lookup of missing topics takes a second.
+        self._has_missing_topics = False
 
     def partitions(self, may_be_gone: Container[str] = ()) -> list[TopicPartition]:
         """Return all partitions selected now, sorted; a pattern may match new topics each time.
@@ -68,7 +68,7 @@ class Planner:
         return {name: info.partitions for name, info in infos.items()}
 
     def _existing(self, topics: list[str], may_be_gone: Container[str]) -> dict[str, TopicInfo]:
-        if not self._are_gone:
+        if not self._has_missing_topics:
             try:
                 return self._client.describe_topics(topics)
             except UnknownTopicError:
@@ -76,7 +76,7 @@ class Planner:
                     raise
         every = self._client.describe_topics()
         missing = [topic for topic in topics if topic not in every]
-        self._are_gone = bool(missing)
+        self._has_missing_topics = bool(missing)
         for topic in missing:
             if topic not in may_be_gone:
                 raise UnknownTopicError(topic)
@@ -103,14 +103,14 @@ class Planner:
         """Return the offsets at which reading starts.
 
         Raises:
-            OptionError: the option misses a partition, or no record is as late as its timestamp.
+            OptionError: the option lacks a partition, or no record is at or after its timestamp.
         """
         found = self._resolve(self._options.starting, partitions)
         unmatched = [tp for tp, offset in found.items() if offset < 0]
         if unmatched and not self._options.latest_if_no_match:
             raise OptionError(
-                f"{self._options.starting.option}: {_named(unmatched)} has no record as late as "
-                "the time given; set startingOffsetsByTimestampStrategy=latest to start at the end"
+                f"{self._options.starting.option}: {_named(unmatched)} has no record at or after "
+                "its timestamp; set startingOffsetsByTimestampStrategy=latest to start at the end"
             )
         return found | self.latest(unmatched)
 
@@ -118,7 +118,7 @@ class Planner:
         """Return the exclusive end offsets; for a timestamp after all records the current end.
 
         Raises:
-            OptionError: the option misses a partition, or gives an offset after its end.
+            OptionError: the option lacks a partition, or gives an offset after its end.
         """
         found = self._resolve(self._options.ending, partitions)
         if self._options.ending.kind is BoundKind.LATEST:
@@ -155,7 +155,7 @@ class Planner:
 
 
 def _check_cover(bound: OffsetBound, partitions: list[TopicPartition]) -> None:
-    """Require an entry for every partition, so that none starts at a guessed offset."""
+    """Require an entry for every partition, so that no partition starts at a guessed offset."""
     missing = [tp for tp in partitions if tp not in bound.numbers]
     extra = sorted(set(bound.numbers) - set(partitions))
     if missing:

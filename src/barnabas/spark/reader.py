@@ -49,7 +49,7 @@ class TopicReader(DataSourceReader):
         return [InputPartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Yield the records of one range; without any range, Spark passes a partition of None."""
+        """Yield the records of one range; if the read has no ranges, Spark passes None."""
         from barnabas.spark.task import read_range
 
         if isinstance(partition.value, OffsetRange):

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The limit when the user sets only a minimum: without a limit, Spark does not let the source hold
-# records back.
+# The limit when the user sets only a minimum. Without a limit, Spark does not allow the source to
+# delay records.
 _NO_MAXIMUM = (1 << 63) - 1
 # After a failed commit, no offsets are committed to the group for this time.
 _MIRROR_PAUSE_MS = 60_000.0
@@ -164,10 +164,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(f"{tp} ends at {offset}, but was read up to {begin[tp]} already.")
         return latest
 
-    def _lost(self, what: str) -> None:
+    def _lost(self, problem: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLossError(what)
-        logger.warning("%s Going on, because failOnDataLoss=false", what)
+            raise DataLossError(problem)
+        logger.warning("%s The query continues, because failOnDataLoss=false", problem)
 
     # Reading
 

@@ -66,7 +66,7 @@ def _after_gap(client: Client, tp: TopicPartition, position: int, end: int) -> i
     except UnknownTopicError:
         earliest = end
     if position < earliest < end:
-        logger.warning("%s: records from %d to %d are lost and left out", tp, position, earliest)
+        logger.warning("%s: records from %d to %d are lost and skipped", tp, position, earliest)
         return earliest
-    logger.warning("%s: records from %d to %d are lost and left out", tp, position, end)
+    logger.warning("%s: records from %d to %d are lost and skipped", tp, position, end)
     return None

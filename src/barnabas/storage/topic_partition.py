@@ -34,21 +34,21 @@ class TopicPartition(NamedTuple):
             unique_id: 16 bytes, so that each deletion of a topic of that name has its own
                 directory.
         """
-        return self._set_aside(f".{unique_id.hex()}{DELETE_SUFFIX}")
+        return self._shortened_name(f".{unique_id.hex()}{DELETE_SUFFIX}")
 
     def stray_directory_name(self, unique_id: bytes) -> str:
         """Return the name for a directory that the metadata does not know (KIP-858)."""
-        return self._set_aside(f".{unique_id.hex()}{STRAY_SUFFIX}")
+        return self._shortened_name(f".{unique_id.hex()}{STRAY_SUFFIX}")
 
     def future_directory_name(self, unique_id: bytes) -> str:
-        """Return the name of a replica that moves to another data directory (KIP-113).
+        """Return the directory name of a replica that moves to another data directory (KIP-113).
 
         The name is never shortened, because the partition is parsed from it again. It may exceed
         DIRECTORY_NAME_MAX.
         """
         return f"{self.directory_name}.{unique_id.hex()}{FUTURE_SUFFIX}"
 
-    def _set_aside(self, suffix: str) -> str:
+    def _shortened_name(self, suffix: str) -> str:
         return self.directory_name[: DIRECTORY_NAME_MAX - len(suffix)] + suffix
 
 

@@ -75,14 +75,14 @@ class BrokerProcess(ServerProcess):
             self._temporary.cleanup()
 
     def _command(self) -> list[str]:
-        words = [sys.executable, "-m", "barnabas.cli.main", "start"]
-        words += ["--listen", f"{self.host}:{self.port}", "--data-dir", str(self.data_directory)]
+        command = [sys.executable, "-m", "barnabas.cli.main", "start"]
+        command += ["--listen", f"{self.host}:{self.port}", "--data-dir", str(self.data_directory)]
         for key, value in self.settings.items():
-            words += ["--set", f"{key}={value}"]
-        words += ["--exit-with", str(os.getpid())]
+            command += ["--set", f"{key}={value}"]
+        command += ["--exit-with", str(os.getpid())]
         if self._temporary is not None:
-            words += ["--remove-orphaned", str(self.directory)]
-        return words + self._arguments
+            command += ["--remove-orphaned", str(self.directory)]
+        return command + self._arguments
 
     def _read_after_ready(self, deadline: float) -> None:
         if "metrics.listener" in self.settings:

@@ -53,7 +53,7 @@ class ClusterProcess:
         controllers: the number of separate controllers; 0 makes every broker a controller.
         directory: parent of the nodes' directories; a temporary directory when None.
         settings: broker keys of every node; they override the generated keys.
-        network: relays between the nodes; brokers then have a separate listener for each other.
+        network: relays between the nodes; brokers then have a separate listener for replication.
         node_type: class of the nodes' processes; another server's class has the same interface.
     """
 
@@ -87,10 +87,10 @@ class ClusterProcess:
             if CONTROLLER_LISTENER in named
         )
         self.nodes: dict[int, NodeProcess] = {}
-        for number, its_roles in roles.items():
+        for number, node_roles in roles.items():
             options = NodeOptions(
                 number,
-                its_roles,
+                node_roles,
                 listeners[number],
                 self.cluster_id,
                 self.directory / f"node-{number}",
@@ -229,11 +229,11 @@ def _listeners(
 ) -> dict[int, dict[str, Address]]:
     """Choose addresses for all listeners; `separate` adds a listener between brokers."""
     names: dict[int, list[str]] = {}
-    for number, its_roles in roles.items():
+    for number, node_roles in roles.items():
         named = names.setdefault(number, [])
-        if "broker" in its_roles:
+        if "broker" in node_roles:
             named += [CLIENT_LISTENER, REPLICATION_LISTENER] if separate else [CLIENT_LISTENER]
-        if "controller" in its_roles:
+        if "controller" in node_roles:
             named.append(CONTROLLER_LISTENER)
     ports = iter(free_ports(sum(map(len, names.values()))))
     return {

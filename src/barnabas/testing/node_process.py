@@ -85,8 +85,13 @@ class NodeProcess(ServerProcess):
         self.properties_file.write_text("\n".join(lines) + "\n")
 
     def _command(self) -> list[str]:
-        words = [sys.executable, "-m", "barnabas.cli.main", "start", str(self.properties_file)]
-        words += ["--set", f"cluster.id={self.options.cluster_id}", "--exit-with", str(os.getpid())]
+        command = [sys.executable, "-m", "barnabas.cli.main", "start", str(self.properties_file)]
+        command += [
+            "--set",
+            f"cluster.id={self.options.cluster_id}",
+            "--exit-with",
+            str(os.getpid()),
+        ]
         if self.options.orphaned_directory is not None:
-            words += ["--remove-orphaned", str(self.options.orphaned_directory)]
-        return words
+            command += ["--remove-orphaned", str(self.options.orphaned_directory)]
+        return command

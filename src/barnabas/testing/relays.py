@@ -159,7 +159,7 @@ class Relays:
                 done.set()
 
         self.loop.call_soon_threadsafe(run)
-        assert done.wait(CALL_TIMEOUT_S), "the relays do not answer"
+        assert done.wait(CALL_TIMEOUT_S), "the relays do not respond"
 
     # All methods below run on the thread of the relays.
 

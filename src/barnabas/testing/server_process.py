@@ -159,9 +159,9 @@ class ServerProcess:
         if self.is_running:
             return
         died = BrokerDiedError(f"the broker ended by itself\n{self.log()}")
-        is_unasked = self.has_died
+        has_ended_by_itself = self.has_died
         self.start()
-        if is_unasked:
+        if has_ended_by_itself:
             raise died
 
     def log(self) -> str:
@@ -216,7 +216,7 @@ class ServerProcess:
             selector.register(process.stdout, selectors.EVENT_READ)
             while b"\n" not in received:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise BrokerStartError(f"the process did not answer in time\n{self.log()}")
+                    raise BrokerStartError(f"the process was not ready in time\n{self.log()}")
                 piece = process.stdout.read(1)
                 if not piece:
                     raise BrokerStartError(f"the process ended\n{self.log()}")

@@ -25,9 +25,9 @@ _REQUEST = Struct("=BBBBI")
 _PORTS = Struct(">HH")
 _INTERFACE_AND_COOKIE = Struct("=III")
 # Last fields of struct inet_diag_msg: expires, receive queue, send queue, user, inode.
-_ANSWER = Struct("=IIIII")
+_RESPONSE = Struct("=IIIII")
 _SOCKID_BYTES = 48
-_BEFORE_ANSWER = _HEADER.size + 4 + _SOCKID_BYTES
+_BEFORE_RESPONSE = _HEADER.size + 4 + _SOCKID_BYTES
 
 
 def socket_inode(address: str, local_port: int, remote_port: int) -> str | None:
@@ -57,14 +57,14 @@ def _from_kernel(address: str, local_port: int, remote_port: int) -> str | None:
     header = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
         netlink.send(header + request)
-        answer = netlink.recv(4096)
-    kind = _HEADER.unpack_from(answer)[1]
-    if kind != _SOCK_DIAG_BY_FAMILY or len(answer) < _BEFORE_ANSWER + _ANSWER.size:
+        response = netlink.recv(4096)
+    kind = _HEADER.unpack_from(response)[1]
+    if kind != _SOCK_DIAG_BY_FAMILY or len(response) < _BEFORE_RESPONSE + _RESPONSE.size:
         return None
-    if _PORTS.unpack_from(answer, _HEADER.size + 4) != (local_port, remote_port):
+    if _PORTS.unpack_from(response, _HEADER.size + 4) != (local_port, remote_port):
         # Without a connected socket, the kernel returns a socket that listens on the port.
         return None
-    inode = _ANSWER.unpack_from(answer, _BEFORE_ANSWER)[4]
+    inode = _RESPONSE.unpack_from(response, _BEFORE_RESPONSE)[4]
     return str(inode) if inode else None
 
 

@@ -192,7 +192,7 @@ class QuorumWorld:
             self._sync_later(node)
         if effects.high_watermark is not None:
             self._check_committed(node, effects.high_watermark)
-        for request, response in effects.answers:
+        for request, response in effects.responses:
             self._send_response(node, request, response)
         for destination, request in effects.requests:
             self._send_request(node, destination, request)

@@ -63,7 +63,7 @@ def fetch_of(source: int, epoch: int, offset: int, last_epoch: int) -> FetchRequ
 
 
 def answer_to(effects: Effects) -> Response:
-    ((_, response),) = effects.answers
+    ((_, response),) = effects.responses
     return response
 
 
@@ -87,7 +87,7 @@ def test_a_single_voter_becomes_leader_immediately() -> None:
     assert effects.control_records.leader_change is not None
     assert effects.control_records.leader_change.granting_voters == (1,)
     assert effects.leadership == LeaderAndEpoch(1, 1)
-    assert effects.requests == effects.answers == []
+    assert effects.requests == effects.responses == []
     assert core.next_deadline() == float("inf")
 
 
@@ -294,7 +294,7 @@ def test_a_pending_fetch_is_answered_when_the_leadership_is_lost() -> None:
     log.entries.append((1, "leader"))
     core.on_synced(0, 1)
     waiting = FetchRequest(ReplicaKey(9), 1, 1, 1, 1, 500)
-    assert core.step(1, waiting).answers == []
+    assert core.step(1, waiting).responses == []
     answer = answer_to(core.resign(2))
     assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -79,10 +79,10 @@ class Side:
         self.settle()
 
     def ask(self, request: Message, version: int) -> Any:
-        answers: list[Message] = []
-        self.rpc.serve(request, version, answers.append)
-        assert self.world.run_until(lambda: bool(answers), 2_000)
-        (answer,) = answers
+        responses: list[Message] = []
+        self.rpc.serve(request, version, responses.append)
+        assert self.world.run_until(lambda: bool(responses), 2_000)
+        (answer,) = responses
         return answer
 
 
@@ -224,11 +224,11 @@ def test_a_fetch_at_the_end_waits_for_records_or_its_timeout() -> None:
     before = side.world.scheduler.now_ms
     assert only(side.ask(fetch(1, max_wait_ms=300, high_watermark=0), 18)).high_watermark == 1
     assert side.world.scheduler.now_ms - before < 1
-    answers: list[Any] = []
-    side.rpc.serve(fetch(1, max_wait_ms=300), 17, answers.append)
-    assert answers == []
+    responses: list[Any] = []
+    side.rpc.serve(fetch(1, max_wait_ms=300), 17, responses.append)
+    assert responses == []
     side.append(1)
-    assert only(answers[0]).records
+    assert only(responses[0]).records
 
 
 def test_snapshots_are_served_in_slices_with_kafkas_error_codes() -> None:

@@ -46,7 +46,7 @@ def log_of_four() -> MemoryLog:
 
 
 def granted(effects: Effects) -> bool:
-    ((_, response),) = effects.answers
+    ((_, response),) = effects.responses
     assert isinstance(response, VoteResponse)
     return response.granted
 

@@ -90,7 +90,7 @@ class Leading:
 
 
 def error_of(effects: Effects) -> ErrorCode:
-    ((_, response),) = effects.answers
+    ((_, response),) = effects.responses
     assert isinstance(response, VoterChangeResponse)
     return response.error
 
@@ -150,7 +150,7 @@ def test_a_replica_that_has_caught_up_is_added() -> None:
     leading.commit()
     leading.fetch(4)
     effects = leading.add(4)
-    assert effects.answers == []
+    assert effects.responses == []
     assert effects.control_records is not None
     assert effects.control_records.voters is not None
     assert effects.control_records.voters.ids == (1, 2, 3, 4)

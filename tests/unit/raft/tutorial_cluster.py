@@ -357,7 +357,7 @@ class TutorialCluster:
             self._install(node, effects)
         if effects.high_watermark is not None:
             self._say(f"  {node.id} moves its high watermark to {effects.high_watermark}")
-        for request, response in effects.answers:
+        for request, response in effects.responses:
             if request.reply_to is None:
                 continue
             self._respond(node, request, response)

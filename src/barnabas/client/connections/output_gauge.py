@@ -67,11 +67,11 @@ class OutputGauge:
 class _Watched:
     """Wraps a handler to observe its stream."""
 
-    __slots__ = ("_handler", "_standing", "get_buffer", "on_received", "waiting", "writable")
+    __slots__ = ("_connections", "_handler", "get_buffer", "on_received", "waiting", "writable")
 
-    def __init__(self, handler: StreamHandler, standing: dict[StreamHandler, _Watched]) -> None:
+    def __init__(self, handler: StreamHandler, connections: dict[StreamHandler, _Watched]) -> None:
         self._handler = handler
-        self._standing = standing
+        self._connections = connections
         self.get_buffer = handler.get_buffer
         self.on_received = handler.on_received
         self.writable = True
@@ -79,7 +79,7 @@ class _Watched:
         self.waiting: list[Callable[[bool], None]] = []
 
     def on_connected(self, stream: Stream) -> None:
-        self._standing[self._handler] = self
+        self._connections[self._handler] = self
         self._handler.on_connected(stream)
 
     def on_writable_changed(self, writable: bool) -> None:
@@ -89,7 +89,7 @@ class _Watched:
             self._report(drained=True)
 
     def on_closed(self, error: Exception | None) -> None:
-        self._standing.pop(self._handler, None)
+        self._connections.pop(self._handler, None)
         self._handler.on_closed(error)
         self._report(drained=False)
 

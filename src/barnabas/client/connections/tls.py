@@ -1,4 +1,4 @@
-"""Sockets of a client, with TLS if its configuration asks for it."""
+"""Sockets of a client, with TLS if `security.protocol` requires it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ _COORDINATOR_IS_RIGHT = frozenset(
 
 
 class CommittedOffset(NamedTuple):
-    """A committed position: the offset of the next record to read."""
+    """A committed offset with its leader epoch and metadata."""
 
     # Offset of the next record to read.
     offset: int
@@ -98,7 +98,7 @@ class GroupOffsets:
         """Commit `offsets`; the call succeeds only if every partition succeeds.
 
         Args:
-            group: The group's id, or a member's generation; retries use the same one.
+            group: The group's id, or a member's generation; retries use the same generation.
             offsets: For each partition the offset of the next record to read.
             timeout_ms: Time for retries after retriable errors (ms); 0 means a single attempt.
             on_done: Receives the error of the first refused partition. A member passes it to

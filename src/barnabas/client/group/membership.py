@@ -87,7 +87,7 @@ class MembershipHost(Protocol):
         ...
 
     def wake(self) -> None:
-        """End the wait of `poll`, because its next round has something to handle."""
+        """End the wait of `poll`, because the membership needs another call of `poll`."""
         ...
 
 
@@ -96,7 +96,7 @@ class Membership(Protocol):
 
     @property
     def generation(self) -> GroupGeneration:
-        """The member and generation on whose behalf the consumer acts now."""
+        """The current member and generation, which commits contain."""
         ...
 
     @property

@@ -51,18 +51,18 @@ def await_broker(
 
     def notice() -> None:
         if not responded:
-            on_notice(_unreached(session, notice_ms))
+            on_notice(_no_brokers_error(session, notice_ms))
 
     notice_timer = timer.call_later(notice_ms, notice)
     attempt()
     session.stepper.run_until(lambda: responded, timeout_ms)
     notice_timer.cancel()
     if not responded:
-        raise _unreached(session, timeout_ms)
+        raise _no_brokers_error(session, timeout_ms)
 
 
-def _unreached(session: Session, elapsed_ms: float) -> NoBrokersError:
-    """Return the error of the last connection attempts; without any, that none has ended."""
+def _no_brokers_error(session: Session, elapsed_ms: float) -> NoBrokersError:
+    """Return the error of the last connection attempts, or a timeout if no attempt has ended."""
     if session.cluster.outage is not None:
         return session.cluster.outage
     addresses = [f"{host}:{port}" for host, port in session.config.bootstrap_servers]

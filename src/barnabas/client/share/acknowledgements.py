@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AckBatch", "Acknowledgements"]
 
-# A run of this many equal types is cheaper as a batch of its own (18 bytes) than as a part of a
-# batch with one byte for each record.
+# A run of at least this many equal types becomes a separate batch (18 bytes). A shorter run takes
+# fewer bytes inside a batch with one byte for each record.
 _LONG_RUN = 18
 
 

@@ -48,7 +48,7 @@ class ShareConsumerBase(ABC):
 
     @abstractmethod
     def _enter(self) -> None:
-        """Raise unless a call may be made now."""
+        """Begin a call; raise an error if the consumer is closed or in use."""
 
     @abstractmethod
     def _leave(self) -> None:
@@ -145,7 +145,7 @@ class ShareConsumerBase(ABC):
         offset: int,
         acknowledge_type: AcknowledgeType = AcknowledgeType.ACCEPT,
     ) -> None:
-        """Acknowledge a record by its offset, also one that the last poll could not read.
+        """Acknowledge a record by its offset, even if the last poll could not read the record.
 
         Without this call, records that cannot be deserialized are released, and corrupt batches are
         rejected.

@@ -164,7 +164,7 @@ class ShareFetcher:
             on_ended()
 
     def abandon_sessions(self) -> None:
-        """Stop waiting for brokers that do not answer the end of their sessions."""
+        """Stop waiting for responses to the requests that close the sessions."""
         self._on_ended = None
         self._buffer.clear()
         for session in self._sessions.values():
@@ -444,7 +444,7 @@ class ShareFetcher:
         if not code:
             return None
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            # Apache Kafka's answer of a former leader, which has dropped the share partition.
+            # Apache Kafka's response from a former leader, which has dropped the share partition.
             message = message or "the broker does not have this share partition (any more)"
         error = broker_error(code, f"acknowledge {self._name(*partition)}", message)
         if error.retriable:

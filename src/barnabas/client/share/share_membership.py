@@ -145,9 +145,9 @@ class ShareMembership:
         Args:
             on_done: Called after the response, possibly before this method returns.
         """
-        must_tell = self._state.is_member and self._heartbeats.has_sent
+        must_send_leave = self._state.is_member and self._heartbeats.has_sent
         self.stop()
-        if must_tell and self._calls.is_coordinator_known:
+        if must_send_leave and self._calls.is_coordinator_known:
             self._send_leave(on_done)
         else:
             on_done()
@@ -208,7 +208,7 @@ class ShareMembership:
     def _heartbeat(self) -> Message:
         """Return the next heartbeat; the first one, and one after an error, list everything."""
         topics = tuple(sorted(self._host.subscribed_topics()))
-        request = self._bare(self._epoch)
+        request = self._minimal_request(self._epoch)
         if self._sent_topics is None:
             request.rack_id = self._config.client_rack
         if self._sent_topics != topics:
@@ -216,7 +216,7 @@ class ShareMembership:
         self._sent_topics = topics
         return request
 
-    def _bare(self, epoch: int) -> ShareGroupHeartbeatRequest:
+    def _minimal_request(self, epoch: int) -> ShareGroupHeartbeatRequest:
         return ShareGroupHeartbeatRequest(
             group_id=self._group_id, member_id=self._member_id, member_epoch=epoch
         )
@@ -224,7 +224,7 @@ class ShareMembership:
     def _send_leave(self, on_done: Callable[[], None]) -> None:
         self._calls.call(
             ApiKey.SHARE_GROUP_HEARTBEAT,
-            lambda _version: self._bare(_LEAVE_EPOCH),
+            lambda _version: self._minimal_request(_LEAVE_EPOCH),
             lambda *_result: on_done(),
         )
 

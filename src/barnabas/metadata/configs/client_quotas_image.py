@@ -26,7 +26,7 @@ _NONE: Mapping[str, float] = {}
 
 
 class ClientQuotasImage:
-    """Quotas by entity. Entities without quotas are left out."""
+    """Quotas by entity. Entities without quotas are omitted."""
 
     __slots__ = ("_by_entity",)
 

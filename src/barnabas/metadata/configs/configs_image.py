@@ -26,7 +26,7 @@ ConfigChanges = dict[tuple[int, str], dict[str, str | None]]
 
 
 class ConfigsImage:
-    """Configs by resource. Resources without configs are left out."""
+    """Configs by resource. Resources without configs are omitted."""
 
     __slots__ = ("_by_type",)
 

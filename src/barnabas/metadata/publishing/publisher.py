@@ -72,22 +72,22 @@ class MetadataPublisher:
 
     def _take(self, delta: ClusterDelta, record: Record, version: int) -> None:
         number = record.__record_type__
-        held = self._open_transaction
+        transaction = self._open_transaction
         if number == _BEGIN_TRANSACTION:
-            if held is not None:
+            if transaction is not None:
                 raise MetadataReplayError("a metadata transaction begins inside another")
             self._open_transaction = []
         elif number in (_END_TRANSACTION, _ABORT_TRANSACTION):
-            if held is None:
+            if transaction is None:
                 raise MetadataReplayError("a metadata transaction ends that did not begin")
             self._open_transaction = None
             if number == _END_TRANSACTION:
-                for kept, kept_version in held:
-                    delta.replay(kept, kept_version)
-        elif held is None:
+                for staged, staged_version in transaction:
+                    delta.replay(staged, staged_version)
+        elif transaction is None:
             delta.replay(record, version)
         else:
-            held.append((record, version))
+            transaction.append((record, version))
 
     def _publish(self, delta: ClusterDelta, provenance: Provenance) -> None:
         self.image = delta.apply(provenance)

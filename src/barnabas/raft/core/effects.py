@@ -64,7 +64,7 @@ class Effects(msgspec.Struct):
     # The new leader and epoch, or NO_LEADER; None if unchanged.
     leadership: LeaderAndEpoch | None = None
     # (request, response): responses to send to the senders of the requests.
-    answers: list[tuple[Request, Response]] = msgspec.field(default_factory=list)
+    responses: list[tuple[Request, Response]] = msgspec.field(default_factory=list)
     # (destination, request): voters by node id, bootstrap servers by negative numbers.
     requests: list[tuple[int, Request]] = msgspec.field(default_factory=list)
     # Records to append at the log end and sync. Then the driver calls `on_appended` and

@@ -127,7 +127,7 @@ class Elections:
     def on_vote_request(self, now_ms: float, request: VoteRequest) -> None:
         """Grant or refuse a vote."""
         error, granted = self._judge(now_ms, request)
-        self._replica.answer(request, VoteResponse(error=error, granted=granted))
+        self._replica.respond(request, VoteResponse(error=error, granted=granted))
 
     def _judge(self, now_ms: float, request: VoteRequest) -> tuple[ErrorCode, bool]:
         replica = self._replica
@@ -234,7 +234,7 @@ class Elections:
         error = self._learn_leader(now_ms, request)
         if error is ErrorCode.NONE and not self._is_addressed(request.voter):
             error = ErrorCode.INVALID_VOTER_KEY
-        self._replica.answer(request, QuorumEpochResponse(error=error))
+        self._replica.respond(request, QuorumEpochResponse(error=error))
 
     def on_end_quorum_epoch(self, now_ms: float, request: EndQuorumEpochRequest) -> None:
         """Handle the leader's resignation, and wait for this voter's turn to run for leader."""
@@ -248,7 +248,7 @@ class Elections:
         ):
             role.has_resigned = True
             role.fetch_deadline = now_ms + self._wait_for_turn(request.preferred_candidates)
-        replica.answer(request, QuorumEpochResponse(error=error))
+        replica.respond(request, QuorumEpochResponse(error=error))
 
     def _learn_leader(
         self, now_ms: float, request: BeginQuorumEpochRequest | EndQuorumEpochRequest

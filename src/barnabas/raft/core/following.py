@@ -191,9 +191,9 @@ class Following:
         if replica.unproven_voter is not None:
             # This replica may vote only after it knows the state of all voters' logs.
             ready = [each for each in ready if each not in replica.unproven_voter.empty] or ready
-        asked = ready[replica.rng.randint(0, len(ready) - 1)]
-        replica.send(now_ms, asked, self._fetch_request())
-        return requests.ready_at(asked)
+        destination = ready[replica.rng.randint(0, len(ready) - 1)]
+        replica.send(now_ms, destination, self._fetch_request())
+        return requests.ready_at(destination)
 
     def _other_voters(self) -> list[int]:
         replica = self._replica

@@ -114,27 +114,27 @@ class Leading:
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
             replica.refuse_fetch(request, error)
             return
-        answer = self._answer_to(request)
-        if answer.diverging is None and answer.snapshot_id is None:
+        response = self._response_to(request)
+        if response.diverging is None and response.snapshot_id is None:
             self._note_fetch(now_ms, role, request)
             self.maybe_commit(now_ms, role)
-            answer = replace(answer, high_watermark=replica.high_watermark)
+            response = replace(response, high_watermark=replica.high_watermark)
             if (
                 replica.role is role
                 and request.max_wait_ms > 0
                 and not self._has_new_records(request)
             ):
-                self._park(now_ms, role, request, answer)
+                self._park(now_ms, role, request, response)
                 return
-        replica.answer(request, answer)
+        replica.respond(request, response)
 
     def _park(
-        self, now_ms: float, role: Leader, request: FetchRequest, answer: FetchResponse
+        self, now_ms: float, role: Leader, request: FetchRequest, response: FetchResponse
     ) -> None:
         earlier = role.parked.pop(request.source, None)
         if earlier is not None:
             # The replica has given up this request, or uses another connection now.
-            self._replica.answer(earlier.request, answer)
+            self._replica.respond(earlier.request, response)
         wait_ms = min(request.max_wait_ms, self._replica.config.fetch_max_wait_ms)
         role.parked[request.source] = ParkedFetch(request, now_ms + wait_ms)
 
@@ -145,7 +145,7 @@ class Leading:
             or request.high_watermark < replica.high_watermark
         )
 
-    def _answer_to(self, request: FetchRequest) -> FetchResponse:
+    def _response_to(self, request: FetchRequest) -> FetchResponse:
         """Return a response: empty if the logs agree, else a diverging epoch or a snapshot id."""
         replica = self._replica
         return validate_fetch(
@@ -196,7 +196,9 @@ class Leading:
         is_replica = request.source.id >= 0
         if error is ErrorCode.NONE and isinstance(role, Leader) and is_replica:
             self.state_of(role, request.source).last_fetch_ms = now_ms
-        replica.answer(request, FetchSnapshotResponse(error=error, snapshot_id=request.snapshot_id))
+        replica.respond(
+            request, FetchSnapshotResponse(error=error, snapshot_id=request.snapshot_id)
+        )
 
     # -- commits -----------------------------------------------------------------------------------
 
@@ -224,7 +226,7 @@ class Leading:
             is_due = now_ms >= parked.deadline
             if is_due or (not due_only and self._has_new_records(parked.request)):
                 del role.parked[source]
-                self._replica.answer(parked.request, self._answer_to(parked.request))
+                self._replica.respond(parked.request, self._response_to(parked.request))
 
     # -- voter changes -----------------------------------------------------------------------------
 
@@ -266,7 +268,7 @@ def successors(role: Leader) -> tuple[ReplicaKey, ...]:
     return tuple(state.key for state in states)
 
 
-def validate_fetch(log: LogView, request: FetchRequest, answer: FetchResponse) -> FetchResponse:
+def validate_fetch(log: LogView, request: FetchRequest, response: FetchResponse) -> FetchResponse:
     """Complete a response by comparing the follower's log end with the leader's log.
 
     Below the leader's log start the logs cannot be compared, so the response names the latest
@@ -275,16 +277,16 @@ def validate_fetch(log: LogView, request: FetchRequest, answer: FetchResponse) -
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     earliest = log.earliest_snapshot
     if offset == 0 and log.start_offset == 0:
-        return answer
+        return response
     if earliest is not None and (
         offset < log.start_offset
         or (offset == log.start_offset and epoch != earliest.epoch)
         or epoch < earliest.epoch
     ):
-        return replace(answer, snapshot_id=log.latest_snapshot)
+        return replace(response, snapshot_id=log.latest_snapshot)
     known_epoch, end = log.end_offset_for_epoch(epoch)
     if known_epoch < 0:
-        return replace(answer, diverging=DivergingEpoch(0, 0))
+        return replace(response, diverging=DivergingEpoch(0, 0))
     if known_epoch != epoch or end < offset:
-        return replace(answer, diverging=DivergingEpoch(known_epoch, end))
-    return answer
+        return replace(response, diverging=DivergingEpoch(known_epoch, end))
+    return response

@@ -174,7 +174,7 @@ class RemoveVoterRequest(Request, frozen=True):
 
 
 class UpdateVoterRequest(Request, frozen=True):
-    """Tells the leader a voter's endpoints and supported kraft.version levels."""
+    """Reports a voter's endpoints and supported kraft.version levels to the leader."""
 
     voter: Voter
     epoch: int

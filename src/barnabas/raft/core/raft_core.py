@@ -177,7 +177,7 @@ class RaftCore:
         return self._act_on_due(now_ms)
 
     def tick(self, now_ms: float) -> Effects:
-        """Do whatever is due at `now_ms`. Callers may call this at any time."""
+        """Run the actions that are due at `now_ms`. Callers may call this at any time."""
         return self._act_on_due(now_ms)
 
     def step(self, now_ms: float, message: Message) -> Effects:
@@ -191,7 +191,7 @@ class RaftCore:
         return self._act_on_due(now_ms)
 
     def on_appended(self, now_ms: float) -> Effects:
-        """As leader, answer the fetches that wait for the records just written at the log end."""
+        """As leader, complete the fetches that wait for the records just written at the log end."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._leading.on_appended(now_ms, role)

@@ -150,9 +150,12 @@ class Replica:
         if isinstance(role, Follower) and role.leader_id == destination and role.leader_address:
             return role.leader_address
         if isinstance(role, Leader) and role.change is not None:
-            asked = role.change.request
-            if isinstance(asked, AddVoterRequest) and asked.voter.key.id == destination:
-                return asked.voter.address(self.config.listener_name)
+            change_request = role.change.request
+            if (
+                isinstance(change_request, AddVoterRequest)
+                and change_request.voter.key.id == destination
+            ):
+                return change_request.voter.address(self.config.listener_name)
         voter = self.voters.get(destination)
         return None if voter is None else voter.address(self.config.listener_name)
 
@@ -296,8 +299,8 @@ class Replica:
         """Fail all requests that wait for this replica as leader."""
         for parked in left.parked.values():
             self.refuse_fetch(parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if left.change is not None and not left.change.is_answered:
-            self.answer(
+        if left.change is not None and not left.change.has_responded:
+            self.respond(
                 left.change.request, VoterChangeResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             )
 
@@ -341,8 +344,8 @@ class Replica:
         """Send a request to a destination that is ready for one."""
         self._out.requests.append((destination, self.requests.sent(destination, request, now_ms)))
 
-    def answer(self, request: Request, response: Response) -> None:
-        """Answer a request, adding the known epoch and leader."""
+    def respond(self, request: Request, response: Response) -> None:
+        """Add the response to a request to the effects, with the known epoch and leader."""
         leader_id, epoch = self.leader_and_epoch
         completed = replace(
             response,
@@ -351,12 +354,12 @@ class Replica:
             leader_id=leader_id,
             leader_address=self.leader_address(),
         )
-        self._out.answers.append((request, completed))
+        self._out.responses.append((request, completed))
 
     def refuse_fetch(self, request: FetchRequest, error: ErrorCode) -> None:
-        """Answer a fetch with an error and without a high watermark, as Kafka does."""
+        """Respond to a fetch with an error and without a high watermark, as Kafka does."""
         start = self.log.start_offset
-        self.answer(request, FetchResponse(error=error, log_start_offset=start))
+        self.respond(request, FetchResponse(error=error, log_start_offset=start))
 
     @property
     def out(self) -> Effects:

@@ -73,7 +73,7 @@ class RequestManager:
         return numbered
 
     def take(self, token: int) -> tuple[int, Request] | None:
-        """Return the request that was answered or failed; None if it is no longer awaited."""
+        """Return the request that a response or failure ends; None if it is no longer pending."""
         found = self._in_flight.pop(token, None)
         if found is not None:
             known = self._destinations[found[0]]

@@ -51,7 +51,7 @@ class Prospective(msgspec.Struct):
 
 
 class Candidate(msgspec.Struct):
-    """Has voted for itself in a new epoch, and asks the other voters for their votes."""
+    """Has voted for itself in a new epoch, and requests the votes of the other voters."""
 
     # When to ask for pre-votes again, monotonic ms. A rejected vote brings it forward.
     election_deadline: float
@@ -81,7 +81,7 @@ class Follower(msgspec.Struct):
     leader_id: int
     # The leader's address from its own messages; None means to use the address in the voter set.
     leader_address: Address | None
-    # When the leader counts as lost because it has not answered a fetch, monotonic ms. Each
+    # When the leader counts as lost because it has not responded to a fetch, monotonic ms. Each
     # successful response sets it to the fetch timeout from then; EndQuorumEpoch brings it forward.
     fetch_deadline: float
     # When the leader counts as lost because its connection broke, monotonic ms; NEVER while it is
@@ -90,8 +90,8 @@ class Follower(msgspec.Struct):
     # Whether this follower has already deferred to a candidate since the connection broke. It
     # defers only once, so that the election is not delayed for long.
     has_yielded: bool = False
-    # Whether the leader answered a fetch in this epoch. If so, this follower grants a pre-vote only
-    # when the leader has resigned or its connection broke.
+    # Whether the leader responded to a fetch in this epoch. If so, this follower grants a pre-vote
+    # only when the leader has resigned or its connection broke.
     has_fetched: bool = False
     # Whether the leader has resigned. Pre-votes are granted to every candidate then.
     has_resigned: bool = False

@@ -11,7 +11,8 @@ The voter therefore does not vote until one of these conditions holds:
   that was appended later and that the other voters committed without it. Only the leader of the
   newest epoch can commit such a record.
 
-Until then, its fetches name no replica once its log has records, so that no leader counts them.
+Until then, once its log has records, its fetches contain no replica id, so that no leader counts
+them as fetches of a voter.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ class VoterChange(msgspec.Struct):
     """One change. The leader starts no other change before this one ends."""
 
     request: AddVoterRequest | RemoveVoterRequest
-    # When the change fails with a timeout, ms.
+    # When the change fails with a timeout, monotonic ms.
     deadline: float
-    # Whether the leader has asked the new voter for its supported versions.
-    is_asked: bool = False
+    # Whether the leader has requested the supported versions of the new voter.
+    are_versions_requested: bool = False
     # Offset of the VotersRecord; None before it is appended.
     offset: int | None = None
     # Whether the leader has responded to the request.
-    is_answered: bool = False
+    has_responded: bool = False

@@ -56,15 +56,15 @@ class VoterChanges:
         voter = request.voter
         has_endpoint = voter.address(replica.config.listener_name) is not None
         if not _is_complete(voter.key) or not has_endpoint:
-            words = "a voter requires a node id, a directory id and an endpoint for"
-            words = f"{words} {replica.config.listener_name}"
-            self._refuse(request, ErrorCode.INVALID_REQUEST, words)
+            message = "a voter requires a node id, a directory id and an endpoint for"
+            message = f"{message} {replica.config.listener_name}"
+            self._refuse(request, ErrorCode.INVALID_REQUEST, message)
             return
         if not self._may_change(role, request):
             return
         if replica.voters.get(voter.key.id) is not None:
-            words = f"node {voter.key.id} already has a voter"
-            self._refuse(request, ErrorCode.DUPLICATE_VOTER, words)
+            message = f"node {voter.key.id} already has a voter"
+            self._refuse(request, ErrorCode.DUPLICATE_VOTER, message)
             return
         role.change = VoterChange(request, now_ms + replica.config.request_timeout_ms)
 
@@ -76,21 +76,21 @@ class VoterChanges:
             self._refuse(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if not _is_complete(request.voter):
-            words = "a voter requires a node id and a directory id"
-            self._refuse(request, ErrorCode.INVALID_REQUEST, words)
+            message = "a voter requires a node id and a directory id"
+            self._refuse(request, ErrorCode.INVALID_REQUEST, message)
             return
         if not self._may_change(role, request):
             return
         voters = replica.voters
         known = voters.get(request.voter.id)
         if known is None or known.key != request.voter:
-            words = f"the voters are {list(voters.ids)}, each with its directory id"
-            self._refuse(request, ErrorCode.VOTER_NOT_FOUND, words)
+            message = f"the voters are {list(voters.ids)}, each with its directory id"
+            self._refuse(request, ErrorCode.VOTER_NOT_FOUND, message)
             return
         if len(voters) == 1:
             # Kafka uses this error code too.
-            words = "the last voter cannot be removed"
-            self._refuse(request, ErrorCode.VOTER_NOT_FOUND, words)
+            message = "the last voter cannot be removed"
+            self._refuse(request, ErrorCode.VOTER_NOT_FOUND, message)
             return
         change = VoterChange(request, now_ms + replica.config.request_timeout_ms)
         role.change = change
@@ -133,10 +133,10 @@ class VoterChanges:
             role.described[voter.key.id] = voter
         elif not voter.is_equivalent_to(known):
             self._append(replica.voters.with_voter(voter))
-        replica.answer(request, VoterChangeResponse())
+        replica.respond(request, VoterChangeResponse())
 
     def _may_change(self, role: Leader, request: AddVoterRequest | RemoveVoterRequest) -> bool:
-        """Return whether a change may start; if not, the request has been answered."""
+        """Return whether a change may start; if not, the request has been refused."""
         replica = self._replica
         late = ErrorCode.REQUEST_TIMED_OUT
         if role.change is not None:
@@ -144,8 +144,8 @@ class VoterChanges:
         elif replica.high_watermark <= role.epoch_start_offset:
             self._refuse(request, late, "the leader has not committed a record of its epoch yet")
         elif replica.history.kraft_version < _RECONFIGURABLE:
-            words = f"voters cannot change with kraft.version {replica.history.kraft_version}"
-            self._refuse(request, ErrorCode.UNSUPPORTED_VERSION, words)
+            message = f"voters cannot change with kraft.version {replica.history.kraft_version}"
+            self._refuse(request, ErrorCode.UNSUPPORTED_VERSION, message)
         elif not self._is_last_change_committed():
             self._refuse(request, late, "the previous change of the voters is not committed yet")
         else:
@@ -175,14 +175,14 @@ class VoterChanges:
         if now_ms >= change.deadline:
             self._finish(role, ErrorCode.REQUEST_TIMED_OUT)
             return now_ms
-        if change.offset is None and not change.is_asked:
+        if change.offset is None and not change.are_versions_requested:
             assert isinstance(change.request, AddVoterRequest)
-            asked = change.request.voter.key.id
-            ready_at = replica.requests.ready_at(asked)
+            new_voter_id = change.request.voter.key.id
+            ready_at = replica.requests.ready_at(new_voter_id)
             if ready_at > now_ms:
                 return min(change.deadline, ready_at)
-            change.is_asked = True
-            replica.send(now_ms, asked, SupportedVersionsRequest())
+            change.are_versions_requested = True
+            replica.send(now_ms, new_voter_id, SupportedVersionsRequest())
         return change.deadline
 
     def on_supported_versions(self, now_ms: float, response: SupportedVersionsResponse) -> None:
@@ -197,38 +197,40 @@ class VoterChanges:
         assert isinstance(request, AddVoterRequest)
         level = replica.history.kraft_version
         if response.error is not ErrorCode.NONE:
-            words = f"the new voter did not report its supported versions: {response.error.message}"
-            self._finish(role, ErrorCode.REQUEST_TIMED_OUT, words)
+            message = (
+                f"the new voter did not report its supported versions: {response.error.message}"
+            )
+            self._finish(role, ErrorCode.REQUEST_TIMED_OUT, message)
             return
         if not response.min_version <= level <= response.max_version:
-            words = f"the new voter supports kraft.version {response.min_version} to"
-            words += f" {response.max_version}, but the level is {level}"
-            self._finish(role, ErrorCode.INVALID_REQUEST, words)
+            message = f"the new voter supports kraft.version {response.min_version} to"
+            message += f" {response.max_version}, but the level is {level}"
+            self._finish(role, ErrorCode.INVALID_REQUEST, message)
             return
         state = role.observers.get(request.voter.key)
         if state is None or state.last_caught_up_ms < now_ms - _CAUGHT_UP_MS:
-            words = f"node {request.voter.key.id} has not fetched all of the log yet"
-            self._finish(role, ErrorCode.REQUEST_TIMED_OUT, words)
+            message = f"node {request.voter.key.id} has not fetched all of the log yet"
+            self._finish(role, ErrorCode.REQUEST_TIMED_OUT, message)
             return
         voter = Voter(
             request.voter.key, request.voter.endpoints, response.min_version, response.max_version
         )
         change.offset = self._append(replica.voters.with_voter(voter))
         if not request.ack_when_committed:
-            change.is_answered = True
-            replica.answer(request, VoterChangeResponse())
+            change.has_responded = True
+            replica.respond(request, VoterChangeResponse())
 
     def on_failed(self) -> None:
         """Fail the change, because the request for supported versions failed."""
         role = self._replica.role
         if isinstance(role, Leader) and role.change is not None and role.change.offset is None:
-            self._finish(role, ErrorCode.REQUEST_TIMED_OUT, "the new voter does not answer")
+            self._finish(role, ErrorCode.REQUEST_TIMED_OUT, "the new voter does not respond")
 
-    def _finish(self, role: Leader, error: ErrorCode, words: str | None = None) -> None:
+    def _finish(self, role: Leader, error: ErrorCode, message: str | None = None) -> None:
         change, role.change = role.change, None
         assert change is not None
-        if not change.is_answered:
-            self._replica.answer(change.request, VoterChangeResponse(error=error, message=words))
+        if not change.has_responded:
+            self._replica.respond(change.request, VoterChangeResponse(error=error, message=message))
 
     def _append(self, voters: VoterSet) -> int:
         """Request the append of a VotersRecord; returns its offset."""
@@ -237,8 +239,8 @@ class VoterChanges:
         replica.out.control_records = ControlRecords(replica.epoch, None, None, voters)
         return replica.log.end_offset
 
-    def _refuse(self, request: _Change, error: ErrorCode, words: str | None = None) -> None:
-        self._replica.answer(request, VoterChangeResponse(error=error, message=words))
+    def _refuse(self, request: _Change, error: ErrorCode, message: str | None = None) -> None:
+        self._replica.respond(request, VoterChangeResponse(error=error, message=message))
 
     # -- kraft.version -----------------------------------------------------------------------------
 

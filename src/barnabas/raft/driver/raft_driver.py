@@ -375,8 +375,8 @@ class RaftDriver:
             self.metrics.on_high_watermark(effects.high_watermark)
         if effects.leadership is not None:
             self._delivery.on_leadership(effects.leadership)
-        for request, response in effects.answers:
-            self._answer(request, response)
+        for request, response in effects.responses:
+            self._respond(request, response)
         for destination, request in effects.requests:
             address = self._core.address_of(destination)
             self._dependencies.transport.send(destination, address, request)
@@ -498,7 +498,7 @@ class RaftDriver:
             self._carry_out(self._core.on_voters_changed(self._now()))
 
     def _write(self, batch: bytearray, epoch: int) -> None:
-        """Append a batch as leader, answer the fetches that wait for it, and start a sync."""
+        """Append a batch as leader, complete the fetches that wait for it, and start a sync."""
         now_ms, end_offset = self._dependencies.doors.clock.wall_ms(), self._log.log_end_offset
         try:
             self._log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
@@ -525,15 +525,15 @@ class RaftDriver:
 
         self._log.flush_async(on_done)
 
-    def _answer(self, request: Request, response: Response) -> None:
+    def _respond(self, request: Request, response: Response) -> None:
         if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
             response = self._with_records(request, response)
         elif isinstance(request, FetchSnapshotRequest) and response.error is ErrorCode.NONE:
             assert isinstance(response, FetchSnapshotResponse)
             max_bytes = min(request.max_bytes, self._config.fetch_snapshot_max_bytes)
-            asked = replace(request, max_bytes=max_bytes)
+            limited = replace(request, max_bytes=max_bytes)
             disk, directory = self._dependencies.doors.disk, self._log.directory
-            response = read_slice(disk, directory, self._view.snapshots, asked, response)
+            response = read_slice(disk, directory, self._view.snapshots, limited, response)
         if request.reply_to is not None:
             request.reply_to(response)
 

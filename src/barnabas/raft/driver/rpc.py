@@ -45,15 +45,15 @@ class RaftRpc:
             on_done(refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
             return
 
-        def on_answer(response: Response) -> None:
-            assert asked is not None
-            on_done(response_message(asked, response, version))
+        def on_response(response: Response) -> None:
+            assert converted is not None
+            on_done(response_message(converted, response, version))
 
-        asked = core_request(request, config.listener_name, on_answer)
-        if asked is None:
+        converted = core_request(request, config.listener_name, on_response)
+        if converted is None:
             on_done(refusal(request, ErrorCode.INVALID_REQUEST))
             return
-        self._driver.receive(asked)
+        self._driver.receive(converted)
 
     def _leader(self) -> CurrentLeader:
         """Return the leader, for the response to a refused UpdateRaftVoter."""

@@ -121,6 +121,6 @@ def _of_batch(batch: bytes, header: BatchHeader) -> dict[str, int]:
             continue
         record_type, version, offset = read_metadata_frame(value)
         if record_type == FeatureLevelRecord.__record_type__:
-            said, _ = decode_from(FeatureLevelRecord, version, value, offset)
-            levels[said.name] = said.feature_level
+            record_value, _ = decode_from(FeatureLevelRecord, version, value, offset)
+            levels[record_value.name] = record_value.feature_level
     return levels

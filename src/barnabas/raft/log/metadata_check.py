@@ -2,7 +2,7 @@
 
 Only the log end may be truncated: a crash leaves uncommitted bytes there. Damage below the noted
 committed offset, or in a log that was closed cleanly, affects committed metadata. A node that
-continued without that metadata would forget topics and set their logs aside.
+continued without that metadata would forget topics and rename their logs as stray.
 
 A power failure may tear a batch and leave an intact batch after it. An intact batch after the
 damage is therefore no proof that committed metadata is damaged.
@@ -40,13 +40,13 @@ __all__ = ["MetadataDamagedError", "check_metadata"]
 _REMEDY = (
     "The node does not start, to prevent data loss. First copy the directory. Then "
     "restore the file from a backup; or, if other controllers have the metadata, format "
-    "the node again (`barnabas format`) and let it join them; or discard the metadata "
+    "the node again (`barnabas format`), and it joins them; or discard the metadata "
     "after the damage: `barnabas log repair` shows it, `--apply` discards it"
 )
 
 
 class MetadataDamagedError(StorageError):
-    """Committed metadata is damaged: the node must not continue with the rest of it."""
+    """Committed metadata is damaged: the node must not continue with the remaining metadata."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"Committed metadata is damaged: {path}: {problem}. {_REMEDY}")
@@ -67,7 +67,7 @@ class IntactEnd(NamedTuple):
 
 
 def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
-    """Check the log and the snapshots. A damaged snapshot that is not needed is set aside.
+    """Check the log and the snapshots. A damaged snapshot that is not needed is renamed.
 
     Raises:
         MetadataDamagedError: committed metadata is damaged or missing.
@@ -84,7 +84,7 @@ def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
     committed = read_committed_note(disk, directory)
     if max(intact.end, snapshot_end) < committed:
         path = intact.path or directory
-        problem = f"{intact.problem or 'a file is gone'}; " if intact.path else ""
+        problem = f"{intact.problem or 'a file is missing'}; " if intact.path else ""
         raise MetadataDamagedError(
             path,
             f"{problem}the log ends at offset {intact.end}, but offset {committed} was committed",

@@ -72,10 +72,12 @@ class ChannelTransport:
     def __init__(
         self, runtime: Runtime, config: RaftConfig, login: ClientLogin | None = None
     ) -> None:
-        """Args:
-        runtime: clock, timer and sockets.
-        config: identity and timeouts of this replica.
-        login: credentials for the other replicas; None: no login.
+        """Create the transport without a connection.
+
+        Args:
+            runtime: clock, timer and sockets.
+            config: identity and timeouts of this replica.
+            login: credentials for the other replicas; None: no login.
         """
         self._clock = runtime.clock
         self._timer = runtime.timer
@@ -148,12 +150,12 @@ class ChannelTransport:
             return
         self._responses += 1
         try:
-            answer = core_response(response, request.token, self._config.listener_name)
+            converted = core_response(response, request.token, self._config.listener_name)
         except UnusableResponseError as unusable:
             _log.warning("Response of a voter cannot be used: error=%s", unusable)
             self._receive(core.RequestFailed(request.token, is_refused=True))
             return
-        self._receive(answer)
+        self._receive(converted)
 
     def _fail(self, request: Request, is_unreachable: bool) -> None:
         if not self._is_closed and self._receive is not None:

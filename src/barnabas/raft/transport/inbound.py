@@ -330,12 +330,14 @@ def _fetch_snapshot_response(
 
 
 def _voter_change_response(request: Request, response: core.VoterChangeResponse) -> Message:
-    words = response.message or (response.error.message if response.error else None)
+    error_message = response.message or (response.error.message if response.error else None)
     if isinstance(request, core.AddVoterRequest):
-        return add_messages.AddRaftVoterResponse(error_code=response.error, error_message=words)
+        return add_messages.AddRaftVoterResponse(
+            error_code=response.error, error_message=error_message
+        )
     if isinstance(request, core.RemoveVoterRequest):
         return remove_messages.RemoveRaftVoterResponse(
-            error_code=response.error, error_message=words
+            error_code=response.error, error_message=error_message
         )
     leader = update_messages.CurrentLeader(
         leader_id=response.leader_id, leader_epoch=response.epoch, host="", port=0
@@ -360,7 +362,7 @@ def refusal(
     message: Message, error: ErrorCode, leader: update_messages.CurrentLeader | None = None
 ) -> Message:
     """Return an error response to a request that is refused without being handled."""
-    words = error.message
+    error_message = error.message
     match message:
         case vote_messages.VoteRequest():
             return vote_messages.VoteResponse(error_code=error, topics=[])
@@ -373,13 +375,15 @@ def refusal(
         case snapshot_messages.FetchSnapshotRequest():
             return snapshot_messages.FetchSnapshotResponse(error_code=error, topics=[])
         case add_messages.AddRaftVoterRequest():
-            return add_messages.AddRaftVoterResponse(error_code=error, error_message=words)
+            return add_messages.AddRaftVoterResponse(error_code=error, error_message=error_message)
         case remove_messages.RemoveRaftVoterRequest():
-            return remove_messages.RemoveRaftVoterResponse(error_code=error, error_message=words)
+            return remove_messages.RemoveRaftVoterResponse(
+                error_code=error, error_message=error_message
+            )
         case update_messages.UpdateRaftVoterRequest():
-            answer = update_messages.UpdateRaftVoterResponse(error_code=error)
+            response = update_messages.UpdateRaftVoterResponse(error_code=error)
             if leader is not None:
-                answer.current_leader = leader
-            return answer
+                response.current_leader = leader
+            return response
         case _:
             raise AssertionError(f"{type(message).__name__} is not a quorum request")

@@ -41,7 +41,7 @@ _NOBODY = ReplicaKey(-1)
 
 
 class UnusableResponseError(ValueError):
-    """A response that does not answer its request."""
+    """A response that does not match its request."""
 
 
 def request_message(request: core.Request, version: int, config: RaftConfig) -> Message:
@@ -248,7 +248,7 @@ def core_response(message: Message, token: int, listener_name: str) -> core.Resp
     """Convert a response message to a core response.
 
     Raises:
-        UnusableResponseError: the message does not answer the request.
+        UnusableResponseError: the message does not match the request.
     """
     match message:
         case vote_messages.VoteResponse():
@@ -263,16 +263,16 @@ def core_response(message: Message, token: int, listener_name: str) -> core.Resp
                 leader_address=_address(vote.leader_id, message.node_endpoints),
             )
         case begin_messages.BeginQuorumEpochResponse() | end_messages.EndQuorumEpochResponse():
-            answer = _only(message, message.topics)
+            partition = _only(message, message.topics)
             assert isinstance(
-                answer, begin_messages.PartitionDataResponse | end_messages.PartitionDataResponse
+                partition, begin_messages.PartitionDataResponse | end_messages.PartitionDataResponse
             )
             return core.QuorumEpochResponse(
                 token=token,
-                error=ErrorCode.of(answer.error_code),
-                epoch=answer.leader_epoch,
-                leader_id=answer.leader_id,
-                leader_address=_address(answer.leader_id, message.node_endpoints),
+                error=ErrorCode.of(partition.error_code),
+                epoch=partition.leader_epoch,
+                leader_id=partition.leader_id,
+                leader_address=_address(partition.leader_id, message.node_endpoints),
             )
         case fetch_messages.FetchResponse():
             return _fetch_response(message, token)

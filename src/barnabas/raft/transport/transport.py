@@ -38,7 +38,7 @@ class RaftTransport(Protocol):
         ...
 
     def close(self) -> None:
-        """Close all connections, and deliver no more results."""
+        """Close all connections. After this call no result is delivered."""
         ...
 
 

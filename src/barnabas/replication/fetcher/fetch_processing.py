@@ -62,7 +62,7 @@ class Processed(NamedTuple):
     diverging: dict[TopicPartition, EpochEndOffset]
     # Partitions with appended records that must be synced before the next fetch.
     to_sync: list[TopicPartition]
-    # Partitions whose high watermark moved. The caller checks waiting operations.
+    # Partitions whose high watermark moved. The caller checks pending operations.
     moved: list[TopicPartition]
     bytes_appended: int
 
@@ -80,24 +80,24 @@ class FetchProcessing:
 
     def process(
         self,
-        asked: Mapping[TopicPartition, RequestedPartition],
-        answered: Mapping[TopicPartition, PartitionData],
+        requested: Mapping[TopicPartition, RequestedPartition],
+        received: Mapping[TopicPartition, PartitionData],
     ) -> Generator[None, None, Processed]:
         """Append the records, and update the state of every partition.
 
         Stop after each partition, and within a partition after `STEP_BYTES`: other work of the loop
         may run then, and partitions may be removed.
         """
-        for number, data in enumerate(answered.values()):
+        for number, data in enumerate(received.values()):
             assert data.records is None or isinstance(data.records, memoryview | bytes)
             # A slice may end after any step, and the next turn overwrites the receive buffer. Only
             # records that the first step appends as a whole need no copy.
             if data.records and (number > 0 or len(data.records) > STEP_BYTES):
                 data.records = bytes(data.records)
         processed = _Tally()
-        for key, data in answered.items():
+        for key, data in received.items():
             state = self._states.get(key)
-            query = asked.get(key)
+            query = requested.get(key)
             if (
                 state is None
                 or query is None
@@ -141,13 +141,13 @@ class FetchProcessing:
             end = _end_of_step(records, start)
             step = records[start:end]
             size = self._append(key, state, step, data, tally)
-            # Fewer bytes are appended if the rest has a later leader epoch, or is cut off.
+            # Fewer bytes are appended if later batches are truncated or have a later epoch.
             if end == len(records) or size < len(step):
                 return
             start = end
             yield
             if self._states.get(key) is not state or state.phase is not FetchPhase.FETCHING:
-                # The rest is stale.
+                # The remaining bytes are stale.
                 return
 
     def _append(
@@ -219,13 +219,17 @@ class FetchProcessing:
                 )
 
     def _take_error(
-        self, key: TopicPartition, state: FetchState, asked: RequestedPartition, error: ErrorCode
+        self,
+        key: TopicPartition,
+        state: FetchState,
+        requested: RequestedPartition,
+        error: ErrorCode,
     ) -> None:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             state.phase = FetchPhase.OUT_OF_RANGE
             return
         if error is ErrorCode.FENCED_LEADER_EPOCH:
-            self._states.fence(key, asked.current_leader_epoch)
+            self._states.fence(key, requested.current_leader_epoch)
             return
         state.errors_in_a_row += 1
         if error not in _USUAL:

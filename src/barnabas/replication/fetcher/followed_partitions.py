@@ -113,19 +113,19 @@ class FollowedPartitions:
             new = changes.new_followers = [each for each in new if each not in unneeded]
         if not new:
             return
-        led = [(each, each.leader_epoch) for each in new if each.leader_id >= 0]
+        with_leader = [(each, each.leader_epoch) for each in new if each.leader_id >= 0]
         self._checkpoints_pending += 1
         logs = self._dependencies.logs
-        logs.checkpoint_high_watermarks(partial(self._on_checkpointed, led))
+        logs.checkpoint_high_watermarks(partial(self._on_checkpointed, with_leader))
 
-    def _on_checkpointed(self, led: list[tuple[Partition, int]]) -> None:
+    def _on_checkpointed(self, with_leader: list[tuple[Partition, int]]) -> None:
         """Start to fetch the partitions that are still followed in the same leader epoch."""
         self._checkpoints_pending -= 1
         assert self._checkpoints_pending >= 0, self._checkpoints_pending
         online, channels = self._dependencies.registry.online, self._dependencies.channels
         current = [
             partition
-            for partition, leader_epoch in led
+            for partition, leader_epoch in with_leader
             if online.get(partition.topic_partition) is partition
             and partition.leader_epoch == leader_epoch
         ]

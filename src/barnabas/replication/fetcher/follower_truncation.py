@@ -48,24 +48,24 @@ class FollowerTruncation:
 
     def queries(self) -> dict[TopicPartition, EpochQuery]:
         """Return the OffsetForLeaderEpoch queries for the logs that have a leader epoch."""
-        asked: dict[TopicPartition, EpochQuery] = {}
+        requested: dict[TopicPartition, EpochQuery] = {}
         for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
             partition = self._local.find(key)
             epoch = None if partition is None else partition.log.latest_epoch
             if epoch is not None:
-                asked[key] = EpochQuery(state.current_leader_epoch, epoch)
-        return asked
+                requested[key] = EpochQuery(state.current_leader_epoch, epoch)
+        return requested
 
     def take_ends(
         self,
-        asked: Mapping[TopicPartition, EpochQuery],
+        requested: Mapping[TopicPartition, EpochQuery],
         ends: Mapping[TopicPartition, EpochEndOffset],
     ) -> None:
         """Process the leader's response to `queries`.
 
         Skip partitions with a newer leader epoch.
         """
-        for key, query in asked.items():
+        for key, query in requested.items():
             state = self._states.get(key)
             if state is None or state.current_leader_epoch != query.current_leader_epoch:
                 continue

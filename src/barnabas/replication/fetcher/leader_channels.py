@@ -40,11 +40,11 @@ class LeaderChannel(Protocol):
     def send(
         self, request: Message, version: int, on_response: OnResponse, timeout_ms: float
     ) -> None:
-        """Send a request after the previous request has been answered.
+        """Send a request after the response to the previous request.
 
         Args:
-            request: the request.
-            version: the version of the request.
+            request: any request that the leader serves.
+            version: the version in which the request is encoded.
             on_response: called once, with (response, None) or (None, error), never before `send`
                 returns. Views in the response are invalid after the callback returns.
             timeout_ms: after this time the request and the connection fail.

@@ -57,7 +57,7 @@ _LAST_WITH_NAMES = 12
 # The first version in which the leader detects diverging logs (KIP-595).
 _DIVERGING_SINCE = 12
 _REPLICA_STATE_SINCE = 15
-# Versions of the rarer requests, which all possible peers support.
+# Versions of the less frequent requests. All supported leaders serve these versions.
 _LIST_OFFSETS_VERSION = 7
 _OFFSET_FOR_LEADER_EPOCH_VERSION = 4
 
@@ -95,11 +95,11 @@ class LeaderEndpoint:
         """Close the connection. The next request opens a new one."""
         self._channel.close()
 
-    def fetch(self, asked: FollowerRequest, on_answer: OnFetched) -> None:
-        """Send a Fetch request with the partitions and session fields of `asked`."""
+    def fetch(self, requested: FollowerRequest, on_response: OnFetched) -> None:
+        """Send a Fetch request with the partitions and session fields of `requested`."""
         config, node_id = self._settings.config, self._settings.node_id
         version = self._settings.fetch_version()
-        if not asked.uses_topic_ids:
+        if not requested.uses_topic_ids:
             version = min(version, _LAST_WITH_NAMES)
         has_state = version >= _REPLICA_STATE_SINCE
         request = FetchRequest(
@@ -107,24 +107,24 @@ class LeaderEndpoint:
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=asked.session_id,
-            session_epoch=asked.session_epoch,
+            session_id=requested.session_id,
+            session_epoch=requested.session_epoch,
             topics=_fetch_topics(
-                asked.to_send, config.replica_fetch_max_bytes, version >= _DIVERGING_SINCE
+                requested.to_send, config.replica_fetch_max_bytes, version >= _DIVERGING_SINCE
             ),
             forgotten_topics_data=[
                 ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
-                for topic, topic_id, partitions in _forgotten(asked.to_forget)
+                for topic, topic_id, partitions in _forgotten(requested.to_forget)
             ],
         )
         if has_state:
             request.replica_state = ReplicaState(
                 replica_id=node_id, replica_epoch=self._settings.broker_epoch()
             )
-        self._channel.send(request, version, on_answer, config.replica_socket_timeout_ms)
+        self._channel.send(request, version, on_response, config.replica_socket_timeout_ms)
 
     def epoch_ends(
-        self, asked: Mapping[TopicPartition, EpochQuery], on_answer: OnEpochEnds
+        self, requested: Mapping[TopicPartition, EpochQuery], on_response: OnEpochEnds
     ) -> None:
         """Query the end offsets of epochs (OffsetForLeaderEpoch, KIP-101)."""
         request = OffsetForLeaderEpochRequest(
@@ -135,13 +135,13 @@ class LeaderEndpoint:
                     partitions=[
                         OffsetForLeaderPartition(
                             partition=key.partition,
-                            current_leader_epoch=asked[key].current_leader_epoch,
-                            leader_epoch=asked[key].leader_epoch,
+                            current_leader_epoch=requested[key].current_leader_epoch,
+                            leader_epoch=requested[key].leader_epoch,
                         )
                         for key in keys
                     ],
                 )
-                for topic, keys in _by_topic(asked)
+                for topic, keys in _by_topic(requested)
             ],
         )
 
@@ -154,17 +154,17 @@ class LeaderEndpoint:
                 for each in topic.partitions
             }
 
-        self._ask(request, _OFFSET_FOR_LEADER_EPOCH_VERSION, read, on_answer)
+        self._send(request, _OFFSET_FOR_LEADER_EPOCH_VERSION, read, on_response)
 
     def offsets(
-        self, asked: Mapping[TopicPartition, int], timestamp: int, on_answer: OnOffsets
+        self, requested: Mapping[TopicPartition, int], timestamp: int, on_response: OnOffsets
     ) -> None:
         """Query the offsets at one of Kafka's special timestamps.
 
         Args:
-            asked: the current leader epoch of each partition.
+            requested: the current leader epoch of each partition.
             timestamp: LATEST or EARLIEST.
-            on_answer: gets the offsets, or None and an error.
+            on_response: gets the offsets, or None and an error.
         """
         request = ListOffsetsRequest(
             replica_id=self._settings.node_id,
@@ -174,13 +174,13 @@ class LeaderEndpoint:
                     partitions=[
                         ListOffsetsPartition(
                             partition_index=key.partition,
-                            current_leader_epoch=asked[key],
+                            current_leader_epoch=requested[key],
                             timestamp=timestamp,
                         )
                         for key in keys
                     ],
                 )
-                for topic, keys in _by_topic(asked)
+                for topic, keys in _by_topic(requested)
             ],
         )
 
@@ -193,33 +193,33 @@ class LeaderEndpoint:
                 for each in topic.partitions
             }
 
-        self._ask(request, _LIST_OFFSETS_VERSION, read, on_answer)
+        self._send(request, _LIST_OFFSETS_VERSION, read, on_response)
 
-    def _ask(
+    def _send(
         self,
         request: Message,
         version: int,
         read: Callable[[Any], T],
-        on_answer: Callable[[T | None, NetworkError | None], None],
+        on_response: Callable[[T | None, NetworkError | None], None],
     ) -> None:
-        """Send one of the rarer requests. `read` converts the response."""
+        """Send a request other than Fetch. `read` converts the response."""
 
-        def answered(response: Any, error: NetworkError | None) -> None:
-            answer = None
+        def on_received(response: Any, error: NetworkError | None) -> None:
+            result = None
             if error is None:
                 try:
-                    answer = read(response)
+                    result = read(response)
                 except Exception as unreadable:  # noqa: BLE001 - the request fails, and is repeated
                     _log.exception("Unexpected error in a response: broker=%d", self.broker_id)
                     error = NetworkError(NetworkErrorKind.MALFORMED, repr(unreadable))
-            on_answer(answer, error)
+            on_response(result, error)
 
         timeout_ms = self._settings.config.replica_socket_timeout_ms
-        self._channel.send(request, version, answered, timeout_ms)
+        self._channel.send(request, version, on_received, timeout_ms)
 
 
 def _fetch_topics(
-    asked: Mapping[TopicPartition, RequestedPartition], max_bytes: int, says_last_epoch: bool
+    requested: Mapping[TopicPartition, RequestedPartition], max_bytes: int, with_last_epoch: bool
 ) -> list[FetchTopic]:
     """Return the topics of a request, in the order of the partitions.
 
@@ -227,7 +227,7 @@ def _fetch_topics(
     """
     topics: list[FetchTopic] = []
     last: tuple[str, bytes] | None = None
-    for key, each in asked.items():
+    for key, each in requested.items():
         if last != (key.topic, each.topic_id):
             last = (key.topic, each.topic_id)
             topics.append(FetchTopic(topic=key.topic, topic_id=each.topic_id, partitions=[]))
@@ -236,7 +236,7 @@ def _fetch_topics(
                 partition=key.partition,
                 current_leader_epoch=each.current_leader_epoch,
                 fetch_offset=each.fetch_offset,
-                last_fetched_epoch=each.last_fetched_epoch if says_last_epoch else -1,
+                last_fetched_epoch=each.last_fetched_epoch if with_last_epoch else -1,
                 log_start_offset=each.log_start_offset,
                 partition_max_bytes=max_bytes,
             )

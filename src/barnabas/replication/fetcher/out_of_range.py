@@ -46,14 +46,14 @@ class OutOfRange:
         return {key: state.current_leader_epoch for key, state in found}
 
     def take_ends(
-        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+        self, requested: Mapping[TopicPartition, int], listed: Mapping[TopicPartition, ListedOffset]
     ) -> dict[TopicPartition, int]:
         """Process the leader's end offsets.
 
         Return the partitions for the query of start offsets.
         """
         self._leader_ends.clear()
-        for key, state, leader_end in self._answered(asked, answers):
+        for key, state, leader_end in self._usable_offsets(requested, listed):
             try:
                 if leader_end < self._local.log(key).log_end_offset:
                     _log.warning(
@@ -71,13 +71,13 @@ class OutOfRange:
                 raise
             except Exception:  # noqa: BLE001 - the other partitions are still handled
                 self._states.fail_unexpectedly(key, "truncating to the leader's log end")
-        return {key: asked[key] for key in self._leader_ends}
+        return {key: requested[key] for key in self._leader_ends}
 
     def take_starts(
-        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+        self, requested: Mapping[TopicPartition, int], listed: Mapping[TopicPartition, ListedOffset]
     ) -> None:
         """Process the leader's start offsets."""
-        for key, state, leader_start in self._answered(asked, answers):
+        for key, state, leader_start in self._usable_offsets(requested, listed):
             try:
                 if leader_start > self._local.log(key).log_end_offset:
                     _log.warning(
@@ -94,24 +94,24 @@ class OutOfRange:
             except Exception:  # noqa: BLE001 - the other partitions are still handled
                 self._states.fail_unexpectedly(key, "restarting the log")
 
-    def on_failed(self, asked: Mapping[TopicPartition, int]) -> None:
+    def on_failed(self, requested: Mapping[TopicPartition, int]) -> None:
         """Return the partitions to fetching after a failed request.
 
         The next fetch checks the range.
         """
-        for key in asked:
+        for key in requested:
             state = self._states.get(key)
             if state is not None and state.phase is FetchPhase.OUT_OF_RANGE:
                 state.phase = FetchPhase.FETCHING
 
-    def _answered(
-        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+    def _usable_offsets(
+        self, requested: Mapping[TopicPartition, int], listed: Mapping[TopicPartition, ListedOffset]
     ) -> Iterator[tuple[TopicPartition, FetchState, int]]:
         """Yield the offsets of partitions without errors whose state is unchanged.
 
         Partitions with errors are delayed or fenced.
         """
-        for key, epoch in asked.items():
+        for key, epoch in requested.items():
             state = self._states.get(key)
             if (
                 state is None
@@ -119,18 +119,18 @@ class OutOfRange:
                 or state.current_leader_epoch != epoch
             ):
                 continue
-            answer = answers.get(key)
-            if answer is not None and answer.error is ErrorCode.NONE and answer.offset >= 0:
-                yield key, state, answer.offset
+            result = listed.get(key)
+            if result is not None and result.error is ErrorCode.NONE and result.offset >= 0:
+                yield key, state, result.offset
                 continue
-            name = "nothing" if answer is None else f"{answer.error.name}, {answer.offset}"
+            name = "nothing" if result is None else f"{result.error.name}, {result.offset}"
             _log.info(
                 "Leader's offsets are unknown after OFFSET_OUT_OF_RANGE: partition=%s response=%s",
                 key,
                 name,
             )
             state.phase = FetchPhase.FETCHING
-            if answer is not None and answer.error is ErrorCode.FENCED_LEADER_EPOCH:
+            if result is not None and result.error is ErrorCode.FENCED_LEADER_EPOCH:
                 self._states.fence(key, epoch)
             else:
                 self._states.delay([key])

@@ -289,7 +289,7 @@ class ReplicaFetcher:
         self,
         sent: FetcherEvent,
         take: Callable[[Any, Any, NetworkError | None], None],
-        asked: object,
+        requested: object,
     ) -> Callable[[Any, NetworkError | None], None]:
         """Register a request that is being sent. Return the callback for its response."""
         self._machine.on(sent)
@@ -297,16 +297,16 @@ class ReplicaFetcher:
         number = self.requests
         self._sent_ms = self._clock.monotonic_ms()
 
-        def answered(answer: object, error: NetworkError | None) -> None:
+        def on_response(response: object, error: NetworkError | None) -> None:
             if number != self.requests or self._machine.state not in _IN_FLIGHT:
                 return
             self._machine.on(FetcherEvent.RESPONSE_RECEIVED)
             if error is None:
                 self._is_failing = False
-            self._guarded(partial(take, asked, answer, error))
+            self._guarded(partial(take, requested, response, error))
             self._guarded(self._continue)
 
-        return answered
+        return on_response
 
     def _give_up(self, number: int) -> None:
         """Abandon a pending fetch so that new partitions can be fetched."""
@@ -358,64 +358,66 @@ class ReplicaFetcher:
 
     def _on_epoch_ends(
         self,
-        asked: dict[TopicPartition, EpochQuery],
+        requested: dict[TopicPartition, EpochQuery],
         ends: dict[TopicPartition, EpochEndOffset] | None,
         error: NetworkError | None,
     ) -> None:
         if ends is None:
             assert error is not None
-            self._on_failed(asked, error)
+            self._on_failed(requested, error)
         else:
-            self._truncation.take_ends(asked, ends)
+            self._truncation.take_ends(requested, ends)
 
     def _on_ends(
         self,
-        asked: dict[TopicPartition, int],
-        answers: dict[TopicPartition, ListedOffset] | None,
+        requested: dict[TopicPartition, int],
+        listed: dict[TopicPartition, ListedOffset] | None,
         error: NetworkError | None,
     ) -> None:
-        if answers is None:
-            self._on_no_offsets(asked, error)
+        if listed is None:
+            self._on_no_offsets(requested, error)
             return
-        starts = self._out_of_range.take_ends(asked, answers)
+        starts = self._out_of_range.take_ends(requested, listed)
         if starts:
             on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_starts, starts)
             self._leader.offsets(starts, EARLIEST, on_response)
 
     def _on_starts(
         self,
-        asked: dict[TopicPartition, int],
-        answers: dict[TopicPartition, ListedOffset] | None,
+        requested: dict[TopicPartition, int],
+        listed: dict[TopicPartition, ListedOffset] | None,
         error: NetworkError | None,
     ) -> None:
-        if answers is None:
-            self._on_no_offsets(asked, error)
+        if listed is None:
+            self._on_no_offsets(requested, error)
         else:
-            self._out_of_range.take_starts(asked, answers)
+            self._out_of_range.take_starts(requested, listed)
 
-    def _on_no_offsets(self, asked: dict[TopicPartition, int], error: NetworkError | None) -> None:
+    def _on_no_offsets(
+        self, requested: dict[TopicPartition, int], error: NetworkError | None
+    ) -> None:
         assert error is not None
-        self._out_of_range.on_failed(asked)
-        self._on_failed(asked, error)
+        self._out_of_range.on_failed(requested)
+        self._on_failed(requested, error)
 
     def _on_fetched(
-        self, asked: FollowerRequest, response: FetchResponse | None, error: NetworkError | None
+        self, requested: FollowerRequest, response: FetchResponse | None, error: NetworkError | None
     ) -> None:
         if response is None:
             assert error is not None
             self._on_failed([key for key, _ in self._states.items()], error)
             return
-        answered: dict[TopicPartition, Any] = {}
+        received: dict[TopicPartition, Any] = {}
         for topic in response.responses:
             name = topic.topic or self._session.topic_name(topic.topic_id)
             for each in topic.partitions:
-                answered[TopicPartition(name or "", each.partition_index)] = each
+                received[TopicPartition(name or "", each.partition_index)] = each
         code = ErrorCode.of(response.error_code)
-        if not self._session.on_response(code, response.session_id, answered):
-            self._on_session_error(asked, code)
+        if not self._session.on_response(code, response.session_id, received):
+            self._on_session_error(requested, code)
             return
         self._machine.on(FetcherEvent.RECORDS_RECEIVED)
-        steps = self._processing.process(asked.partitions, answered)
+        steps = self._processing.process(requested.partitions, received)
         run_in_slices(steps, self._clock, self._run_later, self._on_processed)
 
     def _run_later(self, work: Callable[[], None]) -> None:
@@ -435,23 +437,23 @@ class ReplicaFetcher:
                 self._sync(key)
         self._continue()
 
-    def _on_session_error(self, asked: FollowerRequest, code: ErrorCode) -> None:
+    def _on_session_error(self, requested: FollowerRequest, code: ErrorCode) -> None:
         """Drop the response after a session error. The next request is a full fetch."""
         _log.info(
             "Fetch session failed: fetcher=%s session_id=%d error=%s",
             self.name,
-            asked.session_id,
+            requested.session_id,
             code.name,
         )
-        is_full = asked.session_epoch == 0
+        is_full = requested.session_epoch == 0
         if is_full or code not in _SESSION_ERRORS:
             # A full request has no session that could fail: delay the retry.
-            self._states.delay(asked.partitions)
+            self._states.delay(requested.partitions)
 
     def _sync(self, key: TopicPartition) -> None:
         """Sync a partition before the next fetch, for flush.messages.
 
-        The next fetch tells the leader that the records before its fetch offset are on disk.
+        The next fetch reports to the leader that the records before its fetch offset are on disk.
         """
         state = self._states.get(key)
         partition = self._local.find(key)

@@ -31,7 +31,7 @@ class Fetched(NamedTuple):
 class FollowerAppend(NamedTuple):
     """The changes that one response made."""
 
-    # Whether the high watermark changed. Then the caller checks waiting operations.
+    # Whether the high watermark changed. Then the caller checks pending operations.
     moved: bool
     info: AppendInfo
 

@@ -22,13 +22,13 @@ class HighWatermarkListeners:
     The caller checks a partition after each change of it, never during the change.
     """
 
-    __slots__ = ("_listeners", "_registry", "_told")
+    __slots__ = ("_listeners", "_registry", "_reported")
 
     def __init__(self, registry: PartitionRegistry) -> None:
         self._registry = registry
         self._listeners: dict[TopicPartition, Callable[[], None]] = {}
         # The high watermark at the last call of each listener. Same keys as `_listeners`.
-        self._told: dict[TopicPartition, int] = {}
+        self._reported: dict[TopicPartition, int] = {}
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition has a listener."""
@@ -46,14 +46,14 @@ class HighWatermarkListeners:
         assert topic_partition not in self._listeners, f"{topic_partition} has a listener"
         self._listeners[topic_partition] = on_moved
         found = self._registry.partition(topic_partition)
-        self._told[topic_partition] = (
+        self._reported[topic_partition] = (
             -1 if isinstance(found, ErrorCode) else found.log.high_watermark
         )
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Call the partition's listener no more. Without a listener, do nothing."""
+        """Remove the partition's listener. Without a listener, do nothing."""
         self._listeners.pop(topic_partition, None)
-        self._told.pop(topic_partition, None)
+        self._reported.pop(topic_partition, None)
 
     def check(self, topic_partition: TopicPartition) -> None:
         """Call the partition's listener if the high watermark has moved since its last call."""
@@ -64,9 +64,9 @@ class HighWatermarkListeners:
         if isinstance(found, ErrorCode):
             return
         high_watermark = found.log.high_watermark
-        if high_watermark == self._told[topic_partition]:
+        if high_watermark == self._reported[topic_partition]:
             return
-        self._told[topic_partition] = high_watermark
+        self._reported[topic_partition] = high_watermark
         try:
             listener()
         except AssertionError:

@@ -82,26 +82,26 @@ class IsrMaintenance:
     def propose(self, partition: Partition, proposal: AlterPartitionProposal) -> None:
         """Send a proposal. Retry it while it is in flight and the controller is unavailable."""
         before = len(partition.isr)
-        self._sender.submit(proposal, partial(self._on_answer, partition, proposal, before))
+        self._sender.submit(proposal, partial(self._on_result, partition, proposal, before))
 
-    def _on_answer(
+    def _on_result(
         self,
         partition: Partition,
         proposal: AlterPartitionProposal,
         before: int,
-        answer: AlterPartitionResult,
+        result: AlterPartitionResult,
     ) -> None:
         leader = partition.leader
         if leader is None:
             outcome = AnswerOutcome(moved=False, retry=False)
         else:
-            outcome = leader.on_alter_partition_result(proposal, answer)
+            outcome = leader.on_alter_partition_result(proposal, result)
         if outcome.retry:
             self._wheel.add(_RETRY_MS, partial(self._retry, partition, proposal))
             return
-        if answer.error is ErrorCode.NONE:
+        if result.error is ErrorCode.NONE:
             # Count the change even if metadata has already delivered it.
-            self._metrics.count_isr_change(len(answer.isr) - before)
+            self._metrics.count_isr_change(len(result.isr) - before)
         else:
             self._metrics.failed_isr_updates += 1
         if outcome.moved:

@@ -41,7 +41,7 @@ _NONE = ErrorCode.NONE
 class FollowerUpdate(NamedTuple):
     """The consequences of a follower's fetch."""
 
-    # Whether the high or low watermark moved. Then the caller checks waiting operations.
+    # Whether the high or low watermark moved. Then the caller checks pending operations.
     moved: bool
     # The proposal to add the follower to the ISR, which the caller sends to the controller.
     proposal: AlterPartitionProposal | None
@@ -52,7 +52,7 @@ class FollowerUpdate(NamedTuple):
 class AnswerOutcome(NamedTuple):
     """The consequences of the controller's response to a proposal."""
 
-    # Whether the high watermark moved. Then the caller checks waiting operations.
+    # Whether the high watermark moved. Then the caller checks pending operations.
     moved: bool
     # Whether to send the same proposal again after a backoff.
     retry: bool
@@ -247,7 +247,7 @@ class LeaderRole:
         return FollowerUpdate(moved, proposal)
 
     def is_idle_for(
-        self, replica_id: int, asked: FetchPartitionData, reported_high_watermark: int
+        self, replica_id: int, requested: FetchPartitionData, reported_high_watermark: int
     ) -> bool:
         """Whether a fetch of that follower has no effect on either side until a change.
 
@@ -257,10 +257,10 @@ class LeaderRole:
         replica = self.remote_replicas.get(replica_id)
         return (
             replica is not None
-            and asked.fetch_offset == replica.log_end_offset == log.log_end_offset
+            and requested.fetch_offset == replica.log_end_offset == log.log_end_offset
             and reported_high_watermark == log.high_watermark
-            and asked.log_start_offset == replica.log_start_offset
-            and asked.current_leader_epoch in (UNKNOWN_EPOCH, self.leader_epoch)
+            and requested.log_start_offset == replica.log_start_offset
+            and requested.current_leader_epoch in (UNKNOWN_EPOCH, self.leader_epoch)
             and replica_id in self.isr_state.isr
         )
 
@@ -411,26 +411,26 @@ class LeaderRole:
         )
 
     def on_alter_partition_result(
-        self, proposal: AlterPartitionProposal, answer: AlterPartitionResult
+        self, proposal: AlterPartitionProposal, result: AlterPartitionResult
     ) -> AnswerOutcome:
         """Apply the controller's response. Ignore it if its proposal is no longer in flight."""
         if not self.is_waiting_for(proposal):
             return AnswerOutcome(moved=False, retry=False)
-        if answer.error in REFUSED:
+        if result.error in REFUSED:
             self.isr_state = self.isr_state.withdrawn()
             return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
-        if answer.error in OUTDATED:
+        if result.error in OUTDATED:
             return AnswerOutcome(moved=False, retry=False)
-        if answer.error is not _NONE:
+        if result.error is not _NONE:
             return AnswerOutcome(moved=False, retry=True)
         if (
-            answer.leader_epoch > self.leader_epoch
-            or answer.partition_epoch < self._state.partition_epoch
+            result.leader_epoch > self.leader_epoch
+            or result.partition_epoch < self._state.partition_epoch
         ):
             return AnswerOutcome(moved=False, retry=False)
-        self.isr_state = IsrState.committed(answer.isr)
-        self._state.partition_epoch = answer.partition_epoch
-        self._state.leader_recovery_state = answer.leader_recovery_state
+        self.isr_state = IsrState.committed(result.isr)
+        self._state.partition_epoch = result.partition_epoch
+        self._state.leader_recovery_state = result.leader_recovery_state
         return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
 
     def _proposal(self) -> AlterPartitionProposal:

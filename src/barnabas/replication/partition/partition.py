@@ -2,8 +2,8 @@
 
 `Partition` holds what every role shares, changes the role according to the metadata, and reads from
 the log. The operations of a leader are in `LeaderRole`, those of a follower in `FollowerRole`. They
-do not check waiting operations: their methods return what moved, and the replica manager checks
-waiting operations after the change.
+do not check pending operations. Their methods return which watermarks moved, and the replica
+manager checks the pending operations after the change.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ class Partition:
         """Read for a follower or a consumer, without changing any state.
 
         Args:
-            max_bytes: the smaller of the partition's limit and the rest of the response's limit.
+            max_bytes: the partition's limit, or the remaining bytes of the response's limit if
+                they are fewer.
             min_one_batch: return the first batch whole, even above the limit.
 
         Raises:

@@ -50,7 +50,11 @@ class LogStore(Protocol):
         ...
 
     def delete_async(self, partition: TopicPartition) -> bool:
-        """Set the log aside now and delete its files later. Return whether there was a log."""
+        """Rename the log directory now, and delete its files later.
+
+        Returns:
+            Whether there was a log.
+        """
         ...
 
     def update_config(self, topic: str, config: LogConfig) -> None:
@@ -142,9 +146,9 @@ class PartitionRegistry:
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
         """Return the partition if it is online on this broker, else the error for the client."""
         partition = self.online.get(topic_partition)
-        return self.why_missing(topic_partition) if partition is None else partition
+        return self.missing_error(topic_partition) if partition is None else partition
 
-    def why_missing(self, topic_partition: TopicPartition) -> ErrorCode:
+    def missing_error(self, topic_partition: TopicPartition) -> ErrorCode:
         """Return the error for a partition that is not online on this broker."""
         if topic_partition in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -161,8 +165,8 @@ class PartitionRegistry:
         Args:
             changes: receives each change. The iterator stops after each partition.
         """
-        for gone in local.deletes:
-            topic_partition = TopicPartition(gone.topic, gone.partition)
+        for deleted in local.deletes:
+            topic_partition = TopicPartition(deleted.topic, deleted.partition)
             self._guarded(topic_partition, changes, partial(self._delete, topic_partition))
             self.offline.discard(topic_partition)
             changes.deleted.append(topic_partition)

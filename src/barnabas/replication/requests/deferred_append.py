@@ -44,7 +44,7 @@ class Appender(Protocol):
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> object:
-        """Append the inspected records and answer, see `ReplicaAppends`."""
+        """Append the inspected records and call `on_done`, see `ReplicaAppends`."""
         ...
 
     def refused(
@@ -66,7 +66,7 @@ class Appender(Protocol):
 
 
 class DeferredAppend:
-    """Waits for the inspections of one request, appends, and answers."""
+    """Waits for the inspections of one request, appends the records, and calls `on_done`."""
 
     __slots__ = (
         "_appender",
@@ -100,7 +100,7 @@ class DeferredAppend:
         # Size of the inspected records in bytes, by partition.
         self._sizes: dict[TopicPartition, int] = {}
         self._outcomes: dict[TopicPartition, Outcome] = {}
-        # Whether the request was answered. Never reset.
+        # Whether `on_done` was called. Never reset.
         self._is_done = False
 
     def begin(
@@ -110,7 +110,7 @@ class DeferredAppend:
         pending: list[PendingAppend],
         queue: StepQueue,
     ) -> DeferredAppend | None:
-        """Start the inspections. Return None if the request was answered before this returns."""
+        """Start the inspections. Return None if the request is complete already."""
         self._results, self._pending = results, pending
         self._sizes = {key: len(inspection) for key, inspection in inspections.items()}
         for key, inspection in inspections.items():
@@ -145,11 +145,11 @@ class DeferredAppend:
         self._results.update(results)
         if self._pending:
             self._appender.park(
-                self._timeout_ms, self._required_acks, self._pending, self._results, self._answer
+                self._timeout_ms, self._required_acks, self._pending, self._results, self._complete
             )
         else:
-            self._answer(self._results)
+            self._complete(self._results)
 
-    def _answer(self, results: dict[TopicPartition, ProduceResult]) -> None:
+    def _complete(self, results: dict[TopicPartition, ProduceResult]) -> None:
         self._is_done = True
         self._on_done(results)

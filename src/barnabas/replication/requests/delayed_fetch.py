@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Sentinel: the available data completes the fetch, whatever its minimum is.
+# Sentinel: the available data completes the fetch, even if it is below `min_bytes`.
 _COMPLETE = None
 
 
@@ -78,8 +78,8 @@ class DelayedFetch(DelayedOperation):
     D. A partition's log directory is offline.
     E. The request's leader epoch is fenced.
     F. The log was truncated below the fetch offset, or the fetch offset is in an older segment than
-       the end. In the second case the rest of the older segment is returned at once, and the
-       available bytes are not counted.
+       the end. In the second case the remaining bytes of the older segment are returned at
+       once, and the available bytes are not counted.
     G. The available bytes reach the request's minimum. Each partition counts up to its own maximum.
        Throttled partitions count zero.
     H. The request's leader epoch is unknown here, or the follower's log has diverged.
@@ -134,7 +134,7 @@ class DelayedFetch(DelayedOperation):
         """Add a partition that was idle and has changed."""
         key = changed.where.topic_partition
         waiting = WaitingPartition(
-            changed.where, key, changed.asked, changed.position, is_stale=True
+            changed.where, key, changed.requested, changed.position, is_stale=True
         )
         self._partitions.append(waiting)
         self._by_key.setdefault(key, []).append(waiting)
@@ -218,17 +218,17 @@ class DelayedFetch(DelayedOperation):
             self._idle.operation = None
 
     def on_complete(self) -> None:
-        """Read again the partitions that changed or had bytes, and answer with all results."""
+        """Read again the partitions that changed or had bytes, and complete with all results."""
         self.on_cancel()
         results: list[tuple[TopicIdPartition, FetchResult] | None] = []
-        asked: list[tuple[TopicIdPartition, FetchPartitionData]] = []
+        requested: list[tuple[TopicIdPartition, FetchPartitionData]] = []
         for each in self._partitions:
             if each.is_stale or each.available or each.first_result is None:
-                asked.append((each.topic_id_partition, each.data))
+                requested.append((each.topic_id_partition, each.data))
                 results.append(None)
             else:
                 results.append((each.topic_id_partition, each.first_result))
-        read = iter(self._source.read_again(self._params, asked))
+        read = iter(self._source.read_again(self._params, requested))
         self._on_done([next(read) if each is None else each for each in results])
 
     def on_expiration(self) -> None:

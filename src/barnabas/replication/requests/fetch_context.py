@@ -15,7 +15,11 @@ from barnabas.protocol.fetch_metadata import NO_SESSION, next_epoch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.requests.fetch_session import Answered, Asked, FetchSession
+    from barnabas.replication.requests.fetch_session import (
+        FetchSession,
+        PartitionRequest,
+        PartitionResult,
+    )
     from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
 
 
@@ -33,11 +37,11 @@ class FetchContext(Protocol):
         """Requested partitions that need no read. None if there are none."""
         ...
 
-    def partitions(self) -> list[Asked]:
+    def partitions(self) -> list[PartitionRequest]:
         """Return the partitions to read, in order. A topic with an unknown id has the name ""."""
         ...
 
-    def answer(self, results: list[Answered]) -> list[Answered]:
+    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Update the session and return the results for the response."""
         ...
 
@@ -53,11 +57,11 @@ class RefusedContext:
         self.error = error
         self.session_id = NO_SESSION
 
-    def partitions(self) -> list[Asked]:
+    def partitions(self) -> list[PartitionRequest]:
         """Return an empty list."""
         return []
 
-    def answer(self, results: list[Answered]) -> list[Answered]:
+    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return an empty list."""
         assert not results
         return []
@@ -68,18 +72,18 @@ class SessionlessContext:
 
     idle = None
 
-    __slots__ = ("_asked", "error", "session_id")
+    __slots__ = ("_requested", "error", "session_id")
 
-    def __init__(self, asked: list[Asked]) -> None:
-        self._asked = asked
+    def __init__(self, requested: list[PartitionRequest]) -> None:
+        self._requested = requested
         self.error = ErrorCode.NONE
         self.session_id = NO_SESSION
 
-    def partitions(self) -> list[Asked]:
+    def partitions(self) -> list[PartitionRequest]:
         """Return the partitions of the request."""
-        return self._asked
+        return self._requested
 
-    def answer(self, results: list[Answered]) -> list[Answered]:
+    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return all results."""
         return results
 
@@ -89,23 +93,25 @@ class FullContext:
 
     idle = None
 
-    __slots__ = ("_asked", "_make_session", "error", "session_id")
+    __slots__ = ("_make_session", "_requested", "error", "session_id")
 
     def __init__(
-        self, asked: list[Asked], make_session: Callable[[list[Asked]], FetchSession | None]
+        self,
+        requested: list[PartitionRequest],
+        make_session: Callable[[list[PartitionRequest]], FetchSession | None],
     ) -> None:
-        self._asked = asked
+        self._requested = requested
         self._make_session = make_session
         self.error = ErrorCode.NONE
         self.session_id = NO_SESSION
 
-    def partitions(self) -> list[Asked]:
+    def partitions(self) -> list[PartitionRequest]:
         """Return the partitions of the request."""
-        return self._asked
+        return self._requested
 
-    def answer(self, results: list[Answered]) -> list[Answered]:
+    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Create the session, record all results in it, and return them."""
-        session = self._make_session(self._asked)
+        session = self._make_session(self._requested)
         if session is not None:
             session.note_all(results)
             self.session_id = session.id
@@ -128,11 +134,11 @@ class IncrementalContext:
         """The idle partitions of the session."""
         return self._session.idle
 
-    def partitions(self) -> list[Asked]:
+    def partitions(self) -> list[PartitionRequest]:
         """Return the session's partitions, without the idle ones."""
         return self._session.partitions()
 
-    def answer(self, results: list[Answered]) -> list[Answered]:
+    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return the changed results. If a later request overtook this one, set `error` instead."""
         if self._session.epoch != next_epoch(self._request_epoch):
             self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH

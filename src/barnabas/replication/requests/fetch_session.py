@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
     from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
 
-Asked = tuple[TopicIdPartition, FetchPartitionData]
-Answered = tuple[TopicIdPartition, "FetchResult"]
+PartitionRequest = tuple[TopicIdPartition, FetchPartitionData]
+PartitionResult = tuple[TopicIdPartition, "FetchResult"]
 
 
 def size_of(where: TopicIdPartition) -> int:
@@ -86,9 +86,11 @@ class FetchSession:
     def _key(self, where: TopicIdPartition) -> SessionKey:
         return (where.topic_id if self.uses_topic_ids else where.topic, where.partition)
 
-    def update(self, asked: Iterable[Asked], forgotten: Iterable[TopicIdPartition]) -> None:
+    def update(
+        self, requested: Iterable[PartitionRequest], forgotten: Iterable[TopicIdPartition]
+    ) -> None:
         """Add and change the requested partitions, then remove the forgotten ones."""
-        for where, data in asked:
+        for where, data in requested:
             key = self._key(where)
             known = self._partitions.get(key)
             if known is None:
@@ -97,25 +99,25 @@ class FetchSession:
             else:
                 if self.idle is not None:
                     self.idle.touch(known)
-                if known.asked.current_leader_epoch != data.current_leader_epoch:
+                if known.requested.current_leader_epoch != data.current_leader_epoch:
                     # The follower drops the data that it requested in an earlier leader epoch.
                     known.high_watermark = UNKNOWN
                 self.size += size_of(where) - size_of(known.where)
                 known.where = where
-                known.asked = data
+                known.requested = data
         for where in forgotten:
             key = self._key(where)
-            gone = self._partitions.pop(key, None)
-            if gone is None:
+            removed = self._partitions.pop(key, None)
+            if removed is None:
                 continue
-            self.size -= size_of(gone.where)
+            self.size -= size_of(removed.where)
             if self.idle is not None:
-                self.idle.touch(gone)
+                self.idle.touch(removed)
                 del self._active[key]
 
-    def partitions(self) -> list[Asked]:
+    def partitions(self) -> list[PartitionRequest]:
         """Return the partitions to check, in order."""
-        return [(each.where, each.asked) for each in self._active.values()]
+        return [(each.where, each.requested) for each in self._active.values()]
 
     def resolve(self, names: dict[bytes, str]) -> None:
         """Set the topic names of partitions whose topic id was unknown before."""
@@ -131,7 +133,7 @@ class FetchSession:
         missing = [each.where.topic_id for each in self._active.values() if not each.where.topic]
         return list(dict.fromkeys(missing)) if self.uses_topic_ids else []
 
-    def note_all(self, results: Iterable[Answered]) -> None:
+    def note_all(self, results: Iterable[PartitionResult]) -> None:
         """Record the results of a full response."""
         for where, result in results:
             partition = self._partitions.get(self._key(where))
@@ -140,13 +142,13 @@ class FetchSession:
                 if self.idle is not None:
                     self.idle.maybe_mark_idle(partition, result)
 
-    def keep_changed(self, results: Iterable[Answered]) -> list[Answered]:
+    def keep_changed(self, results: Iterable[PartitionResult]) -> list[PartitionResult]:
         """Return the changed results for an incremental response.
 
         Partitions with records move to the end of the order. Thus a busy partition does not starve
         the later ones under the byte limit of the response.
         """
-        news: list[Answered] = []
+        news: list[PartitionResult] = []
         for where, result in results:
             key = self._key(where)
             partition = self._active.get(key)

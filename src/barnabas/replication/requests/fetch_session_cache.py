@@ -15,7 +15,7 @@ from barnabas.replication.requests.fetch_context import (
     RefusedContext,
     SessionlessContext,
 )
-from barnabas.replication.requests.fetch_session import Asked, FetchSession, size_of
+from barnabas.replication.requests.fetch_session import FetchSession, PartitionRequest, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ class SessionRequest(msgspec.Struct, frozen=True):
 
     session_id: int
     epoch: int
-    asked: list[Asked]
+    requested: list[PartitionRequest]
     forgotten: list[TopicIdPartition]
     is_from_follower: bool
     # Whether the version of the request is 13 or above.
@@ -117,8 +117,10 @@ class FetchSessionCache:
             if request.session_id != NO_SESSION:
                 self._close(request.session_id)
             if request.epoch == FINAL_EPOCH:
-                return SessionlessContext(request.asked)
-            return FullContext(request.asked, lambda asked: self._make_session(request, asked))
+                return SessionlessContext(request.requested)
+            return FullContext(
+                request.requested, lambda requested: self._make_session(request, requested)
+            )
         session = self._sessions.get(request.session_id)
         if session is None:
             return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -135,15 +137,15 @@ class FetchSessionCache:
         topic_name: Callable[[bytes], str | None],
     ) -> FetchContext:
         self._size -= session.size
-        session.update(request.asked, request.forgotten)
+        session.update(request.requested, request.forgotten)
         self._size += session.size
-        if request.asked and not self._has_room_for(session.size, self._size):
+        if request.requested and not self._has_room_for(session.size, self._size):
             self._close(session.id)
             return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not len(session):
             # All partitions are forgotten: end the session and serve this request without one.
             self._close(session.id)
-            return SessionlessContext(request.asked)
+            return SessionlessContext(request.requested)
         session.begin_fetch(self._clock.monotonic_ms(), request.replica_epoch)
         unresolved = session.unresolved()
         if unresolved:
@@ -152,13 +154,15 @@ class FetchSessionCache:
         self._sessions[session.id] = self._sessions.pop(session.id)
         return IncrementalContext(session, request.epoch)
 
-    def _make_session(self, request: SessionRequest, asked: list[Asked]) -> FetchSession | None:
+    def _make_session(
+        self, request: SessionRequest, requested: list[PartitionRequest]
+    ) -> FetchSession | None:
         now_ms = self._clock.monotonic_ms()
-        size = sum(size_of(where) for where, _ in asked)
+        size = sum(size_of(where) for where, _ in requested)
         if not self._has_room_for(size, size):
             return None
         while len(self._sessions) >= self._slots_max or self._size + size > SIZE_MAX:
-            if not self._make_room(request.is_from_follower, len(asked), now_ms):
+            if not self._make_room(request.is_from_follower, len(requested), now_ms):
                 return None
         session_id = self._rng.randint(1, _SESSION_ID_MAX)
         while session_id in self._sessions:
@@ -166,7 +170,7 @@ class FetchSessionCache:
         session = FetchSession(session_id, request.is_from_follower, request.uses_topic_ids, now_ms)
         if self._idle is not None and request.is_from_follower:
             session.follow(self._idle, request.replica_id, request.replica_epoch)
-        session.update(asked, ())
+        session.update(requested, ())
         self._sessions[session_id] = session
         self._size += session.size
         return session

@@ -132,7 +132,7 @@ class IdlePartitionSet:
             partition is None
             or leader is None
             or partition.topic_id != entry.where.topic_id
-            or not leader.is_idle_for(self.replica_id, entry.asked, entry.high_watermark)
+            or not leader.is_idle_for(self.replica_id, entry.requested, entry.high_watermark)
             or partition.log.log_start_offset != entry.log_start_offset
         ):
             return False

@@ -47,14 +47,14 @@ class PreferredReplicas:
         Only ISR followers with the requested offset are candidates. A lagging follower would delay
         the consumer.
         """
-        led = partition.leader
-        if params.is_from_follower or params.version < _RACK_SINCE or led is None:
+        role = partition.leader
+        if params.is_from_follower or params.version < _RACK_SINCE or role is None:
             return None
         now_ms = self._clock.monotonic_ms()
         followers = [
             self._view(replica.broker_id, params, replica.log_end_offset,
                        now_ms - replica.last_caught_up_ms)
-            for replica in led.readable_followers(data.fetch_offset)
+            for replica in role.readable_followers(data.fetch_offset)
         ]  # fmt: skip
         log = partition.log
         leader = self._view(self._node_id, params, log.log_end_offset, 0.0)
@@ -64,11 +64,11 @@ class PreferredReplicas:
         error = partition.check_access(data.current_leader_epoch, only_leader=False)
         if error is not ErrorCode.NONE:
             return failed_fetch(error)
-        answer = FetchResult(
+        redirect = FetchResult(
             error, log.high_watermark, log.last_stable_offset, log.log_start_offset, b""
         )
-        answer.preferred_read_replica = chosen.broker_id
-        return answer
+        redirect.preferred_read_replica = chosen.broker_id
+        return redirect
 
     def _view(
         self, broker_id: int, params: FetchParams, log_end_offset: int, since_caught_up_ms: float

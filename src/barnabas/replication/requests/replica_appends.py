@@ -77,7 +77,7 @@ class AppendDependencies(msgspec.Struct, frozen=True):
 
 
 class ReplicaAppends:
-    """Appends records at once and answers when the append is acknowledged."""
+    """Appends records at once, and calls back when the append is acknowledged."""
 
     __slots__ = (
         "_clock",
@@ -114,7 +114,7 @@ class ReplicaAppends:
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> DelayedProduce | DeferredAppend | None:
-        """Append each entry to its partition and answer when `required_acks` is fulfilled.
+        """Append each entry to its partition, and call back when `required_acks` is fulfilled.
 
         Args:
             timeout_ms: limit of the wait for acks=all; then REQUEST_TIMED_OUT.
@@ -184,7 +184,7 @@ class ReplicaAppends:
         refused = dict.fromkeys(entries, ErrorCode.INVALID_REQUIRED_ACKS)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for key in entries:
-            if key not in self._online and self._registry.why_missing(key) is unknown:
+            if key not in self._online and self._registry.missing_error(key) is unknown:
                 refused[key] = unknown
         on_done({key: ProduceResult(error) for key, error in refused.items()})
 
@@ -237,7 +237,7 @@ class ReplicaAppends:
 
     def _missing(self, key: TopicPartition) -> ErrorCode:
         """Return the error of a partition that is not online here. Count it if its topic exists."""
-        error = self._registry.why_missing(key)
+        error = self._registry.missing_error(key)
         if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._count_refusal(key, error)
         return error

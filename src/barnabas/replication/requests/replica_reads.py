@@ -34,8 +34,8 @@ _NO_TOPIC_ID = bytes(16)
 _NONE = ErrorCode.NONE
 _STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
-Asked = tuple["TopicIdPartition", "FetchPartitionData"]
-Answered = tuple["TopicIdPartition", FetchResult]
+PartitionRequest = tuple["TopicIdPartition", "FetchPartitionData"]
+PartitionResult = tuple["TopicIdPartition", FetchResult]
 
 
 class ReadDependencies(msgspec.Struct, frozen=True):
@@ -89,8 +89,8 @@ class ReplicaReads:
     def fetch(
         self,
         params: FetchParams,
-        partitions: list[Asked],
-        on_done: Callable[[list[Answered]], None],
+        partitions: list[PartitionRequest],
+        on_done: Callable[[list[PartitionResult]], None],
         idle: IdlePartitionSet | None = None,
     ) -> DelayedFetch | None:
         """Read the partitions in order. Answer when enough bytes are available or the wait is over.
@@ -103,7 +103,7 @@ class ReplicaReads:
             idle: further partitions of the session, which have no changes now.
 
         Returns:
-            The pending operation, or None if the fetch was answered at once.
+            The pending operation, or None if the fetch completed at once.
         """
         topics = self._metrics.topics
         for where, _ in partitions:
@@ -113,7 +113,7 @@ class ReplicaReads:
         if params.is_from_follower:
             moved = self._take_follower_states(params, partitions, results)
         asks_nothing = not partitions and not idle
-        if params.max_wait_ms <= 0 or asks_nothing or _answers_at_once(params, results):
+        if params.max_wait_ms <= 0 or asks_nothing or _completes_at_once(params, results):
             self._wake_all(moved)
             on_done(results)
             return None
@@ -124,7 +124,10 @@ class ReplicaReads:
         return operation
 
     def _waiting(
-        self, params: FetchParams, partitions: list[Asked], results: list[Answered]
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        results: list[PartitionResult],
     ) -> list[WaitingPartition]:
         # The throttle may release records before the second read.
         may_be_held_back = self._throttle.is_active and params.is_from_follower
@@ -145,7 +148,7 @@ class ReplicaReads:
         self,
         params: FetchParams,
         waiting: list[WaitingPartition],
-        on_done: Callable[[list[Answered]], None],
+        on_done: Callable[[list[PartitionResult]], None],
         idle: IdlePartitionSet | None,
     ) -> DelayedFetch:
         operation = DelayedFetch(params, waiting, self, on_done, idle)
@@ -163,7 +166,9 @@ class ReplicaReads:
         """Return the partition if it is online on this broker, else the error for the client."""
         return self._registry.partition(topic_partition)
 
-    def read_again(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
+    def read_again(
+        self, params: FetchParams, partitions: list[PartitionRequest]
+    ) -> list[PartitionResult]:
         """Read again for a fetch that has waited, without updating follower state or request
         counts.
         """
@@ -188,11 +193,13 @@ class ReplicaReads:
         else:
             self._metrics.delayed_fetch_consumer_expires += 1
 
-    def _read(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
+    def _read(
+        self, params: FetchParams, partitions: list[PartitionRequest]
+    ) -> list[PartitionResult]:
         """Read in order within the response's byte limit. The first batch may exceed the limit."""
         remaining = params.max_bytes
         min_one_batch = not params.has_hard_byte_limit
-        results: list[Answered] = []
+        results: list[PartitionResult] = []
         for where, data in partitions:
             max_bytes = min(data.max_bytes, remaining)
             result = self._read_one(params, where, data, (max_bytes, min_one_batch))
@@ -220,7 +227,7 @@ class ReplicaReads:
         if partition is None:
             if not where.topic:
                 return failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID)
-            return failed_fetch(self._registry.why_missing(key))
+            return failed_fetch(self._registry.missing_error(key))
         if where.topic_id not in (_NO_TOPIC_ID, partition.topic_id):
             return failed_fetch(ErrorCode.INCONSISTENT_TOPIC_ID)
         try:
@@ -259,7 +266,10 @@ class ReplicaReads:
         return failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _take_follower_states(
-        self, params: FetchParams, partitions: list[Asked], results: list[Answered]
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        results: list[PartitionResult],
     ) -> list[TopicPartition]:
         """Update followers' states from a fetch. Skip partitions that the follower must truncate.
 
@@ -315,8 +325,8 @@ def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult
     return data.fetch_offset < end
 
 
-def _answers_at_once(params: FetchParams, results: list[Answered]) -> bool:
-    """Whether to answer now: enough bytes, an error, a diverging epoch, or a preferred replica."""
+def _completes_at_once(params: FetchParams, results: list[PartitionResult]) -> bool:
+    """Whether enough bytes, an error, a diverging epoch or a redirect completes the fetch now."""
     size = 0
     for _, result in results:
         if (

@@ -21,13 +21,15 @@ SessionKey: TypeAlias = tuple[bytes | str, int]
 class SessionPartition:
     """The last request and the last response for one partition."""
 
-    __slots__ = ("asked", "high_watermark", "key", "log_start_offset", "position", "where")
+    __slots__ = ("high_watermark", "key", "log_start_offset", "position", "requested", "where")
 
-    def __init__(self, key: SessionKey, where: TopicIdPartition, asked: FetchPartitionData) -> None:
+    def __init__(
+        self, key: SessionKey, where: TopicIdPartition, requested: FetchPartitionData
+    ) -> None:
         self.key = key
         self.where = where
         # The last request. A request that does not name the partition repeats it.
-        self.asked = asked
+        self.requested = requested
         # Values in the last response. -1 before the first response or after an error: then the next
         # response includes the partition.
         self.high_watermark = UNKNOWN

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopKeeper"]
 
-# Delay (s) between the user's last run of the loop and the turn of this thread. During continuous
-# polls the user therefore always has the turn. Calls that do not run the loop do not count.
+# Delay (s) between the last call that ran the loop and the time when this thread takes the turn.
+# During continuous polls the user therefore always has the turn.
 _PATIENCE_S = 0.1
 
 

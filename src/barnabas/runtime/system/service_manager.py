@@ -25,7 +25,7 @@ _SOCKET = "NOTIFY_SOCKET"
 _WATCHDOG_USEC = "WATCHDOG_USEC"
 _WATCHDOG_PID = "WATCHDOG_PID"
 # Two watchdog messages within each limit, as sd_watchdog_enabled(3) advises.
-_SIGNS_PER_LIMIT = 2
+_MESSAGES_PER_LIMIT = 2
 _USEC_PER_MS = 1000
 # Delay before a retry when the socket's queue is full.
 _RETRY_MS = 100.0
@@ -80,7 +80,9 @@ class SystemdServiceManager:
             timer: schedules the watchdog messages.
         """
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._sign_ms = None if watchdog_ms is None else watchdog_ms / _SIGNS_PER_LIMIT
+        self._watchdog_interval_ms = (
+            None if watchdog_ms is None else watchdog_ms / _MESSAGES_PER_LIMIT
+        )
         self._timer = timer
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
@@ -95,7 +97,7 @@ class SystemdServiceManager:
     def ready(self, status: str) -> None:
         """Report that the process serves requests, and start the watchdog messages."""
         self._send({"READY": "1", "STATUS": status})
-        self._live()
+        self._send_watchdog()
 
     def stopping(self, status: str) -> None:
         """Report that the process stops. The watchdog messages continue."""
@@ -108,10 +110,10 @@ class SystemdServiceManager:
             self._watchdog.cancel()
         self._socket.close()
 
-    def _live(self) -> None:
-        if self._sign_ms is not None:
+    def _send_watchdog(self) -> None:
+        if self._watchdog_interval_ms is not None:
             self._send({"WATCHDOG": "1"})
-            self._watchdog = self._timer.call_later(self._sign_ms, self._live)
+            self._watchdog = self._timer.call_later(self._watchdog_interval_ms, self._send_watchdog)
 
     def _send(self, lines: dict[str, str]) -> None:
         is_retrying = bool(self._unsent)

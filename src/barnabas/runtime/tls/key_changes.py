@@ -24,8 +24,8 @@ def check_compatible(
     """Check that a new certificate has the subject of the old one, and all its names.
 
     Args:
-        old: the present certificate in DER.
-        new: the one that replaces it.
+        old: the current certificate in DER.
+        new: the certificate that replaces it, in DER.
         may_change_subject: whether the subject may differ (`ssl.allow.dn.changes`).
         may_lose_names: whether names may be missing (`ssl.allow.san.changes`).
 
@@ -42,14 +42,14 @@ def check_compatible(
         raise TlsOptionsError(
             _OPTION,
             f"the subject of the new certificate is {after.subject.rfc4514_string()}, that of the "
-            f"present one {before.subject.rfc4514_string()}; set ssl.allow.dn.changes=true to "
-            f"allow this",
+            f"current certificate is {before.subject.rfc4514_string()}; set "
+            f"ssl.allow.dn.changes=true to allow this",
         )
     lost = [] if may_lose_names else sorted(_names(before) - _names(after))
     if lost:
         raise TlsOptionsError(
             _OPTION,
-            f"the new certificate lacks names of the present one: {', '.join(lost)}; set "
+            f"the new certificate lacks names of the current certificate: {', '.join(lost)}; set "
             f"ssl.allow.san.changes=true to allow this",
         )
 

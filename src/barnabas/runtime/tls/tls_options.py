@@ -8,7 +8,7 @@ import msgspec
 
 
 class ClientAuth(Enum):
-    """Whether a server asks its clients for certificates (`ssl.client.auth`)."""
+    """Whether a server requests certificates from its clients (`ssl.client.auth`)."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -16,7 +16,7 @@ class ClientAuth(Enum):
 
 
 class KeySource(msgspec.Struct, frozen=True):
-    """Where the own private key and certificate come from; at most one of the ways is set."""
+    """Source of the own private key and certificate: a key store, PEM text, or two PEM files."""
 
     # A key store: a PKCS12 or JKS file, or a PEM file with the key and its certificates.
     location: str | None = None
@@ -34,7 +34,7 @@ class KeySource(msgspec.Struct, frozen=True):
 
 
 class TrustSource(msgspec.Struct, frozen=True):
-    """Where the trusted certificates come from; without any, the system's are used."""
+    """Source of the trusted certificates; without a source, those of the system are trusted."""
 
     location: str | None = None
     # As in `KeySource`.
@@ -45,7 +45,7 @@ class TrustSource(msgspec.Struct, frozen=True):
 
 
 class TlsOptions(msgspec.Struct, frozen=True):
-    """Everything that makes an SSL context."""
+    """All options of an SSL context."""
 
     keys: KeySource = KeySource()
     trust: TrustSource = TrustSource()

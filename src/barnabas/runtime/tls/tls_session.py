@@ -90,7 +90,7 @@ class TlsSession:
         return True
 
     def receive(self, data: memoryview) -> None:
-        """Take encrypted bytes. The view may be reused after `store_unread`."""
+        """Accept encrypted bytes. The view may be reused after `store_unread`."""
         assert not self._unread, "encrypted bytes were not stored"
         self._unread = data
 
@@ -106,7 +106,9 @@ class TlsSession:
         return bool(self._incoming.pending or self._unread or self._ssl.pending())
 
     def read_into(self, buffer: memoryview) -> int:
-        """Decrypt into the buffer. Return the count; fewer bytes than its size if no more came.
+        """Decrypt into the buffer, and return the number of bytes.
+
+        The number is less than the size of the buffer if all received bytes are decrypted.
 
         At the end of the stream or after a failure, `has_peer_ended` or `error` is set.
         """
@@ -148,7 +150,7 @@ class TlsSession:
 
     def end(self) -> bytes:
         """Return the encrypted message that announces the end of the data."""
-        # The answer of the peer is not awaited.
+        # Do not wait for the closing message of the peer.
         with suppress(ssl.SSLError):
             self._ssl.unwrap()
         return self._outgoing.read()

@@ -56,7 +56,7 @@ class TlsSockets:
         factory: Callable[[], StreamHandler],
         options: ListenOptions = USUAL_OPTIONS,
     ) -> Listening:
-        """Bind and listen now. Each handler is told of its connection before the handshake."""
+        """Bind and listen now. Each handler receives `on_connected` before the handshake."""
 
         def accept() -> TlsStream:
             return TlsStream(self._dependencies, factory(), self._new_server_session)

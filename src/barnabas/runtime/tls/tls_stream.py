@@ -108,7 +108,7 @@ class TlsStream:
         )
         # The session after the handshake; None before.
         self._session: TlsSession | None = None
-        # Whether the handler was told of the connection.
+        # Whether the handler has received `on_connected`.
         self._is_reported = False
         # Plain data that is not encrypted yet, in order, and its size.
         self._queue: deque[Chunk] = deque()
@@ -154,13 +154,13 @@ class TlsStream:
 
     @property
     def has_peer_ended(self) -> bool:
-        """Whether the peer will send no more."""
+        """Whether the peer has stopped sending."""
         if self._inner is None or self._inner.has_peer_ended:
             return True
         return self._session is not None and self._session.has_peer_ended
 
     def write(self, chunks: Sequence[Chunk]) -> bool:
-        """Encrypt and send chunks in order; the rest waits in the queue."""
+        """Encrypt and send chunks in order; the remaining bytes wait in the queue."""
         if self.is_closing:
             return False
         self._queue.extend(chunks)

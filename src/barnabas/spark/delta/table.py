@@ -60,7 +60,7 @@ def open_files(options: TableOptions) -> pafs.FileSystem:
 
 
 def remove_unnamed(options: TableOptions, files: Sequence[WrittenFile]) -> None:
-    """Delete those files that the table does not contain.
+    """Delete the files that the table does not contain.
 
     The table may contain them although the commit failed: an error can follow the actual commit.
     """
@@ -145,7 +145,7 @@ def _has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool
     raise DeltaTableError(
         f"{address} has batch {last} of this query already, and the checkpoint is at batch "
         f"{identity.batch_id}: it is older than the table. Restore the table to the version that "
-        "goes with the checkpoint, or start with a new checkpoint and table"
+        "matches the checkpoint, or start with a new checkpoint and table"
     )
 
 

@@ -35,7 +35,7 @@ class WrittenSlice(WriterCommitMessage):
 
     slice: Slice
     records: int
-    # None if there is nothing to end: no rows, or committed before a replay of the batch.
+    # None if the task has no rows, or an earlier run of the batch committed the slice.
     transaction: OpenTransaction | None = None
     # A topic of the rows; None without rows.
     topic: str | None = None

@@ -38,7 +38,7 @@ def has_transactions(options: SinkOptions, apis: Container[int]) -> bool:
     """Return whether brokers that serve these APIs have transactions.
 
     Raises:
-        OptionError: exactlyOnce=true, and they have none.
+        OptionError: exactlyOnce=true, and the brokers do not have transactions.
     """
     missing = [key.name for key in _NEEDED if key not in apis]
     if missing and options.exactly_once:

@@ -95,8 +95,9 @@ class Flusher:
     def __init__(self, log: Flushable, dependencies: LogDependencies) -> None:
         self._log = log
         self._dependencies = dependencies
+        # Whether a sync runs or waits for a free descriptor. Invariant: at most one sync at a time.
         self._is_running = False
-        # Callbacks for the next sync.
+        # Callbacks for the next sync. `_start` takes all of them.
         self._waiting: list[Callable[[BaseException | None], None]] = []
 
     def flush(self, on_done: Callable[[BaseException | None], None]) -> None:

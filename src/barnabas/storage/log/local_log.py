@@ -58,15 +58,16 @@ class LocalLog:
         self.config = config
         # Read only: `Log` moves the offsets.
         self._offsets = offsets
-        # Has the path of the directory.
+        # Holds the path of the log directory, which a renaming changes.
         self._guard = guard
         self._dependencies = dependencies
         self.segments = segments
         # The swap in progress, which renames files after a compaction.
         self._swap: SegmentSwap | None = None
-        # Segments whose indexes were not synced since they were sealed, and those of them that the
-        # running sync covers. Their batches may be synced.
+        # Sealed segments with unsynced indexes. Their batches may be synced. `roll` adds them, and
+        # `on_synced` removes them.
         self._sealed: list[Segment] = []
+        # The subset of `_sealed` that the running sync covers.
         self._syncing: list[Segment] = []
         # Segments whose batches the running sync covers, each with its size at that time.
         self._syncing_sizes: list[tuple[Segment, int]] = []
@@ -75,7 +76,8 @@ class LocalLog:
         # Whether a file was written to since the log was opened. If not, closing needs no sync.
         # Stays true.
         self.is_changed = False
-        # Number of rolls, truncations and swaps. Positions that were found before are not valid.
+        # Number of rolls, truncations and swaps. A position in the log is valid only until this
+        # number changes.
         self.layout_count = 0
         segments.listen(self._on_damaged_index)
 
@@ -116,7 +118,14 @@ class LocalLog:
     def read(
         self, offset: int, max_bytes: int, bound: LogOffsetMetadata, min_one_batch: bool
     ) -> ReadResult:
-        """Return a slice from the batch of `offset` on, below `bound`; `offset` < `bound`."""
+        """Return a slice of the log that starts with the batch of `offset` and ends before `bound`.
+
+        Args:
+            offset: first wanted offset; it must be below `bound`.
+            max_bytes: maximum size of the slice.
+            bound: exclusive end of the readable records.
+            min_one_batch: return the first batch whole, even if it exceeds `max_bytes`.
+        """
         segment: Segment | None = self.segments.active
         if offset < self.segments.active.base_offset:
             segment = self.segments.floor(offset) or self.segments[0]
@@ -294,7 +303,7 @@ class LocalLog:
         return self._swap is not None
 
     def continue_swap(self) -> None:
-        """Rename some more files of the swap."""
+        """Rename the next files of the swap."""
         swap = self._swap
         if swap is not None and swap.step():
             self._swap = None

@@ -24,7 +24,7 @@ _WARN_AGAIN_MS = 60_000
 
 
 class DescriptorRelief:
-    """Closes idle files while operations find no descriptor, and once more afterwards."""
+    """Closes idle files while operations lack descriptors, and one more time after that."""
 
     __slots__ = (
         "_close_idle",

@@ -134,7 +134,7 @@ class LogManager:
 
         Args:
             config_of: returns the configuration of a topic, the defaults for an unknown topic.
-            assigned: the partitions in the metadata; logs not in it are set aside.
+            assigned: the partitions in the metadata; other logs are renamed as stray.
         """
         for _ in self._load(config_of, assigned):
             pass
@@ -239,7 +239,7 @@ class LogManager:
         self._promote_abandoned(assigned)
 
     def _register(self, directory: LogDirectory, found: FoundLog, assigned: AssignedLogs) -> None:
-        """Register an opened log, or set it aside if the metadata does not assign it."""
+        """Register an opened log, or rename it as stray if the metadata does not assign it."""
         log = found.log
         if self._unreadable.take(found, assigned):
             return

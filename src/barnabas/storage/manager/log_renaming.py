@@ -1,4 +1,4 @@
-"""Setting aside of logs that the metadata does not know or that were replaced."""
+"""Renaming of logs that the metadata does not know or that were replaced."""
 
 from __future__ import annotations
 

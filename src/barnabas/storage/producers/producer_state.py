@@ -2,7 +2,7 @@
 
 `stage` validates one batch and returns the producer's next state; `commit` applies it after the
 batch is written. Recovery and followers use the same methods without the validation.
-`OpenTransactions` has the transactions that hold back the last stable offset.
+`OpenTransactions` has the transactions that limit the last stable offset.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ class ProducerState:
         """Apply staged state after the batch was written to the file."""
         self.entries[entry.producer_id] = entry
         if self.verifications is not None:
-            # The marker began the epoch of the next transaction, whose verification goes on.
+            # The marker began the epoch of the next transaction. Keep the pending verification of
+            # that transaction.
             kept_epoch = entry.producer_epoch if is_bumped else NO_EPOCH
             self.verifications.end(entry.producer_id, kept_epoch)
         if entry.txn_first_offset != NO_OFFSET:
@@ -245,7 +246,7 @@ class ProducerState:
         """Return a guard if the coordinator must confirm the producer's transaction, else None.
 
         Args:
-            producer_id: the producer.
+            producer_id: id of the producer that sends the batch.
             epoch: the producer epoch of the batch.
             sequence: the first sequence of the batch; -1 for a coordinator's batch.
             now_ms: wall clock.
@@ -291,7 +292,7 @@ class ProducerState:
         Returns:
             The transactions that the append aborted, for the segment's index.
         """
-        aborted_ones = []
+        aborted_entries = []
         for change in changes:
             entry, completed = change.entry, change.completed
             before = self.entries.get(entry.producer_id)
@@ -303,9 +304,9 @@ class ProducerState:
                 )
             self.commit(entry, completed, is_bumped=change.is_bumped)
             if completed is not None and completed.is_aborted:
-                aborted_ones.append(self.aborted_entry(completed))
+                aborted_entries.append(self.aborted_entry(completed))
         self.map_end_offset = end_offset
-        return aborted_ones
+        return aborted_entries
 
     def aborted_entry(self, completed: CompletedTxn) -> AbortedEntry:
         """Return the index entry of a transaction whose abort has just been committed."""
@@ -474,7 +475,7 @@ def _check_verification(
     if header.base_sequence > guard.lowest_sequence:
         raise OutOfOrderSequenceError(
             f"producer {header.producer_id} sent sequence {header.base_sequence}, which "
-            f"is below {guard.lowest_sequence}"
+            f"is above the lowest pending sequence {guard.lowest_sequence}"
         )
 
 

@@ -184,7 +184,7 @@ class LogLoader:
             problems.append(
                 f"offsets {entries[0].start_offset} to {first - 1} are missing at its beginning"
             )
-        action = "the log keeps its other records; only other replicas have the lost ones"
+        action = "the log keeps its other records; only other replicas have the lost records"
         for problem in problems:
             self._dependencies.damage.report(DamageKind.GAP, self._directory, problem, action)
 

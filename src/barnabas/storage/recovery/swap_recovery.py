@@ -1,8 +1,9 @@
 """Completion of an interrupted compaction when a log is opened (Kafka's LogLoader).
 
-Files with the suffix `.cleaned` are incomplete and are deleted, with the `.swap` files of a
-renaming from `.cleaned` that was not completed. The remaining `.swap` files are complete. Segments
-that they replace are deleted, and the `.swap` files get their final names.
+Files with the suffix `.cleaned` are incomplete, and recovery deletes them. If the crash interrupted
+the renaming from `.cleaned` to `.swap`, recovery also deletes the `.swap` files of that compaction.
+The remaining `.swap` files are complete. Recovery deletes the segments that they replace, and gives
+the `.swap` files their final names.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def finish_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
     for name in replaced:
         disk.remove(f"{directory}/{name}")
     final = {name: name.removesuffix(SWAP_FILE_SUFFIX) for name in whole}
-    # The batches go first: while they end in `.swap`, files with final names are old.
+    # Rename the `.log` file first. As long as it has the suffix `.swap`, recovery treats files with
+    # final names as the replaced segments.
     for name, target in sorted(final.items(), key=lambda item: not item[1].endswith(LOG_SUFFIX)):
         disk.rename(f"{directory}/{name}", f"{directory}/{target}")
     return sorted({*(name for name in others if name not in replaced), *final.values()})

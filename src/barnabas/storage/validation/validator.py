@@ -1,7 +1,7 @@
 """A leader's validation and conversion of batches (Kafka's LogValidator).
 
-This module checks the headers, one batch of a request after the other. `batch_inspection` reads the
-records, where the topic or a header requires it. The log patches offsets and epoch.
+This module checks the header of each batch in a request. `batch_inspection` reads the records if
+the topic or a header requires it. The log then sets the offsets and the leader epoch.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def read_followed_batches(
 ) -> tuple[Batches, int]:
     """Read the batches of a leader's fetch response that the follower appends.
 
-    The byte limit of the fetch may truncate the last batch. A batch with a later leader epoch than
-    the follower requested is skipped, along with all later batches: the leader may have lost its
+    The byte limit of the fetch may truncate the last batch. The function skips a batch with a later
+    leader epoch than the follower requested, and all batches after it. The leader may have lost its
     leadership and truncated its log while it sent them.
 
     Returns:
@@ -216,5 +216,5 @@ def _converted(records: memoryview, config: LogConfig, now_ms: int) -> bytearray
         batch = to_v2(records, target, append_time)
     except CorruptBatchError as error:
         raise CorruptRecordError(str(error)) from None
-    # Log append time in the set is the sender's claim; the batch is checked as CreateTime.
+    # The batch has create time, whatever timestamp type the producer sent: `to_v2` sets it.
     return batch

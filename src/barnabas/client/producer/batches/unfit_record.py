@@ -114,8 +114,8 @@ def raise_unfit(topic: str, record: object, error: Exception) -> NoReturn:
     """
     if isinstance(error, UnfitRecordError | InvalidRecordError):
         raise error
-    complaint = _unfit_part(record_parts(topic, record))
-    if complaint is None:
+    wrong_part = _unfit_part(record_parts(topic, record))
+    if wrong_part is None:
         timestamp = record_parts(topic, record)[-1]
         try:
             if timestamp is not None:
@@ -123,7 +123,7 @@ def raise_unfit(topic: str, record: object, error: Exception) -> NoReturn:
         except (UnfitRecordError, InvalidRecordError) as wrong:
             raise wrong from error
         raise error
-    raise UnfitRecordError(topic, *complaint) from error
+    raise UnfitRecordError(topic, *wrong_part) from error
 
 
 def _unfit_part(record: tuple[object, ...]) -> tuple[str, str] | None:
