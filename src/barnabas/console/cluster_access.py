@@ -99,8 +99,12 @@ class ClusterAccess:
         }
         return aio.Consumer(bootstrap_servers=self._bootstrap, **{**own, **limits, **config})
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the idle clients; those in use are closed after their call."""
         self._is_closed = True
+        # A blocking client runs its own event loop, which this thread cannot while it runs one.
+        await asyncio.to_thread(self._close_idle)
+
+    def _close_idle(self) -> None:
         while self._idle:
             self._idle.pop().close()

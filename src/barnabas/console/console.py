@@ -63,7 +63,7 @@ class Console:
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
-            self.cluster.close()
+            await self.cluster.close()
 
     def session_of(self, request: Request) -> Session | None:
         """Return the session of the browser; None if it is not logged in."""

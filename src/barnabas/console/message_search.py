@@ -6,6 +6,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.console.rendering import size
 from barnabas.console.shown_bytes import LISTED_BYTES, ShownBytes, shown_bytes, shown_headers
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class MessageSearch:
             if found.records >= limits.records:
                 found.limit = f"{limits.records} records"
             if found.size >= limits.size:
-                found.limit = f"{limits.size // 2**20} MiB"
+                found.limit = size(limits.size)
             if found.limit:
                 return
 
