@@ -24,6 +24,8 @@ from tools.chromium import Chromium
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.client.producer.shared_producer import SharedProducer
+
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 # File, page, width and height (CSS pixels), dark.
 PICTURES = (
@@ -33,7 +35,9 @@ PICTURES = (
     ("console-topic-narrow.png", "/topic?name=flights", 400, 900, True),
 )
 _SAMPLED_S = 60
-_WRITTEN_MAX = 60_000
+# Records before the first sample, and at most afterwards.
+_BEFORE = 12_000
+_WRITTEN_MAX = 48_000
 
 
 def main() -> None:
@@ -44,15 +48,21 @@ def main() -> None:
         ClusterProcess(3, directory=Path(directory)) as cluster,
     ):
         stop = threading.Event()
-        threads = [
-            threading.Thread(target=target, args=(cluster.bootstrap, stop))
-            for target in (_write, _read)
-        ]
+        flights = itertools.islice(events.flight_events(), _BEFORE + _WRITTEN_MAX)
         with Client(cluster.bootstrap) as client:
             # The flights are of 2013.
             configs = {"min.insync.replicas": "2", "retention.ms": "-1"}
             client.create_topic("flights", 3, 3, configs)
             client.create_topic("weather", 3, 3, {"cleanup.policy": "compact"})
+            with client.producer() as producer:
+                for event in itertools.islice(flights, _BEFORE):
+                    _send(producer, "flights", event)
+                for event in itertools.islice(events.weather_events(), _BEFORE // 4):
+                    _send(producer, "weather", event)
+        threads = [
+            threading.Thread(target=_write, args=(cluster.bootstrap, stop, flights)),
+            threading.Thread(target=_read, args=(cluster.bootstrap, stop)),
+        ]
         for thread in threads:
             thread.start()
         try:
@@ -86,16 +96,16 @@ def _draw(url: str, folder: Path) -> None:
             browser.picture(folder / name)
 
 
-def _write(bootstrap: str, stop: threading.Event) -> None:
-    flights = itertools.islice(events.flight_events(), _WRITTEN_MAX)
-    weather = itertools.islice(events.weather_events(), _WRITTEN_MAX // 10)
+def _send(producer: SharedProducer, topic: str, event: events.Event) -> None:
+    producer.send(topic, event.value, event.key, timestamp_ms=event.timestamp_ms)
+
+
+def _write(bootstrap: str, stop: threading.Event, flights: Iterator[events.Event]) -> None:
     with Client(bootstrap) as client, client.producer() as producer:
         for index, event in enumerate(flights):
             if stop.is_set():
                 return
-            producer.send("flights", event.value, event.key, timestamp_ms=event.timestamp_ms)
-            if index % 10 == 0 and (other := next(weather, None)) is not None:
-                producer.send("weather", other.value, other.key, timestamp_ms=other.timestamp_ms)
+            _send(producer, "flights", event)
             if index % 100 == 0:
                 producer.flush()
                 # Waves, so that the lines of the pictures show something.

@@ -43,6 +43,7 @@ class Tails:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._count = 0
+        self._has_ended = False
         # Consumers that are being closed. The event loop holds only weak references to tasks.
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -50,6 +51,10 @@ class Tails:
     def is_full(self) -> bool:
         """Whether no further tail may begin."""
         return self._count >= _TAILS_MAX
+
+    def end(self) -> None:
+        """End all tails at their next poll, because the server ends."""
+        self._has_ended = True
 
     async def events(
         self, consumer: aio.Consumer, partitions: Sequence[TopicPartition], wanted: Match
@@ -70,7 +75,7 @@ class Tails:
                 await consumer.position(tp)
             yield _event("ready", {})
             silent = 0
-            while self._clock.monotonic_ms() < ends_ms:
+            while self._clock.monotonic_ms() < ends_ms and not self._has_ended:
                 records = await consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
                 fitting = [record for record in records if wanted.fits(record)]
                 for event in _events(fitting):
@@ -81,7 +86,8 @@ class Tails:
                     yield b": nothing new\n\n"
                 if records:
                     await asyncio.sleep(_PAUSE_S)
-            yield _event("end", {"text": f"ended after {TAIL_S / 60:.0f} minutes"})
+            reason = "the console ended" if self._has_ended else "ended after ten minutes"
+            yield _event("end", {"text": reason})
         except ClientError as error:
             yield _event("problem", {"text": str(error)})
         finally:

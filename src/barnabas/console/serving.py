@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -13,7 +15,7 @@ from barnabas.console.console import Console
 from barnabas.runtime.loop import new_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.console.settings import ConsoleSettings
 
@@ -64,18 +66,41 @@ async def _serve(
         limit_concurrency=_CONNECTIONS_MAX,
         timeout_graceful_shutdown=_END_S,
     )
-    server = _Server(config, on_ready)
+    server = _Server(config, on_ready, console.tails.end)
     await server.serve()
     return server.was_ready
 
 
 class _Server(uvicorn.Server):
-    """A server that tells its address."""
+    """A server that tells its address, and for which a signal is a normal end.
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[str], None]) -> None:
+    Args:
+        config: The configuration of the server.
+        on_ready: Called with the address.
+        on_end: Called at a signal, before the server waits for its connections to end.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[str], None], on_end: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._on_end = on_end
         self.was_ready = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End at SIGINT and SIGTERM; uvicorn itself would raise them again after the end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end)
+        yield
+
+    def _end(self) -> None:
+        # A second signal does not wait for connections.
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._on_end()
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override] # sockets are never given
         """Listen, then announce the address."""
