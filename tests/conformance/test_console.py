@@ -8,12 +8,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from barnabas import ShareConsumer
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings, SearchLimits
+from barnabas.testing.broker_process import BrokerProcess
 from console_in_process import ConsoleInProcess
 from waiting import eventually
 
@@ -132,7 +134,9 @@ def test_json_is_indented_bytes_are_dumped_and_large_values_are_cut(
 ) -> None:
     text = console.get("/messages", topic=topic, partition=1, **{"from": "beginning"}).text
     assert rows(text) == ["1:0", "1:1", "1:2", "1:3", "1:4"]
-    assert "{\n  &#34;b&#34;: [\n    1,\n    2.50\n  ],\n  &#34;a&#34;: null\n}" in text
+    assert "{&#34;b&#34;: [1, 2.50], &#34;a&#34;: null}" in text
+    full = console.get("/message", topic=topic, partition=1, offset=0).text
+    assert "{\n  &#34;b&#34;: [\n    1,\n    2.50\n  ],\n  &#34;a&#34;: null\n}" in full
     assert "0040  40 41 42 43" in text
     assert "cut, 977 KiB in all" in text
     assert len(text) < 30_000
@@ -259,6 +263,69 @@ def test_the_lag_of_a_group_has_a_line_over_time(
     text = console.get("/group", id="console-lag").text
     assert re.search(r"Lag: now 500 records, highest 800 records", text)
     assert text.count("<polyline") == 1
+
+
+def test_a_search_ends_at_the_marker_of_a_transaction(
+    console: ConsoleInProcess, client: Client
+) -> None:
+    """The last offset holds a marker, which no consumer receives: only the position moves."""
+    client.create_topic("console-transactions", 1, 1)
+    with client.producer(transactional_id="console-writer") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("console-transactions", b"committed")
+    fields = {"topic": "console-transactions", "from": "beginning"}
+    text = console.get("/messages", **fields).text
+    assert rows(text) == ["0:0"]
+    assert "The search stopped" not in text
+    missing = console.get("/message", topic="console-transactions", partition=0, offset=1)
+    assert missing.status == 404
+
+
+def test_the_page_of_a_share_group_shows_start_offsets_and_the_member(
+    console: ConsoleInProcess, client: Client, topic: str, address: str
+) -> None:
+    with ShareConsumer(topic, bootstrap_servers=address, group_id="console-share") as consumer:
+
+        def is_shown() -> bool:
+            consumer.poll(0.2)
+            text = console.get("/group", id="console-share").text
+            return "<dd>share</dd>" in text and f"{topic}</a>:0" in text and "127.0.0.1" in text
+
+        eventually(is_shown)
+        console.sample()
+        assert ">console-share</a>" in console.get("/groups").text
+
+
+def test_entries_and_users_are_added_and_deleted(
+    make_broker: Callable[[Mapping[str, str]], BrokerProcess],
+) -> None:
+    broker = make_broker(
+        {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+    ).start()
+    acl = {
+        "principal": f"User:{HOSTILE}", "permission": "ALLOW", "operation": "READ", "host": "*",
+        "resource_type": "TOPIC", "resource_name": "orders", "pattern_type": "PREFIXED",
+    }  # fmt: skip
+    user = {"user": "alice", "mechanism": "SCRAM_SHA_256"}
+    settings = ConsoleSettings(broker.bootstrap, {}, allow_changes=True, timeout=SECONDS)
+    with ConsoleInProcess(settings) as console:
+        console.log_in()
+        text = console.change("/security/acls/add", **acl).text
+        assert "added: allow" in text
+        assert "TOPIC orders" in text
+        assert "<script>alert" not in text
+        wrong = console.change("/security/acls/add", **{**acl, "operation": "ANY"}).text
+        assert "operation cannot be ANY" in wrong
+        text = console.change("/security/users/set", **user, password="secret").text
+        assert re.search(r"alice</th><td>SCRAM_SHA_256</td>", text)
+        assert "secret" not in text
+        assert "no entries" in console.change("/security/acls/delete", **acl).text
+        assert "no users" in console.change("/security/users/delete", **user).text
+        assert "there is no such entry" in console.change("/security/acls/delete", **acl).text
 
 
 def test_the_command_announces_its_address_follows_messages_and_ends(

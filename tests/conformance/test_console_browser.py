@@ -127,7 +127,7 @@ def test_a_person_logs_in_writes_a_message_and_a_live_page_shows_it(
     browser.run("document.querySelector('main form button').click()")
     browser.wait_for_load()
     assert browser.run("document.querySelector('.notice.ok').textContent").startswith("wrote to")
-    assert '"written": "by hand"' in browser.run("document.querySelector('pre.json').textContent")
+    assert '  "written": "by hand"' in browser.run("document.querySelector('pre.json').textContent")
     browser.open(f"{running.url}/topic?name={TOPIC}")
     end = "document.querySelector('#live-topic tbody td:nth-of-type(6)').textContent"
     before = browser.run(end)

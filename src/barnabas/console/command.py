@@ -195,6 +195,7 @@ class _Warnings(logging.Handler):
 def _show_warnings() -> None:
     handler = _Warnings(logging.WARNING)
     logging.getLogger("uvicorn").addHandler(handler)
+    logging.getLogger("asyncio").addHandler(handler)
+    logging.getLogger("barnabas.console").addHandler(handler)
     # Pages show the errors of the client.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
-    logging.getLogger("asyncio").addHandler(handler)

@@ -81,6 +81,8 @@ class Console:
             values: Values for the template.
         """
         session = self.session_of(request)
+        # A script that refreshes a page must not take the notices of another tab.
+        is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
         can_change = self.settings.allow_changes and session is not None
         shared = {
             "path": request.url.path,
@@ -91,7 +93,7 @@ class Console:
             "session": session,
             "can_change": can_change,
             "csrf": session.csrf if session is not None else "",
-            "notices": session.take_notices() if session is not None else [],
+            "notices": session.take_notices() if session is not None and is_opened else [],
             "interval": self.history.interval,
             "trouble": self.history.trouble,
         }

@@ -7,6 +7,7 @@ keeps only numbers: a bounded number of points for a bounded number of topics an
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from barnabas.console.settings import ConsoleSettings
 
 __all__ = ["History", "Series"]
+
+_log = logging.getLogger(__name__)
 
 # One point per sample: 30 minutes with five seconds between samples.
 POINTS_MAX = 360
@@ -69,7 +72,12 @@ class History:
     async def run(self) -> None:
         """Take samples until the task is canceled."""
         while True:
-            await self.sample()
+            try:
+                await self.sample()
+            except Exception as error:  # noqa: BLE001 - logged with its traceback
+                # A fault here must not end the sampling; the pages say that it failed.
+                self.trouble = f"sampling failed: {error}"
+                _log.exception("Sampling failed")
             await asyncio.sleep(self.interval)
 
     async def sample(self) -> None:

@@ -1,4 +1,4 @@
-"""Keys, values and headers as people read them: JSON indented, text, or a dump of bytes.
+"""Keys, values and headers as people read them: JSON, text, or a dump of bytes.
 
 Records can be large, and any producer can write anything. All output is bounded.
 """
@@ -17,6 +17,8 @@ __all__ = ["FULL_BYTES", "LISTED_BYTES", "ShownBytes", "shown_bytes", "shown_hea
 # Bytes of a value in a list of messages, and on a message's own page.
 LISTED_BYTES = 2 * 1024
 FULL_BYTES = 64 * 1024
+# In a list, JSON up to this size is shown on one line.
+_LINE_BYTES = 300
 _DUMPED_BYTES = 512
 _DUMP_WIDTH = 16
 # Indented JSON grows with its depth.
@@ -56,9 +58,10 @@ def shown_bytes(data: bytes | None, limit: int) -> ShownBytes:
         part = part[:_DUMPED_BYTES]
         return ShownBytes("bytes", _dump(part), size, is_cut=size > len(part))
     if size <= limit:
-        indented = _indented(part)
-        if indented is not None:
-            return ShownBytes("json", indented, size, is_cut=False)
+        is_short = limit <= LISTED_BYTES and size <= _LINE_BYTES
+        json_text = _json_text(part, indent=0 if is_short else 2)
+        if json_text is not None:
+            return ShownBytes("json", json_text, size, is_cut=False)
     return ShownBytes("text", text, size, is_cut=size > limit)
 
 
@@ -82,14 +85,19 @@ def _decoded(data: bytes, *, is_cut: bool) -> str | None:
     return None
 
 
-def _indented(data: bytes) -> str | None:
-    """Return an object or an array as indented JSON; None for anything else."""
+def _json_text(data: bytes, indent: int) -> str | None:
+    """Return an object or an array as readable JSON; None for anything else.
+
+    Args:
+        data: The bytes.
+        indent: Spaces per level; 0 for all on one line.
+    """
     if data.lstrip()[:1] not in (b"{", b"[") or _depth(data) > _DEPTH_MAX:
         return None
     try:
         # Unlike a decoder, this keeps numbers, the order of members, and repeated names.
         msgspec.json.decode(data, type=msgspec.Raw)
-        return msgspec.json.format(data, indent=2).decode()
+        return msgspec.json.format(data, indent=indent).decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -7,13 +7,18 @@ import pytest
 from barnabas.console.shown_bytes import LISTED_BYTES, shown_bytes, shown_headers
 
 
+def test_short_json_is_on_one_line_in_a_list() -> None:
+    assert shown_bytes(b'{"a":[1,2]}', LISTED_BYTES).text == '{"a": [1, 2]}'
+    assert shown_bytes(b'{"a":"%s"}' % (b"x" * 400), LISTED_BYTES).text.startswith("{\n  ")
+
+
 def test_null_and_empty_differ() -> None:
     assert shown_bytes(None, 10).kind == "null"
     assert shown_bytes(b"", 10).kind == "empty"
 
 
 def test_json_is_indented_and_keeps_numbers_order_and_repeated_names() -> None:
-    shown = shown_bytes(b'{"b":1.10,"a":12345678901234567890123,"a":"\\u00e9"}', 1000)
+    shown = shown_bytes(b'{"b":1.10,"a":12345678901234567890123,"a":"\\u00e9"}', 9000)
     assert shown.kind == "json"
     assert [line.strip() for line in shown.text.splitlines()] == [
         "{", '"b": 1.10,', '"a": 12345678901234567890123,', '"a": "\\u00e9"', "}",

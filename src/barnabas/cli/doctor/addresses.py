@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -55,8 +54,6 @@ def examine_addresses(target: str, properties: Mapping[str, str], diagnosis: Dia
         checked = ClientConfig.parse({"bootstrap.servers": target, **config})
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
-    # The command prints its own messages instead of the client's log.
-    logging.getLogger("barnabas").addHandler(logging.NullHandler())
     deadline = time.monotonic() + _LIMIT_S
     tls, is_usable = _tls_options(checked, diagnosis)
     probes = Probes(addresses, is_thorough=True, with_tls=tls is not None)

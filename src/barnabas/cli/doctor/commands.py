@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -91,6 +92,8 @@ def _examine(target: str, properties: Mapping[str, str], diagnosis: Diagnosis) -
     else:
         from barnabas.cli.doctor.addresses import examine_addresses
 
+        # The command prints its own messages instead of the client's log.
+        logging.getLogger("barnabas").addHandler(logging.NullHandler())
         examine_addresses(target, properties, diagnosis)
 
 

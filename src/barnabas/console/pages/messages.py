@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
@@ -12,7 +13,7 @@ from barnabas.cli.common.output import moment_ms
 from barnabas.client.errors import UnknownPartitionError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.console import console_of
-from barnabas.console.forms import FormError, query_fields
+from barnabas.console.forms import query_fields
 from barnabas.console.message_search import Found, Match, MessageSearch, shown_message
 from barnabas.console.shown_bytes import FULL_BYTES
 
@@ -106,7 +107,7 @@ async def tail_messages(request: Request) -> Response:
     """Send new messages as server-sent events."""
     console, query = console_of(request), query_fields(request)
     if console.tails.is_full:
-        raise FormError("too many tails are open: close one")
+        raise HTTPException(503, "too many browsers follow messages: stop one of them")
     topic, wanted = query.needed("topic"), _match(query)
     consumer = console.cluster.consumer(**{"isolation.level": "read_committed"})
     try:
