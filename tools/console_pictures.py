@@ -36,13 +36,13 @@ PICTURES = (
     ("console-group.png", "/group?id=delays", 1280, 640, False),
     ("console-topic-narrow.png", "/topic?name=flights", 400, 900, True),
 )
-_SAMPLED_S = 90
+_SAMPLED_S = 60
 # A page without an error, with its line if it has one.
 _IS_GOOD = "!document.querySelector('.notice.wrong, footer .bad')"
 _TRIES = 20
 # Records before the first sample, and at most afterwards.
-_BEFORE = 12_000
-_WRITTEN_MAX = 48_000
+_BEFORE = 3_000
+_WRITTEN_MAX = 30_000
 
 
 def main() -> None:
