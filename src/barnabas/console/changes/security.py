@@ -70,8 +70,9 @@ def _acl(form: Fields) -> Acl:
 
 
 def _words(acl: Acl) -> str:
-    resource = f"{acl.pattern_type.name} {acl.resource_type.name} {acl.resource_name}"
-    return f"{acl.permission.name} {acl.principal} {acl.operation.name} on {resource}".lower()
+    kinds = (acl.permission, acl.operation, acl.pattern_type, acl.resource_type)
+    permission, operation, pattern, resource = (each.name.lower() for each in kinds)
+    return f"{permission} {acl.principal} {operation} on {pattern} {resource} {acl.resource_name}"
 
 
 def _named(kind: type[E], form: Fields, field: str) -> E:
@@ -95,7 +96,7 @@ def delete_user(client: Client, form: Fields) -> Done:
     """Delete the credential of a user for one mechanism."""
     user = form.needed("user")
     mechanism = _named(ScramMechanism, form, "mechanism")
-    client.admin.alter_scram_credentials([ScramDeletion(user, mechanism)])
+    client.admin.alter_scram_credentials(deletions=[ScramDeletion(user, mechanism)])
     return Done(f"deleted {user} for {mechanism.name}", _PAGE)
 
 

@@ -90,7 +90,7 @@ def _share_partitions(client: Client, name: str) -> tuple[list[dict[str, Any]], 
     found = client.admin.describe_share_group_offsets([name])[name]
     if isinstance(found, ClientError):
         raise found
-    rows = []
+    rows: list[dict[str, Any]] = []
     for tp, each in sorted(found.items()):
         is_error = isinstance(each, ClientError)
         rows.append(
