@@ -285,14 +285,16 @@ def test_a_search_ends_at_the_marker_of_a_transaction(
 def test_the_page_of_a_share_group_shows_start_offsets_and_the_member(
     console: ConsoleInProcess, client: Client, topic: str, address: str
 ) -> None:
+    shown: list[str] = []
     with ShareConsumer(topic, bootstrap_servers=address, group_id="console-share") as consumer:
 
         def is_shown() -> bool:
             consumer.poll(0.2)
             text = console.get("/group", id="console-share").text
+            shown[:] = [text]
             return "<dd>share</dd>" in text and f"{topic}</a>:0" in text and "127.0.0.1" in text
 
-        eventually(is_shown)
+        eventually(is_shown, lambda: shown)
         console.sample()
         assert ">console-share</a>" in console.get("/groups").text
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.top.metrics import MetricsError
 from barnabas.cli.top.rates import Rates, rates_between
-from barnabas.cli.top.sample import Sample, Sampler
+from barnabas.cli.top.sample import GroupSample, Sample, Sampler
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -109,28 +109,26 @@ class History:
 
     def _take(self, client: Client) -> Sample:
         sample = Sampler(client, self._metrics, internal=True, groups=_GROUPS_MAX).take()
-        lags = _share_lags(client)
-        groups = {
-            name: replace(group, lag=lags.get(name, group.lag))
-            for name, group in sample.groups.items()
-        }
-        return replace(sample, groups=groups)
+        return replace(sample, groups={**sample.groups, **_share_groups(client)})
 
 
-def _share_lags(client: Client) -> dict[str, int]:
-    """Return the lags of share groups, which commit no offsets; empty if the brokers have none."""
+def _share_groups(client: Client) -> dict[str, GroupSample]:
+    """Return the samples of share groups, which commit no offsets; empty if there are none."""
     try:
-        names = [group.group_id for group in client.admin.list_groups(types=("share",))]
-        found = client.admin.describe_share_group_offsets(names[:_GROUPS_MAX])
+        names = [each.group_id for each in client.admin.list_groups() if each.type == "share"]
+        names = names[:_GROUPS_MAX]
+        found = client.admin.describe_share_groups(names) if names else {}
+        offsets = client.admin.describe_share_group_offsets(names) if names else {}
     except ClientError:
         return {}
-    return {
-        name: sum(
-            max(0, each.lag) for each in offsets.values() if not isinstance(each, ClientError)
-        )
-        for name, offsets in found.items()
-        if not isinstance(offsets, ClientError)
-    }
+    samples = {}
+    for name, group in found.items():
+        known = offsets.get(name)
+        if not isinstance(group, ClientError):
+            lags = [] if known is None or isinstance(known, ClientError) else known.values()
+            lag = sum(max(0, each.lag) for each in lags if not isinstance(each, ClientError))
+            samples[name] = GroupSample(group.state, len(group.members), lag)
+    return samples
 
 
 def _series() -> Series:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.output import moment_ms
-from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.changes.change import Done, change
 from barnabas.console.forms import FormError
@@ -24,10 +23,8 @@ def reset_offsets(client: Client, form: Fields) -> Done:
     numbers = client.describe_topics([topic])[topic].partitions
     partitions = [TopicPartition(topic, number) for number in numbers]
     offsets = _targets(client, partitions, form)
-    group = client.admin.describe_groups([name])[name]
-    if isinstance(group, ClientError):
-        raise group
-    if group.type == "share":
+    kinds = {each.group_id: each.type for each in client.admin.list_groups()}
+    if kinds.get(name) == "share":
         results = client.admin.alter_share_group_offsets(name, offsets, raise_errors=False)
     else:
         results = client.admin.alter_group_offsets(name, offsets, raise_errors=False)
