@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas import Client, Consumer
+from barnabas import Client, Consumer, NewTopic
 from barnabas.client.errors import ClientError
 from barnabas.testing.cluster_process import ClusterProcess
 from examples.flights import events
@@ -36,12 +36,12 @@ PICTURES = (
     ("console-group.png", "/group?id=delays", 1280, 640, False),
     ("console-topic-narrow.png", "/topic?name=flights", 400, 900, True),
 )
-_SAMPLED_S = 60
+_SAMPLED_S = 45
 # A page without an error, with its line if it has one.
 _IS_GOOD = "!document.querySelector('.notice.wrong, footer .bad')"
 _TRIES = 20
 # Records before the first sample, and at most afterwards.
-_BEFORE = 3_000
+_BEFORE = 2_000
 _WRITTEN_MAX = 30_000
 
 
@@ -57,8 +57,10 @@ def main() -> None:
         with Client(cluster.bootstrap) as client:
             # The flights are of 2013.
             configs = {"min.insync.replicas": "2", "retention.ms": "-1"}
-            client.create_topic("flights", 3, 3, configs)
-            client.create_topic("weather", 3, 3, {"cleanup.policy": "compact"})
+            compacted = {"cleanup.policy": "compact"}
+            new = [NewTopic("flights", 3, 3, configs), NewTopic("weather", 3, 3, compacted)]
+            # On a busy machine a repeated request finds the topics of the first one.
+            client.create_topics(new, raise_errors=False)
             with client.producer() as producer:
                 for event in itertools.islice(flights, _BEFORE):
                     _send(producer, "flights", event)
