@@ -15,8 +15,9 @@ STAMP  := $(VENV)/.installed
 # The one list of Debian packages. Only tests use them; each test that needs one is skipped where it is missing,
 # and fails there with CI=true. Maven and Java run Apache Kafka beside ours (tests/jvm).
 # Prometheus (22 MB) is started as a service where packages may do that; tests start their own.
+# Chromium (400 MB with its libraries) shows the pages of the web console.
 # npm comes with some builds of nodejs, which conflict with the package.
-DEBIAN_PACKAGES := kcat maven nodejs openjdk-17-jdk-headless prometheus systemd $(shell command -v npm >/dev/null || echo npm)
+DEBIAN_PACKAGES := chromium kcat maven nodejs openjdk-17-jdk-headless prometheus systemd $(shell command -v npm >/dev/null || echo npm)
 
 .PHONY: setup demo test check bench fuzz kills format lint types layers debian-packages clean
 

@@ -70,6 +70,9 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "why": LazyCommand("barnabas.cli.why.commands", "why", "Explain why something waits."),
     "top": LazyCommand("barnabas.cli.top.commands", "top", "Show rates, lag and load live."),
+    "console": LazyCommand(
+        "barnabas.console.command", "console", "Show a cluster in a web browser."
+    ),
     "bench": LazyCommand(
         "barnabas.cli.bench.commands", "bench", "Generate load, measure throughput and latency."
     ),

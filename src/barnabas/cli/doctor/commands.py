@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
-    from barnabas.client.config import ClientConfig
-    from barnabas.runtime.tls.tls_options import TlsOptions
 
 EXAMPLES = """\b
 Examples:
@@ -44,14 +41,6 @@ problems.
 """
 
 _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
-# A broker that does not answer is a finding, so the timeouts are short.
-_CLIENT_DEFAULTS = {
-    "request.timeout.ms": "1800",
-    "default.api.timeout.ms": "1800",
-    "socket.connection.setup.timeout.ms": "1000",
-}
-# Limit of all requests together (s). The output says if the examination is incomplete.
-_LIMIT_S = 3.6
 
 
 @click.command(epilog=EXAMPLES)
@@ -101,66 +90,11 @@ def _examine(target: str, properties: Mapping[str, str], diagnosis: Diagnosis) -
 
         examine_properties(target, diagnosis)
     else:
-        _examine_addresses(target, properties, diagnosis)
+        from barnabas.cli.doctor.addresses import examine_addresses
 
-
-def _examine_addresses(target: str, properties: Mapping[str, str], diagnosis: Diagnosis) -> None:
-    from barnabas.cli.doctor.address import examine_address
-    from barnabas.cli.doctor.cluster_examination import ClusterExamination
-    from barnabas.cli.doctor.probe import Probes
-    from barnabas.client.config import ClientConfig
-    from barnabas.client.errors import ClientConfigError
-
-    try:
-        addresses = ClientConfig.parse({"bootstrap.servers": target}).bootstrap_servers
-    except ClientConfigError:
-        raise click.UsageError(
-            f"{target} is neither an existing file or directory nor HOST:PORT"
-        ) from None
-    config = {**_CLIENT_DEFAULTS, **properties}
-    try:
-        checked = ClientConfig.parse({"bootstrap.servers": target, **config})
-    except ClientConfigError as error:
-        raise click.UsageError(str(error)) from None
-    # The command prints its own messages instead of the client's log.
-    logging.getLogger("barnabas").addHandler(logging.NullHandler())
-    deadline = time.monotonic() + _LIMIT_S
-    tls, is_usable = _tls_options(checked, diagnosis)
-    probes = Probes(addresses, is_thorough=True, with_tls=tls is not None)
-    examination = None
-    if is_usable and probes.first_kafka() is not None:
-        examination = ClusterExamination(probes, config)
-        examination.start()
-    for address in probes.addresses:
-        examine_address(address, probes, diagnosis, tls if is_usable else None)
-    if examination is not None:
-        examination.finish(max(0.0, deadline - time.monotonic()), diagnosis)
-
-
-def _tls_options(config: ClientConfig, diagnosis: Diagnosis) -> tuple[TlsOptions | None, bool]:
-    """Return the TLS options of the client, and whether its key stores can be used.
-
-    Returns:
-        None instead of options for a client without TLS.
-    """
-    if not config.security_protocol.endswith("SSL"):
-        return None, True
-    # Imported only for clients with TLS.
-    from barnabas.cli.doctor.certificates import examine_certificate
-    from barnabas.client.tls_config import client_tls_options
-    from barnabas.runtime.tls.contexts import client_context
-    from barnabas.runtime.tls.tls_options import TlsOptionsError
-
-    options = client_tls_options(config)
-    try:
-        context = client_context(options)
-    except TlsOptionsError as error:
-        key = f"ssl.{error.option}"
-        diagnosis.wrong(f"the client's {key} cannot be used: {error.reason}", f"correct {key}")
-        return options, False
-    if context.own_certificate is not None:
-        examine_certificate(context.own_certificate, "the client", (), diagnosis)
-    return options, True
+        # The command prints its own messages instead of the client's log.
+        logging.getLogger("barnabas").addHandler(logging.NullHandler())
+        examine_addresses(target, properties, diagnosis)
 
 
 def _show(diagnosis: Diagnosis, *, quiet: bool) -> None:

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["await_moves", "cancel_moves", "echo_moves", "echo_status", "start_moves"]
+__all__ = [
+    "await_moves",
+    "cancel_moves",
+    "echo_moves",
+    "echo_status",
+    "moves_with_progress",
+    "start_moves",
+]
 
 _POLL_S = 0.5
 
@@ -106,20 +113,12 @@ def await_moves(client: Client, planned: Sequence[Move]) -> None:
 
 def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None:
     """Print the active reassignments; if there are none, remove leftover throttles."""
-    moving = _moving(client, topics)
-    names = sorted({tp.topic for tp in moving})
-    found = [each for each in take_snapshots(client, names) if each.partition in moving]
-    if not moving:
+    rows = moves_with_progress(client, topics)
+    if not rows:
         throttled = throttled_topics(client)
         if throttled:
             clear_throttles(client, throttled)
             echo(f"removed throttles of {', '.join(throttled)}", err=True)
-    starts = client.admin.list_offsets({each.partition: "earliest" for each in found})
-    rows = []
-    for each in found:
-        start = starts[each.partition]
-        begin = 0 if isinstance(start, ClientError) else start.offset
-        rows.append((each, moving[each.partition], _progress(each, moving[each.partition], begin)))
     if as_json:
         echo_json(
             [
@@ -150,6 +149,33 @@ def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None
         )
     else:
         echo("nothing moves")
+
+
+def moves_with_progress(
+    client: Client, topics: Sequence[str]
+) -> list[tuple[PartitionSnapshot, Reassignment, float | None]]:
+    """Return the active reassignments of topics, and the share of the log that was copied.
+
+    Args:
+        client: A client of the cluster.
+        topics: Names of topics; empty means all topics.
+
+    Returns:
+        The partition, its reassignment, and a number from 0 to 1; None if it is unknown.
+    """
+    moving = _moving(client, topics)
+    if not moving:
+        return []
+    names = sorted({tp.topic for tp in moving})
+    found = [each for each in take_snapshots(client, names) if each.partition in moving]
+    starts = client.admin.list_offsets({each.partition: "earliest" for each in found})
+    rows = []
+    for each in found:
+        start = starts[each.partition]
+        begin = 0 if isinstance(start, ClientError) else start.offset
+        move = moving[each.partition]
+        rows.append((each, move, _progress(each, move, begin)))
+    return rows
 
 
 def _progress(shown: PartitionSnapshot, move: Reassignment, start: int) -> float | None:

@@ -1,0 +1,123 @@
+"""The web application: all routes, and what errors look like."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import click
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from barnabas.cli.top.metrics import MetricsError
+from barnabas.client.errors import ClientError, UnknownTopicError
+from barnabas.console.changes import (
+    configs as config_changes,
+    groups as group_changes,
+    records as record_changes,
+    security as security_changes,
+    topics as topic_changes,
+)
+from barnabas.console.console import Console, console_of
+from barnabas.console.forms import FormError, query_fields
+from barnabas.console.gatekeeper import Gatekeeper
+from barnabas.console.pages import (
+    brokers,
+    cluster,
+    examinations,
+    groups,
+    login,
+    messages,
+    reassignments,
+    security,
+    topics,
+)
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["make_application"]
+
+_log = logging.getLogger(__name__)
+_YEAR_S = 31_536_000
+
+
+def make_application(console: Console) -> Starlette:
+    """Return the ASGI application of a console."""
+    pages = (
+        cluster, topics, messages, groups, brokers, reassignments, examinations, security, login,
+    )  # fmt: skip
+    changes = (topic_changes, config_changes, record_changes, group_changes, security_changes)
+    routes = [route for module in (*pages, *changes) for route in module.ROUTES]
+    routes += [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]
+    application = Starlette(
+        routes=routes,
+        middleware=[Middleware(Gatekeeper, settings=console.settings, sessions=console.sessions)],
+        exception_handlers={
+            HTTPException: _show_refusal,
+            FormError: _show_form_error,
+            click.UsageError: _show_form_error,
+            ClientError: _show_client_error,
+            MetricsError: _show_client_error,
+            TimeoutError: _show_timeout,
+            Exception: _show_bug,
+        },
+        lifespan=console.running,
+    )
+    application.state.console = console
+    return application
+
+
+async def _show_produce(request: Request) -> Response:
+    topic = query_fields(request).word("topic")
+    return console_of(request).page(request, "produce.html", topic=topic)
+
+
+async def _send_asset(request: Request) -> Response:
+    asset = console_of(request).assets.get(request.path_params["name"])
+    if asset is None:
+        raise HTTPException(404)
+    headers = {"cache-control": f"public, max-age={_YEAR_S}, immutable"}
+    return Response(asset.content, media_type=asset.type, headers=headers)
+
+
+def _problem(request: Request, status: int, text: str, advice: str = "") -> Response:
+    return console_of(request).page(
+        request,
+        "problem.html",
+        status,
+        title=HTTPStatus(status).phrase,
+        text=text,
+        advice=advice,
+    )
+
+
+async def _show_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _problem(request, error.status_code, error.detail)
+
+
+async def _show_form_error(request: Request, error: Exception) -> Response:
+    text = error.message if isinstance(error, click.UsageError) else str(error)
+    return _problem(request, 400, text)
+
+
+async def _show_client_error(request: Request, error: Exception) -> Response:
+    is_missing = isinstance(error, UnknownTopicError)
+    advice = "" if is_missing else "The page Doctor examines the addresses and the cluster."
+    return _problem(request, 404 if is_missing else 502, str(error), advice)
+
+
+async def _show_timeout(request: Request, _error: Exception) -> Response:
+    seconds = console_of(request).settings.timeout
+    text = f"the brokers did not answer all requests within {seconds:g} s"
+    return _problem(request, 504, text, "The page Doctor examines the addresses and the cluster.")
+
+
+async def _show_bug(_request: Request, _error: Exception) -> Response:
+    # The server logs the traceback.
+    return PlainTextResponse("the console failed; its terminal shows the error\n", 500)

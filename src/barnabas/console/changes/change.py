@@ -1,0 +1,78 @@
+"""What all changes share: the log-in, the token of the form, and the way back to a page."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+from starlette.routing import Route
+
+from barnabas.client.errors import ClientError
+from barnabas.console.console import console_of
+from barnabas.console.forms import Fields, FormError, form_fields
+from barnabas.console.sessions import Notice, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from barnabas.client.facade import Client
+
+__all__ = ["Done", "change", "check_token"]
+
+
+class Done(NamedTuple):
+    """A change that was made, in words, and the page to show next."""
+
+    text: str
+    page: str
+
+
+def check_token(session: Session | None, form: Fields) -> Session:
+    """Return the session if the form has its token.
+
+    Raises:
+        HTTPException: There is no session, or the form has another token (403).
+    """
+    if session is None:
+        raise HTTPException(403, "log in first")
+    given = form.text("csrf").encode("utf-8", "replace")
+    if not hmac.compare_digest(given, session.csrf.encode()):
+        raise HTTPException(403, "the form is too old or not from this console: load it again")
+    return session
+
+
+def change(path: str, act: Callable[[Client, Fields], Done]) -> Route:
+    """Return the route of a change.
+
+    Args:
+        path: The path that the form is sent to.
+        act: Makes the change; it runs in a thread. Its errors are shown on the form's page.
+    """
+
+    async def handle(request: Request) -> Response:
+        console = console_of(request)
+        if not console.settings.allow_changes:
+            raise HTTPException(403, "this console is read-only: start it with --allow-changes")
+        form = await form_fields(request)
+        session = check_token(console.session_of(request), form)
+        try:
+            done = await console.cluster.ask(lambda client: act(client, form))
+        except (ClientError, FormError, TimeoutError) as error:
+            session.notices.append(Notice(is_error=True, text=str(error) or "no answer in time"))
+            return RedirectResponse(_form_page(form), 303)
+        session.notices.append(Notice(is_error=False, text=done.text))
+        return RedirectResponse(done.page, 303)
+
+    return Route(path, handle, methods=["POST"])
+
+
+def _form_page(form: Fields) -> str:
+    """Return the page that has the form; the first page if the field is not a path."""
+    page = form.text("here")
+    is_path = page.startswith("/") and not page.startswith("//") and "\\" not in page
+    return page if is_path and page.isprintable() else "/"

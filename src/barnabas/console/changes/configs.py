@@ -1,0 +1,42 @@
+"""Set and reset configs of topics and brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.console.changes.change import Done, change
+from barnabas.console.rendering import link
+
+if TYPE_CHECKING:
+    from barnabas.client.facade import Client
+    from barnabas.console.forms import Fields
+
+__all__ = ["ROUTES"]
+
+
+def set_topic_config(client: Client, form: Fields) -> Done:
+    """Set a config of a topic, or reset it to its default."""
+    name = form.needed("name")
+    text = _alter(client, ConfigResource(ResourceType.TOPIC, name), form)
+    return Done(f"{name}: {text}", link("/topic", name=name))
+
+
+def set_broker_config(client: Client, form: Fields) -> Done:
+    """Set a config of a broker at run time, or reset it."""
+    node = form.number("id")
+    text = _alter(client, ConfigResource(ResourceType.BROKER, str(node)), form)
+    return Done(f"broker {node}: {text}", link("/broker", id=node))
+
+
+def _alter(client: Client, resource: ConfigResource, form: Fields) -> str:
+    key = form.needed("key")
+    value = None if form.has("reset") else form.word("value")
+    client.admin.alter_configs(resource, {key: value})
+    return f"{key} is reset" if value is None else f"{key} is {value}"
+
+
+ROUTES = [
+    change("/topic/config", set_topic_config),
+    change("/broker/config", set_broker_config),
+]

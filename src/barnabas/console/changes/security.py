@@ -1,0 +1,108 @@
+"""Add and remove ACLs and the SCRAM credentials of users."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.client.admin.security.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
+from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
+from barnabas.client.errors import BrokerError
+from barnabas.console.changes.change import Done, change
+from barnabas.console.forms import FormError
+
+if TYPE_CHECKING:
+    import enum
+
+    from barnabas.client.facade import Client
+    from barnabas.console.forms import Fields
+
+    E = TypeVar("E", bound=enum.Enum)
+
+__all__ = ["ROUTES"]
+
+_PAGE = "/security"
+
+
+def add_acl(client: Client, form: Fields) -> Done:
+    """Add an access control entry."""
+    acl = _acl(form)
+    client.admin.create_acls([acl])
+    return Done(f"added: {_words(acl)}", _PAGE)
+
+
+def delete_acl(client: Client, form: Fields) -> Done:
+    """Delete exactly one access control entry."""
+    acl = _acl(form)
+    wanted = AclFilter(
+        acl.resource_type,
+        acl.resource_name,
+        acl.principal,
+        acl.operation,
+        acl.permission,
+        acl.host,
+        acl.pattern_type,
+    )
+    result = client.admin.delete_acls([wanted])[wanted]
+    if isinstance(result, BrokerError):
+        raise result
+    if not result.acls:
+        raise FormError(f"there is no such entry: {_words(acl)}")
+    return Done(f"deleted: {_words(acl)}", _PAGE)
+
+
+def _acl(form: Fields) -> Acl:
+    return Acl(
+        _named(AclResourceType, form, "resource_type"),
+        form.needed("resource_name"),
+        form.needed("principal"),
+        _named(AclOperation, form, "operation"),
+        _named(AclPermission, form, "permission"),
+        form.word("host") or "*",
+        _named(PatternType, form, "pattern_type"),
+    )
+
+
+def _words(acl: Acl) -> str:
+    kinds = (acl.permission, acl.operation, acl.pattern_type, acl.resource_type)
+    permission, operation, pattern, resource = (each.name.lower() for each in kinds)
+    return f"{permission} {acl.principal} {operation} on {pattern} {resource} {acl.resource_name}"
+
+
+def _named(kind: type[E], form: Fields, field: str) -> E:
+    name = form.needed(field)
+    if name not in kind.__members__ or name in ("UNKNOWN", "ANY", "MATCH"):
+        raise FormError(f"{field} cannot be {name}")
+    return kind[name]
+
+
+def set_password(client: Client, form: Fields) -> Done:
+    """Create a user of SCRAM, or give it a new password."""
+    user = form.needed("user")
+    mechanism = _named(ScramMechanism, form, "mechanism")
+    if not form.text("password"):
+        raise FormError("fill in password")
+    client.admin.alter_scram_credentials([ScramUpsertion(user, mechanism, form.text("password"))])
+    return Done(f"set the password of {user} for {mechanism.name}", _PAGE)
+
+
+def delete_user(client: Client, form: Fields) -> Done:
+    """Delete the credential of a user for one mechanism."""
+    user = form.needed("user")
+    mechanism = _named(ScramMechanism, form, "mechanism")
+    client.admin.alter_scram_credentials(deletions=[ScramDeletion(user, mechanism)])
+    return Done(f"deleted {user} for {mechanism.name}", _PAGE)
+
+
+ROUTES = [
+    change("/security/acls/add", add_acl),
+    change("/security/acls/delete", delete_acl),
+    change("/security/users/set", set_password),
+    change("/security/users/delete", delete_user),
+]

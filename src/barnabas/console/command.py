@@ -1,0 +1,201 @@
+"""`barnabas console`: a web console for a cluster of Barnabas or Apache Kafka."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    client_config,
+    metrics_option,
+    problem,
+    property_option,
+    warning,
+)
+from barnabas.cli.common.printable import echo
+from barnabas.cli.profiles.selection import (
+    BOOTSTRAP_VARIABLE,
+    CONFIG_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    PROFILE_VARIABLE,
+    select,
+)
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import ClientConfigError
+from barnabas.runtime.disk import RealDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLES = """\b
+Examples:
+  barnabas console
+  barnabas console -b broker.example:9092 --port 8081
+  barnabas console --config client.properties
+  barnabas console --allow-changes
+  barnabas console --host 0.0.0.0 --password-file secret --allowed-host kafka.example
+
+\b
+The console only reads. With --allow-changes it shows forms for changes after a log-in. The password
+is printed at the start and is valid once; each log-in prints the next one. --password-file sets a
+password that stays. If other machines can reach the console (--host), reading needs the log-in too.
+The console has no TLS of its own: use a tunnel or a proxy. Ctrl-C ends it.
+"""
+_TIMEOUT_S = 10.0
+_PASSWORD_BYTES_MAX = 1024
+
+
+@click.command(epilog=EXAMPLES)
+@click.option(
+    "-b",
+    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
+    metavar="HOST:PORT[,...]",
+    help=f"Brokers to connect to first.  [env var: {BOOTSTRAP_VARIABLE}; "
+    f"default: from the profile, else {DEFAULT_BOOTSTRAP}]",
+)
+@property_option
+@click.option(
+    "-F",
+    "--config",
+    "--config-file",
+    "--command-config",
+    "config_file",
+    metavar="FILE",
+    help=f"A properties file of Kafka's clients, for example with credentials.  "
+    f"[env var: {CONFIG_VARIABLE}]",
+)
+@click.option(
+    "--profile",
+    metavar="NAME",
+    help=f"Use the settings of this profile.  [env var: {PROFILE_VARIABLE}; "
+    f"default: the current profile]",
+)
+@metrics_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8080,
+    show_default=True,
+    help="Port to listen on; 0 for any free port.",
+)
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A further name in the address of browsers, such as that of a proxy.",
+)
+@click.option("--allow-changes", is_flag=True, help="Show forms for changes after a log-in.")
+@click.option(
+    "--password-file",
+    metavar="FILE",
+    help="A file with the password; without it, one-time passwords are printed.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.5, 3600),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two samples of rates and lags.",
+)
+def console(
+    bootstrap: str | None,
+    properties: tuple[str, ...],
+    config_file: str | None,
+    profile: str | None,
+    metrics: Sequence[str],
+    host: str,
+    port: int,
+    allowed_hosts: Sequence[str],
+    allow_changes: bool,
+    password_file: str | None,
+    interval: float,
+) -> None:
+    """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
+    chosen = select(bootstrap, properties, profile, config_file)
+    config = _checked_config(chosen.bootstrap, chosen.properties)
+    password = None if password_file is None else _read_password(password_file)
+    try:
+        from barnabas.console.serving import serve
+    except ImportError as error:
+        problem(
+            f"the package {error.name} is missing: install Barnabas with its extra `console`, "
+            "in a clone by: pip install '.[console]'"
+        )
+        sys.exit(EXIT_FAILED)
+    from barnabas.console.settings import ConsoleSettings, is_loopback
+
+    if not is_loopback(host):
+        warning("other machines can reach the console, and it has no TLS of its own")
+    settings = ConsoleSettings(
+        chosen.bootstrap,
+        config,
+        tuple(metrics),
+        host,
+        port,
+        tuple(allowed_hosts),
+        allow_changes,
+        password,
+        interval,
+        _TIMEOUT_S,
+    )
+    _show_warnings()
+    if not serve(settings, _announce_address, _announce_password):
+        sys.exit(EXIT_FAILED)
+
+
+def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]:
+    config = client_config(bootstrap, properties, {"client.id": "barnabas-console"})
+    servers = config.pop("bootstrap_servers")
+    try:
+        ClientConfig.parse({"bootstrap.servers": servers, **config})
+    except ClientConfigError as error:
+        raise click.UsageError(str(error)) from None
+    return {key: str(value) for key, value in config.items()}
+
+
+def _read_password(path: str) -> str:
+    try:
+        data = RealDisk().read(path)
+    except OSError as error:
+        text = f"{path} cannot be read: {error.strerror or error}"
+        raise click.UsageError(text) from None
+    lines = data[:_PASSWORD_BYTES_MAX].decode("utf-8", "replace").splitlines()
+    if not lines or not lines[0].strip():
+        raise click.UsageError(f"{path} is empty: its first line is the password")
+    return lines[0].strip()
+
+
+def _announce_address(url: str) -> None:
+    echo(f"ready {url}")
+    sys.stdout.flush()
+
+
+def _announce_password(password: str) -> None:
+    echo(f"password for one log-in: {password}")
+    sys.stdout.flush()
+
+
+class _Warnings(logging.Handler):
+    """Prints warnings and errors of the server as the commands print theirs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record, with its traceback if there is one."""
+        problem(self.format(record))
+
+
+def _show_warnings() -> None:
+    handler = _Warnings(logging.WARNING)
+    logging.getLogger("uvicorn").addHandler(handler)
+    logging.getLogger("asyncio").addHandler(handler)
+    logging.getLogger("barnabas.console").addHandler(handler)
+    # Pages show the errors of the client.
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())

@@ -1,0 +1,107 @@
+"""The parts of a running console, which its pages and changes use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import HTMLResponse
+
+from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.history import History
+from barnabas.console.message_tail import Tails
+from barnabas.console.rendering import Renderer, assets
+from barnabas.console.sessions import Session, Sessions
+from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.rng import SystemRng
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
+    from barnabas.console.settings import ConsoleSettings
+
+__all__ = ["Console", "console_of"]
+
+_SEARCHES_MAX = 2
+_EXAMINATIONS_MAX = 2
+
+
+class Console:
+    """One console for one cluster.
+
+    Args:
+        settings: What the command line gives.
+        announce: Called with each new one-time password.
+    """
+
+    def __init__(self, settings: ConsoleSettings, announce: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.sessions = Sessions(self.clock, SystemRng(), settings.password, announce)
+        self.assets = assets()
+        self._renderer = Renderer(self.assets)
+        self.tails = Tails(self.clock)
+        # Costly requests at once; others wait.
+        self.searching = asyncio.Semaphore(_SEARCHES_MAX)
+        self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
+        self.cluster = ClusterAccess(settings)
+        self.history = History(self.cluster, settings)
+
+    @contextlib.asynccontextmanager
+    async def running(self, _app: Starlette) -> AsyncIterator[None]:
+        """Take samples while the server runs (the lifespan of the application)."""
+        sampling = asyncio.get_running_loop().create_task(self.history.run())
+        if self.settings.has_login:
+            self.sessions.announce_password()
+        try:
+            yield
+        finally:
+            sampling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sampling
+            await self.cluster.close()
+
+    def session_of(self, request: Request) -> Session | None:
+        """Return the session of the browser; None if it is not logged in."""
+        return self.sessions.find(request.cookies.get(self.sessions.cookie))
+
+    def page(
+        self, request: Request, template: str, status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """Return a page.
+
+        Args:
+            request: The request.
+            template: Name of the template.
+            status: Status of the response.
+            values: Values for the template.
+        """
+        session = self.session_of(request)
+        # A script that refreshes a page must not take the notices of another tab.
+        is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
+        can_change = self.settings.allow_changes and session is not None
+        shared = {
+            "path": request.url.path,
+            "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            "bootstrap": self.settings.bootstrap,
+            "allow_changes": self.settings.allow_changes,
+            "has_login": self.settings.has_login,
+            "session": session,
+            "can_change": can_change,
+            "csrf": session.csrf if session is not None else "",
+            "notices": session.take_notices() if session is not None and is_opened else [],
+            "interval": self.history.interval,
+            "trouble": self.history.trouble,
+        }
+        return HTMLResponse(self._renderer.render(template, {**shared, **values}), status)
+
+
+def console_of(request: Request) -> Console:
+    """Return the console that handles a request."""
+    found = request.app.state.console
+    assert isinstance(found, Console)
+    return found

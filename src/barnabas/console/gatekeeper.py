@@ -1,0 +1,147 @@
+"""What every request must pass before a page sees it, and what every response gets.
+
+- Host: only known names. A site whose name was pointed at this machine (DNS rebinding) is refused.
+- Origin: a form of another site is refused, before its CSRF token is looked at.
+- Size of the body, and time until the response begins.
+- A log-in, if the console can be reached from other machines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from barnabas.console.sessions import Sessions
+    from barnabas.console.settings import ConsoleSettings
+
+__all__ = ["BODY_BYTES_MAX", "FORM_TYPE", "Gatekeeper", "host_name"]
+
+BODY_BYTES_MAX = 1024 * 1024
+FORM_TYPE = "application/x-www-form-urlencoded"
+_TARGET_CHARACTERS_MAX = 8 * 1024
+# Longest time of a request (s). The requests to the cluster have shorter limits of their own.
+_REQUEST_S = 40.0
+# Paths without the limit of time.
+_ENDLESS = ("/messages/tail",)
+# Paths that are shown without a log-in.
+_OPEN = ("/login", "/static/")
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+_HEADERS = (
+    (
+        b"content-security-policy",
+        (
+            b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+            b"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        ),
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    # `no-referrer` would make browsers send "Origin: null" with our own forms.
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Gatekeeper:
+    """An ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, settings: ConsoleSettings, sessions: Sessions) -> None:
+        self._app = app
+        self._sessions = sessions
+        self._login_to_read = settings.login_to_read
+        names = (*_LOOPBACK_NAMES, settings.host, *settings.allowed_hosts)
+        self._hosts = {name.strip("[]").lower() for name in names}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        response = _Response(send)
+        refusal = self._refusal(Request(scope))
+        if refusal is not None:
+            await refusal(scope, receive, response.send)
+            return
+        try:
+            async with asyncio.timeout(None if scope["path"] in _ENDLESS else _REQUEST_S):
+                await self._app(scope, receive, response.send)
+        except TimeoutError:
+            if response.has_started:
+                raise
+            late = PlainTextResponse("the request took too long\n", 504)
+            await late(scope, receive, response.send)
+
+    def _refusal(self, request: Request) -> PlainTextResponse | RedirectResponse | None:
+        host = request.headers.get("host", "")
+        if host_name(host) not in self._hosts:
+            text = (
+                "This console does not answer to the name in the Host header. "
+                "`barnabas console --allowed-host NAME` adds a name.\n"
+            )
+            return PlainTextResponse(text, 421)
+        if len(request.url.path) + len(request.url.query) > _TARGET_CHARACTERS_MAX:
+            return PlainTextResponse("the address is too long\n", 414)
+        if request.method not in ("GET", "HEAD") and _is_foreign(request, host):
+            return PlainTextResponse("the form is not from this console\n", 403)
+        if "transfer-encoding" in request.headers or _body_bytes(request) > BODY_BYTES_MAX:
+            return PlainTextResponse(f"the limit is {BODY_BYTES_MAX} bytes\n", 413)
+        if self._login_to_read and not request.url.path.startswith(_OPEN):
+            return self._login_page(request)
+        return None
+
+    def _login_page(self, request: Request) -> RedirectResponse | None:
+        if self._sessions.find(request.cookies.get(self._sessions.cookie)) is not None:
+            return None
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?next={quote(target, safe='')}", 303)
+
+
+def host_name(header: str) -> str:
+    """Return the name in a Host header, without port and brackets; "" if it is malformed."""
+    try:
+        return (urlsplit(f"//{header}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_foreign(request: Request, host: str) -> bool:
+    """Return whether a browser says that the form comes from elsewhere, or it is no form."""
+    if request.headers.get("content-type", "").split(";")[0].strip() != FORM_TYPE:
+        return True
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = request.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+
+
+def _body_bytes(request: Request) -> int:
+    """Return the announced size of the body; the HTTP parser holds a client to it."""
+    length = request.headers.get("content-length", "0")
+    return int(length) if length.isascii() and length.isdigit() else BODY_BYTES_MAX + 1
+
+
+class _Response:
+    """Adds the headers of all responses."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_started = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            headers = [*message.get("headers", ()), *_HEADERS]
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": headers}
+        await self._send(message)

@@ -1,0 +1,212 @@
+"""Search of messages: read a bounded part of a topic, and say where and why it ended."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.console.rendering import size
+from barnabas.console.shown_bytes import LISTED_BYTES, ShownBytes, shown_bytes, shown_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas import aio
+    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.settings import SearchLimits
+    from barnabas.runtime.clock import Clock
+
+__all__ = ["Found", "Match", "MessageSearch", "ShownMessage", "shown_message"]
+
+_POLL_RECORDS = 500
+_POLL_S = 0.5
+_MS_PER_S = 1000
+
+
+class Match(NamedTuple):
+    """What a record must contain; empty fields match all."""
+
+    key: bytes = b""
+    value: bytes = b""
+    # A header's name, and a part of its value.
+    header_name: str = ""
+    header_value: bytes = b""
+
+    def fits(self, record: ConsumerRecord) -> bool:
+        """Return whether the record contains all that is wanted."""
+        return (
+            (not self.key or self.key in (record.key or b""))
+            and (not self.value or self.value in (record.value or b""))
+            and (not self.header_name or self._fits_header(record))
+        )
+
+    def _fits_header(self, record: ConsumerRecord) -> bool:
+        return any(
+            name == self.header_name and self.header_value in (value or b"")
+            for name, value in record.headers
+        )
+
+
+class ShownMessage(NamedTuple):
+    """A record as a page shows it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: ShownBytes
+    value: ShownBytes
+    headers: list[tuple[str, ShownBytes]]
+
+
+@dataclass(slots=True)
+class Found:
+    """The result of a search."""
+
+    messages: list[ShownMessage] = field(default_factory=list)
+    # Number of records and bytes that were examined.
+    records: int = 0
+    size: int = 0
+    # Why the search ended early; "" if it has examined everything.
+    limit: str = ""
+    # The next offset to examine, by partition; only partitions with a rest.
+    rest: dict[int, int] = field(default_factory=dict)
+
+
+def shown_message(record: ConsumerRecord, limit: int = LISTED_BYTES) -> ShownMessage:
+    """Return a record as a page shows it, with at most `limit` bytes of key and value each."""
+    return ShownMessage(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        shown_bytes(record.key, limit),
+        shown_bytes(record.value, limit),
+        shown_headers(record.headers),
+    )
+
+
+class MessageSearch:
+    """One search in ranges of offsets.
+
+    Args:
+        consumer: A consumer without a group.
+        clock: Measures the time.
+        limits: Where the search ends.
+        wanted: What the records must contain.
+        results_max: Number of records after which the search ends; with `keep_newest`, the number
+            of records that it keeps.
+        keep_newest: Whether to examine all ranges and keep the records with the newest timestamps.
+    """
+
+    def __init__(
+        self,
+        consumer: aio.Consumer,
+        clock: Clock,
+        limits: SearchLimits,
+        wanted: Match,
+        results_max: int,
+        *,
+        keep_newest: bool = False,
+    ) -> None:
+        self._consumer = consumer
+        self._clock = clock
+        self._limits = limits
+        self._wanted = wanted
+        self._results_max = results_max
+        self._found = Found()
+        # A heap, the oldest first, of at most `results_max`; None if results are kept in order.
+        self._newest: list[tuple[int, int, int, ShownMessage]] | None = [] if keep_newest else None
+
+    async def run(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Found:
+        """Examine the records of all ranges.
+
+        Args:
+            ranges: First offset and end (exclusive) by partition.
+
+        Returns:
+            The records in the order in which they were read; the newest first with `keep_newest`.
+        """
+        found = self._found
+        # The next offset to examine, of partitions with a rest.
+        left = {tp: start for tp, (start, end) in ranges.items() if start < end}
+        if left:
+            self._consumer.assign(list(left))
+            for tp, start in left.items():
+                self._consumer.seek(tp, start)
+        deadline_ms = self._clock.monotonic_ms() + self._limits.seconds * _MS_PER_S
+        while left and not found.limit:
+            remaining_s = (deadline_ms - self._clock.monotonic_ms()) / _MS_PER_S
+            if remaining_s <= 0:
+                found.limit = f"{self._limits.seconds:g} s"
+                break
+            records = await self._consumer.poll(
+                min(_POLL_S, remaining_s), max_records=_POLL_RECORDS
+            )
+            for tp, part in records.items():
+                if tp in left and not found.limit:
+                    self._examine(part, tp, ranges[tp][1], left)
+            await self._drop_finished(ranges, left, dict(records.next_offsets))
+        found.rest = {tp.partition: offset for tp, offset in left.items()}
+        if self._newest is not None:
+            found.messages = [entry[-1] for entry in sorted(self._newest, reverse=True)]
+        return found
+
+    def _examine(
+        self,
+        records: Sequence[ConsumerRecord],
+        tp: TopicPartition,
+        end: int,
+        left: dict[TopicPartition, int],
+    ) -> None:
+        found, limits = self._found, self._limits
+        for record in records:
+            if record.offset >= end:
+                left[tp] = end
+                return
+            left[tp] = record.offset + 1
+            found.records += 1
+            found.size += _size(record)
+            if self._wanted.fits(record):
+                self._keep(record)
+            if found.records >= limits.records:
+                found.limit = f"{limits.records} records"
+            if found.size >= limits.size:
+                found.limit = size(limits.size)
+            if found.limit:
+                return
+
+    def _keep(self, record: ConsumerRecord) -> None:
+        found = self._found
+        if self._newest is None:
+            found.messages.append(shown_message(record))
+            if len(found.messages) >= self._results_max:
+                found.limit = f"{self._results_max} results"
+            return
+        place = (record.timestamp, record.partition, record.offset)
+        if len(self._newest) < self._results_max:
+            heapq.heappush(self._newest, (*place, shown_message(record)))
+        elif place > self._newest[0][:3]:
+            heapq.heapreplace(self._newest, (*place, shown_message(record)))
+
+    async def _drop_finished(
+        self,
+        ranges: Mapping[TopicPartition, tuple[int, int]],
+        left: dict[TopicPartition, int],
+        polled: Mapping[TopicPartition, object],
+    ) -> None:
+        """Drop partitions whose range is examined; the last offsets may hold no records."""
+        for tp in list(left):
+            if not self._found.limit and tp not in polled:
+                # Behind a gap (compaction, markers of transactions), only the position moves.
+                left[tp] = max(left[tp], await self._consumer.position(tp))
+            if left[tp] >= ranges[tp][1]:
+                del left[tp]
+                self._consumer.pause(tp)
+
+
+def _size(record: ConsumerRecord) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers

@@ -1,0 +1,1 @@
+"""Pages that show a cluster. Each file has its routes in `ROUTES`."""

@@ -1,0 +1,78 @@
+"""`barnabas why` and `barnabas doctor` as pages.
+
+They measure for seconds, so a button starts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from barnabas.cli.doctor.addresses import examine_addresses
+from barnabas.cli.doctor.diagnosis import Diagnosis
+from barnabas.cli.why.examination import WHY_DEFAULTS, Question, examine
+from barnabas.cli.why.metric_facts import gather_metrics
+from barnabas.console.console import console_of
+from barnabas.console.forms import query_fields
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from barnabas.cli.why.reason import Reason
+    from barnabas.client.facade import Client
+
+__all__ = ["ROUTES"]
+
+_MEASURED_S = 1.5
+_WHY_LIMIT_MS = 15_000
+_SUBJECTS_MAX = 200
+
+
+async def show_why(request: Request) -> Response:
+    """Explain why something waits."""
+    console, query = console_of(request), query_fields(request)
+    answers = None
+    if query.has("ask"):
+        kind = query.word("kind")
+        question = Question(
+            query.word("target") or None, is_group=kind == "group", is_topic=kind == "topic"
+        )
+        metrics = console.settings.metrics
+
+        def ask(client: Client) -> list[tuple[str, list[Reason]]]:
+            late = "the brokers did not answer all requests in time"
+            return examine(client, question, _MEASURED_S, gather_metrics(metrics), late)
+
+        async with console.examining:
+            answers = await console.cluster.ask_once(ask, WHY_DEFAULTS, _WHY_LIMIT_MS)
+    return console.page(
+        request,
+        "why.html",
+        answers=None if answers is None else answers[:_SUBJECTS_MAX],
+        left_out=0 if answers is None else max(0, len(answers) - _SUBJECTS_MAX),
+        target=query.word("target"),
+        kind=query.word("kind"),
+    )
+
+
+async def show_doctor(request: Request) -> Response:
+    """Show problems of the cluster, and their remedies."""
+    console, query = console_of(request), query_fields(request)
+    diagnosis = None
+    if query.has("ask"):
+        cluster = console.cluster
+
+        def run() -> Diagnosis:
+            made = Diagnosis()
+            examine_addresses(cluster.bootstrap, cluster.config, made)
+            return made
+
+        async with console.examining:
+            diagnosis = await asyncio.to_thread(run)
+    return console.page(request, "doctor.html", diagnosis=diagnosis)
+
+
+ROUTES = [Route("/why", show_why), Route("/doctor", show_doctor)]

@@ -1,0 +1,127 @@
+"""The groups of every kind, and the page of one group: members, offsets and lag over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from barnabas.cli.groups.group_lag import group_progress
+from barnabas.client.errors import ClientError
+from barnabas.console.console import console_of
+from barnabas.console.forms import query_fields
+from barnabas.console.paging import paged
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from barnabas.client.facade import Client
+
+__all__ = ["ROUTES"]
+
+_MEMBERS_MAX = 100
+
+
+async def show_groups(request: Request) -> Response:
+    """Show all groups."""
+    console, query = console_of(request), query_fields(request)
+    found = await console.cluster.ask(lambda client: client.admin.list_groups())
+    word = query.word("filter").lower()
+    listed = [group for group in found if word in group.group_id.lower()]
+    rates = console.history.rates
+    return console.page(
+        request,
+        "groups.html",
+        page=paged(listed, query.number("page", 1)),
+        filter=query.word("filter"),
+        samples=console.history.latest.groups if console.history.latest else {},
+        growth=rates.lag_growth if rates else {},
+    )
+
+
+async def show_group(request: Request) -> Response:
+    """Show a group."""
+    console, query = console_of(request), query_fields(request)
+    name = query.needed("id")
+    found = await console.cluster.ask(lambda client: _load(client, name))
+    return console.page(
+        request,
+        "group.html",
+        name=name,
+        lags=list(console.history.group(name)),
+        **{**found, "partitions": paged(found["partitions"], query.number("page", 1))},
+    )
+
+
+def _load(client: Client, name: str) -> dict[str, Any]:
+    listing = {each.group_id: each for each in client.admin.list_groups()}.get(name)
+    if listing is not None and listing.type == "share":
+        return _load_share_group(client, name)
+    progress = group_progress(client, [name])[name]
+    if isinstance(progress, ClientError):
+        raise progress
+    group = progress.description
+    partitions = [
+        {
+            "partition": each.partition,
+            "offset": each.offset,
+            "end": each.end,
+            "lag": each.lag,
+            "member": each.member.member_id if each.member else "",
+            "metadata": each.metadata,
+        }
+        for each in progress.partitions
+    ]
+    return {
+        "group": group,
+        "coordinator": progress.coordinator,
+        "streams": progress.streams,
+        "members": group.members[:_MEMBERS_MAX],
+        "partitions": partitions,
+        "lag": progress.lag,
+        "is_missing": group.state == "Dead" and not partitions,
+    }
+
+
+def _load_share_group(client: Client, name: str) -> dict[str, Any]:
+    """Return the same about a share group, which has start offsets instead of commits."""
+    group = client.admin.describe_share_groups([name])[name]
+    if isinstance(group, ClientError):
+        raise group
+    coordinator = client.admin.coordinators([name])[name]
+    partitions, lag = _share_partitions(client, name)
+    return {
+        "group": group,
+        "coordinator": coordinator if isinstance(coordinator, int) else None,
+        "streams": None,
+        "members": group.members[:_MEMBERS_MAX],
+        "partitions": partitions,
+        "lag": lag,
+        "is_missing": False,
+    }
+
+
+def _share_partitions(client: Client, name: str) -> tuple[list[dict[str, Any]], int]:
+    """Return the start offsets and lags of a share group, and the sum of its lags."""
+    found = client.admin.describe_share_group_offsets([name])[name]
+    if isinstance(found, ClientError):
+        raise found
+    rows: list[dict[str, Any]] = []
+    for tp, each in sorted(found.items()):
+        is_error = isinstance(each, ClientError)
+        is_known = not isinstance(each, ClientError) and each.start_offset >= 0
+        rows.append(
+            {
+                "partition": tp,
+                "offset": getattr(each, "start_offset", None) if is_known else None,
+                "end": None,
+                "lag": None if isinstance(each, ClientError) or each.lag < 0 else each.lag,
+                "member": "",
+                "metadata": str(each) if is_error else "",
+            }
+        )
+    return rows, sum(row["lag"] or 0 for row in rows)
+
+
+ROUTES = [Route("/groups", show_groups), Route("/group", show_group)]

@@ -1,0 +1,110 @@
+"""Pages from templates. Everything that a template prints is escaped, also invisible characters."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import jinja2
+
+from barnabas.cli.common.moments import utc_text
+from barnabas.cli.common.printable import printable_lines
+from barnabas.cli.why.reason import duration
+from barnabas.console.charts import line_chart
+
+__all__ = ["Asset", "Renderer", "assets"]
+
+_PACKAGE = "barnabas.console"
+_ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SIZE_STEP = 1024
+
+
+class Asset(NamedTuple):
+    """A file of the package that browsers load."""
+
+    content: bytes
+    type: str
+
+
+class Renderer:
+    """The templates, with the functions that they use.
+
+    Args:
+        loaded: The assets; their names in links change with their content.
+    """
+
+    def __init__(self, loaded: dict[str, Asset]) -> None:
+        self._environment = environment = jinja2.Environment(
+            loader=jinja2.PackageLoader(_PACKAGE),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            finalize=_visible,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        digests = {name: hashlib.sha256(each.content).hexdigest() for name, each in loaded.items()}
+        environment.globals.update(
+            link=link,
+            chart=line_chart,
+            asset=lambda name: link(f"/static/{name}", v=digests[name][:12]),
+        )
+        environment.filters.update(
+            number=number, size=size, rate=rate, moment=moment, duration=duration
+        )
+
+    def render(self, template: str, values: dict[str, Any]) -> str:
+        """Return the page."""
+        return self._environment.get_template(template).render(values)
+
+
+def assets() -> dict[str, Asset]:
+    """Return the assets by their file names."""
+    found = {}
+    for file in files(_PACKAGE).joinpath("static").iterdir():
+        suffix = file.name[file.name.rfind(".") :]
+        if suffix in _ASSET_TYPES:
+            found[file.name] = Asset(file.read_bytes(), _ASSET_TYPES[suffix])
+    return found
+
+
+def _visible(value: object) -> object:
+    """Show controls and marks for the direction of text as escapes; they could forge a page."""
+    return printable_lines(value) if type(value) is str else value
+
+
+def link(path: str, **fields: object) -> str:
+    """Return a path with a query of the fields that are not None."""
+    query = urlencode({key: str(value) for key, value in fields.items() if value is not None})
+    return f"{path}?{query}" if query else path
+
+
+def number(value: float | None) -> str:
+    """Return a whole number with thin spaces between thousands; a dash for None."""
+    return "–" if value is None else f"{round(value):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def size(value: float | None) -> str:
+    """Return a number of bytes with a unit; a dash for None and negative numbers."""
+    if value is None or value < 0:
+        return "–"
+    step = 0
+    while value >= _SIZE_STEP and step < len(_SIZES) - 1:
+        value /= _SIZE_STEP
+        step += 1
+    digits = 0 if step == 0 or value >= 100 else 1
+    return f"{value:.{digits}f} {_SIZES[step]}"
+
+
+def rate(value: float | None) -> str:
+    """Return a number per second; a dash for None."""
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if 0 < value < 10 else number(value)
+
+
+def moment(time_ms: int) -> str:
+    """Return a time in UTC; a dash for -1, which means unknown."""
+    return "–" if time_ms < 0 else utc_text(time_ms).replace("T", " ")

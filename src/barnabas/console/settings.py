@@ -1,0 +1,66 @@
+"""The settings of a console, and the limits of its requests."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ConsoleSettings", "SearchLimits", "is_loopback"]
+
+
+class SearchLimits(NamedTuple):
+    """Where a search of messages ends, even if it has not reached the end of the topic."""
+
+    # Records that are examined.
+    records: int = 50_000
+    # Bytes of keys, values and headers that are examined.
+    size: int = 64 * 1024 * 1024
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """What the command line gives to a console."""
+
+    bootstrap: str
+    # Configuration of the client, without the bootstrap servers.
+    client: Mapping[str, str]
+    # Addresses of metrics listeners.
+    metrics: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    # 0: any free port.
+    port: int = 8080
+    # Names in the Host header besides the loopback names and `host`.
+    allowed_hosts: tuple[str, ...] = ()
+    allow_changes: bool = False
+    # None: one-time passwords, printed on the terminal.
+    password: str | None = None
+    # Seconds between two samples of rates and lags.
+    interval: float = 5.0
+    # Longest time of all requests of a page to the cluster (s).
+    timeout: float = 10.0
+    search: SearchLimits = field(default_factory=SearchLimits)
+
+    @property
+    def login_to_read(self) -> bool:
+        """Whether pages need a log-in too: the console can be reached from other machines."""
+        return not is_loopback(self.host)
+
+    @property
+    def has_login(self) -> bool:
+        """Whether there is anything to log in for."""
+        return self.allow_changes or self.login_to_read
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address that a server listens on is reached from this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

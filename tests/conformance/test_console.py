@@ -1,0 +1,354 @@
+"""The web console with a broker of each kind: Barnabas and Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from barnabas import ShareConsumer
+from barnabas.client.facade import Client
+from barnabas.console.settings import ConsoleSettings, SearchLimits
+from barnabas.testing.broker_process import BrokerProcess
+from console_in_process import ConsoleInProcess
+from waiting import eventually
+
+pytestmark = pytest.mark.conformance
+
+HOSTILE = '"><script>alert(1)</script>\u202e'
+SECONDS = 60
+LIMITS = SearchLimits(records=500, size=10_000_000, seconds=20.0)
+
+
+@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+def address(request: pytest.FixtureRequest) -> str:
+    """HOST:PORT of a broker of each kind."""
+    name = "reference_broker" if request.param == "kafka" else "clients_bootstrap"
+    found = request.getfixturevalue(name)
+    return found if isinstance(found, str) else str(found.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[Client]:
+    with Client(address, default_api_timeout_ms=SECONDS * 1000) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def console(address: str) -> Iterator[ConsoleInProcess]:
+    settings = ConsoleSettings(
+        address, {}, allow_changes=True, interval=3600.0, timeout=SECONDS, search=LIMITS
+    )
+    with ConsoleInProcess(settings) as running:
+        running.log_in()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def topic(client: Client, address: str) -> str:
+    """A topic with two partitions: 1,000 plain records in one, five special ones in the other."""
+    name = "console-records"
+    client.create_topic(name, 2, 1, {"retention.ms": "-1", "max.message.bytes": "2000000"})
+    with client.producer() as producer:
+        producer.send_batch(name, [(b"k%d" % n, b"plain %d" % n, [], None) for n in range(1000)], 0)
+        special = [
+            (b"json", b'{"b": [1, 2.50], "a": null}', [("source", b"unit")], 1_000),
+            (HOSTILE.encode(), HOSTILE.encode(), [(HOSTILE, HOSTILE.encode())], 2_000),
+            (b"bytes", bytes(range(256)), [], 3_000),
+            (b"large", b"x" * 1_000_000, [], 4_000),
+            (b"tombstone", None, [], 5_000),
+        ]
+        producer.send_batch(name, special, 1)
+    return name
+
+
+def rows(text: str) -> list[str]:
+    """The places of the messages on a page."""
+    return re.findall(r">(\d+:\d+)</a>", text)
+
+
+def test_every_page_is_shown(console: ConsoleInProcess, topic: str, client: Client) -> None:
+    client.commit_offsets("console-shown", {(topic, 0): 100})
+    console.sample()
+    console.sample()
+    node = client.describe_cluster().brokers[0].id
+    for path, fields, wanted in (
+        ("/", {}, ["Metadata quorum: leader", "active", "metadata.version", "polyline"]),
+        ("/topics", {}, [topic]),
+        ("/topic", {"name": topic}, ["Partitions", "set on this topic", "retention.ms"]),
+        ("/groups", {}, ["console-shown"]),
+        ("/group", {"id": "console-shown"}, [f"{topic}</a>:0", "900"]),
+        ("/broker", {"id": node}, ["Log directories", "set in the broker&#39;s file"]),
+        ("/broker", {"id": 999}, ["No broker with this id"]),
+        ("/reassignments", {}, ["no replicas move"]),
+        ("/security", {}, ["SECURITY_DISABLED", "Users (SCRAM)"]),
+        ("/produce", {"topic": topic}, ["Write a message"]),
+    ):
+        answer = console.get(path, **fields)
+        assert answer.status == (404 if fields.get("id") == 999 else 200), answer.text
+        for text in wanted:
+            assert text in answer.text, (path, text)
+
+
+def test_why_and_doctor_are_pages(console: ConsoleInProcess, topic: str) -> None:
+    assert "readable" not in console.get("/why").text
+    why = console.get("/why", target=f"{topic}:0@5", ask=1).text
+    assert f"{topic}-0 at 5" in why
+    assert console.get("/why", target=f"{topic}:9", ask=1).status == 404
+    assert console.get("/why", target="a@1", ask=1).status == 400
+    doctor = console.get("/doctor", ask=1).text
+    assert 'class="findings"' in doctor
+
+
+def test_hostile_keys_values_headers_and_names_are_escaped(
+    console: ConsoleInProcess, topic: str, client: Client
+) -> None:
+    client.commit_offsets(HOSTILE, {(topic, 0): 1})
+    console.sample()
+    pages = (
+        ("/messages", {"topic": topic, "partition": 1, "from": "beginning"}),
+        ("/message", {"topic": topic, "partition": 1, "offset": 1}),
+        ("/groups", {}),
+        ("/group", {"id": HOSTILE}),
+        ("/topics", {"filter": HOSTILE}),
+        ("/messages", {"topic": topic, "value": HOSTILE, "time": HOSTILE}),
+        ("/why", {"target": HOSTILE, "kind": "group", "ask": 1}),
+        ("/topic", {"name": HOSTILE}),
+        ("/login", {"next": HOSTILE}),
+    )
+    for path, fields in pages:
+        text = console.get(path, **fields).text
+        assert "<script>alert" not in text, path
+        assert "\u202e" not in text, path
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e" in console.get("/groups").text
+
+
+def test_json_is_indented_bytes_are_dumped_and_large_values_are_cut(
+    console: ConsoleInProcess, topic: str
+) -> None:
+    text = console.get("/messages", topic=topic, partition=1, **{"from": "beginning"}).text
+    assert rows(text) == ["1:0", "1:1", "1:2", "1:3", "1:4"]
+    assert "{&#34;b&#34;: [1, 2.50], &#34;a&#34;: null}" in text
+    full = console.get("/message", topic=topic, partition=1, offset=0).text
+    assert "{\n  &#34;b&#34;: [\n    1,\n    2.50\n  ],\n  &#34;a&#34;: null\n}" in full
+    assert "0040  40 41 42 43" in text
+    assert "cut, 977 KiB in all" in text
+    assert len(text) < 30_000
+    assert '<em class="dim">null</em>' in text
+    assert len(console.get("/message", topic=topic, partition=1, offset=3).text) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"partition": 0, "key": "k999"}, ["0:999"]),
+        ({"partition": 0, "value": "plain 998"}, ["0:998"]),
+        ({"partition": 1, "header": "source=uni"}, ["1:0"]),
+        ({"partition": 1, "header": "source=other"}, []),
+        ({"partition": 0, "from": "offset", "offset": 990, "limit": 2}, ["0:990", "0:991"]),
+        ({"partition": 1, "from": "time", "time": 4000}, ["1:3", "1:4"]),
+        ({"partition": 0, "limit": 2}, ["0:999", "0:998"]),
+        ({"partition": 1, "limit": 2}, ["1:4", "1:3"]),
+        ({"partition": 0, "from": "offset", "offset": 2**62}, []),
+    ],
+)
+def test_messages_are_found(
+    console: ConsoleInProcess, topic: str, fields: dict[str, object], found: list[str]
+) -> None:
+    answer = console.get("/messages", topic=topic, **fields)
+    assert answer.status == 200
+    assert rows(answer.text) == found
+
+
+def test_a_search_stops_at_its_limit_says_so_and_continues(
+    console: ConsoleInProcess, topic: str
+) -> None:
+    wanted = {"topic": topic, "partition": 0, "value": "plain 999"}
+    first = console.get("/messages", **wanted, **{"from": "beginning"}).text
+    assert rows(first) == []
+    assert "The search stopped at its limit of 500 records" in first
+    [place] = re.findall(r"at=(0-\d+)", first)
+    assert place == "0-500"
+    second = console.get("/messages", **wanted, at=place).text
+    assert rows(second) == ["0:999"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        (SearchLimits(size=1000), "limit of 1000 B"),
+        (SearchLimits(seconds=0.0), "limit of 0 s"),
+    ],
+)
+def test_a_search_is_bounded_in_bytes_and_time(
+    address: str, topic: str, limits: SearchLimits, text: str
+) -> None:
+    with ConsoleInProcess(ConsoleSettings(address, {}, interval=3600.0, search=limits)) as running:
+        answer = running.get("/messages", topic=topic, **{"from": "beginning"}, value="plain 999")
+        assert text in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status"),
+    [
+        ("/messages", {"topic": "absent"}, 404),
+        ("/messages", {"topic": "console-records", "partition": 7}, 404),
+        ("/messages", {"topic": "console-records", "partition": "x"}, 400),
+        ("/messages", {"topic": "console-records", "from": "time", "time": "soon"}, 400),
+        ("/message", {"topic": "console-records", "partition": 0, "offset": 5000}, 404),
+        ("/topic", {"name": "absent"}, 404),
+        ("/topic", {}, 400),
+        ("/topics", {"page": "-1"}, 400),
+    ],
+)
+@pytest.mark.usefixtures("topic")
+def test_wrong_requests_get_a_page_with_the_reason(
+    console: ConsoleInProcess, path: str, fields: dict[str, object], status: int
+) -> None:
+    answer = console.get(path, **fields)
+    assert answer.status == status
+    assert 'class="notice wrong"' in answer.text
+
+
+def test_a_topic_is_created_changed_written_and_deleted(
+    console: ConsoleInProcess, client: Client
+) -> None:
+    page = console.change(
+        "/topics/create", name="console-made", partitions=1, replicas=1, configs="segment.ms=60000"
+    )
+    assert "created topic console-made" in page.text
+    page = console.change("/topic/partitions", name="console-made", partitions=2)
+    assert "console-made has 2 partitions" in page.text
+    console.change("/topic/config", name="console-made", key="retention.ms", value="7000")
+    [configs] = client.describe_topic_configs(["console-made"]).values()
+    assert {each.name: each.value for each in configs}["retention.ms"] == "7000"
+    page = console.change("/topic/config", name="console-made", key="retention.ms", value="no")
+    assert 'class="notice wrong"' in page.text
+    sent = {"topic": "console-made", "partition": 1, "key": "k", "value": "line\r\n2"}
+    page = console.change("/produce", **sent, headers="a=b")
+    assert "wrote to console-made, partition 1, offset 0" in page.text
+    assert "line\n2" in page.text
+    assert "console-made" in console.change("/topic/delete", name="console-made").text
+    assert "console-made" in client.topics()
+    console.change("/topic/delete", name="console-made", confirm="console-made")
+    eventually(lambda: "console-made" not in client.topics())
+
+
+def test_offsets_of_a_group_are_moved_and_the_group_is_deleted(
+    console: ConsoleInProcess, topic: str, client: Client
+) -> None:
+    client.commit_offsets("console-moved", {(topic, 0): 10})
+    group = {"id": "console-moved", "topic": topic}
+    console.change("/group/reset", **group, to="latest")
+    assert client.committed("console-moved")[topic, 0].offset == 1000
+    console.change("/group/reset", **group, to="offset", offset=7)
+    assert {each.offset for each in client.committed("console-moved").values()} == {7, 5}
+    assert "to must be" in console.change("/group/reset", **group, to="nowhere").text
+    console.change("/group/delete", id="console-moved", confirm="console-moved")
+    assert "console-moved" not in {each.group_id for each in client.admin.list_groups()}
+
+
+def test_the_lag_of_a_group_has_a_line_over_time(
+    console: ConsoleInProcess, topic: str, client: Client
+) -> None:
+    for offset in (200, 500):
+        client.commit_offsets("console-lag", {(topic, 0): offset})
+        console.sample()
+    text = console.get("/group", id="console-lag").text
+    assert re.search(r"Lag: now 500 records, highest 800 records", text)
+    assert text.count("<polyline") == 1
+
+
+def test_a_search_ends_at_the_marker_of_a_transaction(
+    console: ConsoleInProcess, client: Client
+) -> None:
+    """The last offset holds a marker, which no consumer receives: only the position moves."""
+    client.create_topic("console-transactions", 1, 1)
+    with client.producer(transactional_id="console-writer") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("console-transactions", b"committed")
+    fields = {"topic": "console-transactions", "from": "beginning"}
+    text = console.get("/messages", **fields).text
+    assert rows(text) == ["0:0"]
+    assert "The search stopped" not in text
+    missing = console.get("/message", topic="console-transactions", partition=0, offset=1)
+    assert missing.status == 404
+
+
+def test_the_page_of_a_share_group_shows_start_offsets_and_the_member(
+    console: ConsoleInProcess, client: Client, topic: str, address: str
+) -> None:
+    shown: list[str] = []
+    with ShareConsumer(topic, bootstrap_servers=address, group_id="console-share") as consumer:
+
+        def is_shown() -> bool:
+            consumer.poll(0.2)
+            text = console.get("/group", id="console-share").text
+            shown[:] = [text]
+            return "<dd>share</dd>" in text and f"{topic}</a>:0" in text and "127.0.0.1" in text
+
+        eventually(is_shown, lambda: shown)
+        console.sample()
+        assert ">console-share</a>" in console.get("/groups").text
+
+
+def test_entries_and_users_are_added_and_deleted(
+    make_broker: Callable[[Mapping[str, str]], BrokerProcess],
+) -> None:
+    broker = make_broker(
+        {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+    ).start()
+    acl = {
+        "principal": f"User:{HOSTILE}", "permission": "ALLOW", "operation": "READ", "host": "*",
+        "resource_type": "TOPIC", "resource_name": "orders", "pattern_type": "PREFIXED",
+    }  # fmt: skip
+    user = {"user": "alice", "mechanism": "SCRAM_SHA_256"}
+    settings = ConsoleSettings(broker.bootstrap, {}, allow_changes=True, timeout=SECONDS)
+    with ConsoleInProcess(settings) as console:
+        console.log_in()
+        text = console.change("/security/acls/add", **acl).text
+        assert "added: allow" in text
+        assert "TOPIC orders" in text
+        assert "<script>alert" not in text
+        wrong = console.change("/security/acls/add", **{**acl, "operation": "ANY"}).text
+        assert "operation cannot be ANY" in wrong
+        text = console.change("/security/users/set", **user, password="secret").text
+        assert re.search(r"alice</th><td>SCRAM_SHA_256</td>", text)
+        assert "secret" not in text
+        assert "no entries" in console.change("/security/acls/delete", **acl).text
+        assert "no users" in console.change("/security/users/delete", **user).text
+        assert "there is no such entry" in console.change("/security/acls/delete", **acl).text
+
+
+def test_the_command_announces_its_address_follows_messages_and_ends(
+    address: str, topic: str, client: Client
+) -> None:
+    words = [sys.executable, "-m", "barnabas", "console", "-b", address, "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.fullmatch(r"ready (http://127\.0\.0\.1:\d+)/\n", process.stdout.readline())
+        assert found is not None
+        tail = f"{found[1]}/messages/tail?topic={topic}&value=followed"
+        with urllib.request.urlopen(tail, timeout=SECONDS) as events:
+            assert events.readline() == b"event: ready\n"
+            with client.producer() as producer:
+                producer.send(topic, b"not this one", partition=1)
+                producer.send(topic, b"<followed>", partition=1)
+            lines = iter(events.readline, b"")
+            data = next(line for line in lines if line.startswith(b'data: {"part'))
+        assert json.loads(data[6:])["value"]["text"] == "<followed>"
+        foreign = urllib.request.Request(found[1], headers={"Host": "evil.example"})
+        with pytest.raises(urllib.error.HTTPError, match="421"):
+            urllib.request.urlopen(foreign, timeout=SECONDS)
+        process.terminate()
+        assert process.wait(SECONDS) == 0

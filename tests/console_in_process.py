@@ -1,0 +1,155 @@
+"""A console in a thread of the test's process, which gets requests without HTTP (ASGI)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from barnabas.console.application import make_application
+from barnabas.console.console import Console
+from barnabas.console.settings import ConsoleSettings
+from barnabas.runtime.loop import new_loop
+
+SECONDS = 120
+HOST = "127.0.0.1:8080"
+FORM = "application/x-www-form-urlencoded"
+# A console of these settings never reaches a broker.
+NO_BROKER = {
+    "request.timeout.ms": "300",
+    "default.api.timeout.ms": "300",
+    "socket.connection.setup.timeout.ms": "300",
+}
+
+
+@dataclass(slots=True)
+class Answer:
+    """A response."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def csrf(self) -> str:
+        """The token in the first form of the page."""
+        found = re.search(r'name="csrf" value="([^"]+)"', self.text)
+        assert found is not None, self.text
+        return found[1]
+
+
+class ConsoleInProcess:
+    """A running console. `log_in` keeps its cookie for all later requests."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self._settings = settings
+        self._loop = new_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        # One-time passwords in the order in which the console announced them.
+        self.passwords: list[str] = []
+        self.cookie = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._run(self._begin())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._run(self._running.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(SECONDS)
+
+    async def _begin(self) -> None:
+        self.console = Console(self._settings, self.passwords.append)
+        self._application = make_application(self.console)
+        self._running = self.console.running(self._application)
+        await self._running.__aenter__()
+
+    def _run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(SECONDS)
+
+    def sample(self) -> None:
+        """Take a sample of rates and lags now."""
+        self._run(self.console.history.sample())
+
+    def get(self, path: str, **fields: object) -> Answer:
+        """Request a page."""
+        return self.request("GET", path, query=urlencode(fields))
+
+    def post(self, path: str, **fields: object) -> Answer:
+        """Send a form, with the headers of a browser."""
+        headers = {"content-type": FORM, "origin": f"http://{HOST}"}
+        return self.request("POST", path, headers=headers, body=urlencode(fields).encode())
+
+    def change(self, path: str, **fields: object) -> Answer:
+        """Send a form with the token of the session, and return the page that follows."""
+        done = self.post(path, csrf=self.get("/").csrf, here="/", **fields)
+        assert done.status == 303, done.text
+        target, _, query = done.headers["location"].partition("?")
+        return self.request("GET", target, query=query)
+
+    def log_in(self) -> None:
+        """Log in with the newest one-time password."""
+        answer = self.post("/login", password=self.passwords[-1], next="/")
+        assert answer.status == 303, answer.text
+        self.cookie = answer.headers["set-cookie"].split(";")[0]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> Answer:
+        """Send a request; `headers` replace those that every request has."""
+        own = {"host": HOST, **({"cookie": self.cookie} if self.cookie else {})}
+        if body:
+            own["content-length"] = str(len(body))
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(k.encode(), v.encode()) for k, v in {**own, **(headers or {})}.items()],
+            "client": ("127.0.0.1", 50_000),
+            "server": ("127.0.0.1", 8080),
+        }
+        answer: Answer = self._run(self._send(scope, body))
+        return answer
+
+    async def _send(self, scope: dict[str, Any], body: bytes) -> Answer:
+        answer = Answer()
+        sent = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            return sent.pop() if sent else await asyncio.get_running_loop().create_future()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+                answer.headers = {k.decode(): v.decode() for k, v in message["headers"]}
+            else:
+                answer.body += message.get("body", b"")
+
+        await self._application(scope, receive, send)
+        return answer

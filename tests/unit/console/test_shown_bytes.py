@@ -1,0 +1,56 @@
+"""Keys and values as text: JSON, text and bytes, all bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.console.shown_bytes import LISTED_BYTES, shown_bytes, shown_headers
+
+
+def test_short_json_is_on_one_line_in_a_list() -> None:
+    assert shown_bytes(b'{"a":[1,2]}', LISTED_BYTES).text == '{"a": [1, 2]}'
+    assert shown_bytes(b'{"a":"%s"}' % (b"x" * 400), LISTED_BYTES).text.startswith("{\n  ")
+
+
+def test_null_and_empty_differ() -> None:
+    assert shown_bytes(None, 10).kind == "null"
+    assert shown_bytes(b"", 10).kind == "empty"
+
+
+def test_json_is_indented_and_keeps_numbers_order_and_repeated_names() -> None:
+    shown = shown_bytes(b'{"b":1.10,"a":12345678901234567890123,"a":"\\u00e9"}', 9000)
+    assert shown.kind == "json"
+    assert [line.strip() for line in shown.text.splitlines()] == [
+        "{", '"b": 1.10,', '"a": 12345678901234567890123,', '"a": "\\u00e9"', "}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", [b"{nearly}", b"[1,", b'{"a":1} x', b"plain", b"12"])
+def test_other_text_stays_as_it_is(data: bytes) -> None:
+    assert shown_bytes(data, 100) == ("text", data.decode(), len(data), False)
+
+
+def test_bytes_are_dumped() -> None:
+    shown = shown_bytes(bytes([0, 255, 65]), 100)
+    assert shown.kind == "bytes"
+    assert shown.text.split() == ["0000", "00", "ff", "41", "..A"]
+
+
+def test_a_large_value_is_cut_between_characters() -> None:
+    shown = shown_bytes("ü".encode() * 5000, LISTED_BYTES + 1)
+    assert (shown.kind, shown.size, shown.is_cut) == ("text", 10_000, True)
+    assert shown.text == "ü" * (LISTED_BYTES // 2)
+
+
+@pytest.mark.parametrize("data", [b"[" * 60_000, b"[" * 500 + b"]" * 500, b'{"a":' * 1000 + b"1"])
+def test_deep_json_is_not_indented(data: bytes) -> None:
+    shown = shown_bytes(data, 100_000)
+    assert shown.kind == "text"
+    assert len(shown.text) == len(data)
+
+
+def test_headers_are_bounded() -> None:
+    found = shown_headers([("n" * 1000, b"v" * 1000)] * 1000)
+    assert len(found) == 50
+    assert len(found[0][0]) <= 256
+    assert found[0][1].is_cut
