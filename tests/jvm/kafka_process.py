@@ -132,12 +132,12 @@ class KafkaProcess:
         def install(target: Path) -> None:
             target.mkdir()
             properties = target / "server.properties"
-            controller = f"{self.host}:{self._controller_port}"
+            # The tool listens nowhere. The ports differ, also for a node that is a controller only.
             keys = {
                 "process.roles": "broker,controller",
                 "node.id": "1",
-                "controller.quorum.voters": f"1@{controller}",
-                "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+                "controller.quorum.voters": "1@localhost:2",
+                "listeners": "PLAINTEXT://localhost:1,CONTROLLER://localhost:2",
                 "controller.listener.names": "CONTROLLER",
                 "log.dirs": str(target / "data"),
             }
