@@ -369,6 +369,32 @@ def test_skipped_records_are_rejected(share_broker: Broker) -> None:
         assert [r.value for r in read(consumer, 1)] == [b"5"]
 
 
+def test_a_share_group_is_described_and_reset_by_commands(share_broker: Broker) -> None:
+    group = ShareGroup(share_broker.bootstrap)
+    group.produce(b"a", b"b", b"c")
+    shell = Shell(share_broker.bootstrap)
+    with group.consumer() as consumer:
+        read(consumer, 3)
+        consumer.commit_sync()
+        shown = shell.json("groups", "describe", group.name)
+        assert (shown["type"], shown["state"], len(shown["members"])) == ("share", "Stable", 1)
+        refused = shell.here("groups", "reset", group.name, "--all-topics", "--to-earliest")
+        assert refused.returncode == 1
+        assert "stop them first" in refused.stderr
+    shown = shell.json("groups", "describe", group.name)
+    # The processed records do not count as lag, although the stored start offset follows later.
+    (partition,) = shown["partitions"]
+    assert (partition["end"], partition["lag"]) == (3, 0)
+    planned = shell.json("groups", "reset", group.name, "--all-topics", "--to-offset", "1")
+    assert [each["after"] for each in planned["partitions"]] == [1]
+    assert not planned["executed"]
+    shell.ok("groups", "reset", group.name, "--topic", group.topic, "--to-offset", "1", "--execute")
+    shown = shell.json("groups", "describe", group.name)
+    assert [each["offset"] for each in shown["partitions"]] == [1]
+    with group.consumer() as consumer:
+        assert values(read(consumer, 2)) == [b"b", b"c"]
+
+
 def test_a_consumer_continues_after_a_restart_of_the_broker(share_broker: Broker) -> None:
     group = ShareGroup(share_broker.bootstrap)
     group.produce(b"a")

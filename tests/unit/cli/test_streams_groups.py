@@ -121,9 +121,11 @@ def described(*answers: Any) -> Any:
             return end.value["app"]
 
 
-def test_a_missing_classic_group_may_be_a_streams_group() -> None:
+def test_a_missing_classic_group_may_be_a_streams_or_share_group() -> None:
     missing = broker_error(ErrorCode.GROUP_ID_NOT_FOUND, "app")
     dead = GroupDescription("app", "classic", "Dead", "", "")
-    found = described(missing, dead, streams_group(member("a", BOTH)))
+    found = described(missing, dead, streams_group(member("a", BOTH)), missing)
     assert (found.type, found.state, len(found.members)) == ("streams", "Stable", 1)
-    assert described(missing, dead, missing) is dead
+    share = GroupDescription("app", "share", "Stable", "share", "simple")
+    assert described(missing, dead, missing, share) is share
+    assert described(missing, dead, missing, missing) is dead

@@ -1,4 +1,8 @@
-"""Progress of groups: committed offset, end offset, lag and assigned member per partition."""
+"""Progress of groups: offset, end offset, lag and assigned member per partition.
+
+The offset of a share group is the start offset of its share partition: all records before it are
+processed. Several members may read the partition.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.groups.share_groups import ShareOffset
     from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
     from barnabas.client.facade import Client
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["GroupProgress", "PartitionProgress", "group_progress"]
+__all__ = ["GroupProgress", "PartitionProgress", "group_positions", "group_progress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +29,24 @@ class PartitionProgress:
     """The progress of a group in one partition."""
 
     partition: TopicPartition
-    # The next offset to read (the committed offset); None if no offset is committed.
+    # The next offset to read (the committed offset), or the start offset of a share partition;
+    # None if there is none yet.
     offset: int | None
     # Log end offset; None if the partition does not exist or has no leader.
     end: int | None
     metadata: str
-    # The member to which the partition is assigned; None if there is no such member.
+    # The member to which the partition is assigned; None without a member, and if a share
+    # partition has several.
     member: GroupMember | None
+    # Lag of a share partition as the coordinator reports it: records after the start offset that
+    # are processed already do not count. None for other groups.
+    reported_lag: int | None = None
 
     @property
     def lag(self) -> int | None:
         """Number of records that the group has not read; None if it is unknown."""
+        if self.reported_lag is not None:
+            return self.reported_lag
         if self.offset is None or self.end is None:
             return None
         return max(0, self.end - self.offset)
@@ -67,9 +79,11 @@ def group_progress(client: Client, names: Sequence[str]) -> dict[str, GroupProgr
         if isinstance(description, ClientError):
             found[name] = description
             continue
-        committed[name] = client.committed(name)
+        committed[name] = {} if description.type == "share" else client.committed(name)
+    shares = _share_offsets(client, descriptions)
     streams = _streams(client, descriptions)
-    ends = _ends(client, [tp for offsets in committed.values() for tp in offsets], descriptions)
+    read = [tp for each in (*committed.values(), *shares.values()) for tp in each]
+    ends = _ends(client, read, descriptions)
     for name, offsets in committed.items():
         description = descriptions[name]
         assert not isinstance(description, ClientError)
@@ -77,10 +91,22 @@ def group_progress(client: Client, names: Sequence[str]) -> dict[str, GroupProgr
         found[name] = GroupProgress(
             description,
             node if isinstance(node, int) else None,
-            tuple(_partitions(description, offsets, ends)),
+            tuple(
+                _share_partitions(description, shares.get(name, {}), ends)
+                if description.type == "share"
+                else _partitions(description, offsets, ends)
+            ),
             streams.get(name),
         )
     return found
+
+
+def group_positions(client: Client, group: GroupDescription) -> dict[TopicPartition, int]:
+    """Return the committed offsets of a group, or the start offsets of a share group."""
+    if group.type != "share":
+        return {tp: found.offset for tp, found in client.committed(group.group_id).items()}
+    found = _share_offsets(client, {group.group_id: group}).get(group.group_id, {})
+    return {tp: each.start_offset for tp, each in found.items() if each.start_offset >= 0}
 
 
 def _streams(
@@ -96,6 +122,43 @@ def _streams(
         return {}
     found = client.admin.describe_streams_groups(names)
     return {name: each for name, each in found.items() if not isinstance(each, ClientError)}
+
+
+def _share_offsets(
+    client: Client, descriptions: Mapping[str, GroupDescription | ClientError]
+) -> dict[str, dict[TopicPartition, ShareOffset]]:
+    """Return the start offsets of the share groups; partitions with errors are left out."""
+    names = [
+        name
+        for name, each in descriptions.items()
+        if not isinstance(each, ClientError) and each.type == "share"
+    ]
+    if not names:
+        return {}
+    found = client.admin.describe_share_group_offsets(names)
+    return {
+        name: {tp: each for tp, each in offsets.items() if not isinstance(each, ClientError)}
+        for name, offsets in found.items()
+        if not isinstance(offsets, ClientError)
+    }
+
+
+def _share_partitions(
+    description: GroupDescription,
+    offsets: Mapping[TopicPartition, ShareOffset],
+    ends: Mapping[TopicPartition, int],
+) -> Iterable[PartitionProgress]:
+    readers: dict[TopicPartition, list[GroupMember]] = {}
+    for each in description.members:
+        for tp in each.assignment:
+            readers.setdefault(tp, []).append(each)
+    for tp in sorted({*offsets, *readers}):
+        found = offsets.get(tp)
+        members = readers.get(tp, [])
+        start = found.start_offset if found is not None and found.start_offset >= 0 else None
+        lag = found.lag if found is not None and found.lag >= 0 else None
+        member = members[0] if len(members) == 1 else None
+        yield PartitionProgress(tp, start, ends.get(tp), "", member, lag)
 
 
 def _partitions(

@@ -22,11 +22,13 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.partition_specs import partitions_of
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import dim, echo_table, warn
+from barnabas.cli.groups.group_lag import group_positions
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from barnabas.client.admin.groups.groups import GroupDescription
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
@@ -54,7 +56,7 @@ class Target(NamedTuple):
 
 
 class Move(NamedTuple):
-    """The change of the committed offset of one partition."""
+    """The change of the committed offset (or start offset) of one partition."""
 
     partition: TopicPartition
     # Committed offset before the reset; None if no offset is committed.
@@ -126,10 +128,10 @@ def reset_group(
     if bool(topics) == all_topics:
         raise click.UsageError("give --topic (it may be repeated) or --all-topics")
     with connected(bootstrap, properties) as client:
-        _check_idle(client, group)
-        moves = _plan(client, group, topics, targets[0])
+        described = _idle(client, group)
+        moves = _plan(client, described, topics, targets[0])
         if execute:
-            client.commit_offsets(group, {move.partition: move.after for move in moves})
+            _move(client, described, {move.partition: move.after for move in moves})
         _show(group, moves, done=execute, as_json=as_json)
 
 
@@ -140,7 +142,8 @@ def _ago(text: str) -> int:
     return int(time.time() * 1000) - length
 
 
-def _check_idle(client: Client, group: str) -> None:
+def _idle(client: Client, group: str) -> GroupDescription:
+    """Return a group, if it has no members; else exit."""
     found = client.admin.describe_groups([group])[group]
     if isinstance(found, ClientError):
         raise found
@@ -150,10 +153,20 @@ def _check_idle(client: Client, group: str) -> None:
             "them first, because they would overwrite the new offsets"
         )
         sys.exit(EXIT_FAILED)
+    return found
 
 
-def _plan(client: Client, group: str, topics: Sequence[str], target: Target) -> list[Move]:
-    committed = {tp: found.offset for tp, found in client.committed(group).items()}
+def _move(client: Client, group: GroupDescription, offsets: Mapping[TopicPartition, int]) -> None:
+    if group.type == "share":
+        client.admin.alter_share_group_offsets(group.group_id, offsets)
+    else:
+        client.commit_offsets(group.group_id, offsets)
+
+
+def _plan(
+    client: Client, group: GroupDescription, topics: Sequence[str], target: Target
+) -> list[Move]:
+    committed = group_positions(client, group)
     if topics:
         wanted = partitions_of(client, topics)
     else:
@@ -164,7 +177,7 @@ def _plan(client: Client, group: str, topics: Sequence[str], target: Target) -> 
             if tp.topic in present and tp.partition in present[tp.topic].partitions
         ]
         if not wanted:
-            problem(f"{group} has no offsets: name topics with --topic")
+            problem(f"{group.group_id} has no offsets: name topics with --topic")
             sys.exit(EXIT_FAILED)
     starts = _offsets(client, wanted, "earliest")
     ends = _offsets(client, wanted, "latest")

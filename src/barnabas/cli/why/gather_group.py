@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from barnabas.cli.groups.group_lag import group_positions
 from barnabas.cli.transactions.held_back import gather_held_back
 from barnabas.cli.why.facts import FetchQuota, GroupFacts, ReaderFacts
 from barnabas.cli.why.gather import gather_brokers
@@ -43,13 +44,13 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
     brokers = gather_brokers(client, ())
     if isinstance(coordinator, ClientError) or isinstance(described, ClientError):
         return GroupFacts(name, described, coordinator, brokers, 0.0)
-    before = _committed(client, name)
+    before = group_positions(client, described)
     readers = _readers(client, described, before, before)
     elapsed = 0.0
     if any(reader.lag and reader.reader for reader in readers):
         started = time.monotonic()
         time.sleep(seconds)
-        now = _committed(client, name)
+        now = group_positions(client, described)
         elapsed = time.monotonic() - started
         described = _describe_again(client, described)
         readers = _readers(client, described, before, now)
@@ -107,10 +108,6 @@ def _coordinator(client: Client, name: str, seconds: float) -> int | ClientError
 def _describe_again(client: Client, described: GroupDescription) -> GroupDescription:
     found = client.admin.describe_groups([described.group_id], once=True)[described.group_id]
     return described if isinstance(found, ClientError) else found
-
-
-def _committed(client: Client, name: str) -> dict[TopicPartition, int]:
-    return {tp: committed.offset for tp, committed in client.committed(name).items()}
 
 
 def _readers(

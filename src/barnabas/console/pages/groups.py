@@ -55,9 +55,6 @@ async def show_group(request: Request) -> Response:
 
 
 def _load(client: Client, name: str) -> dict[str, Any]:
-    listing = {each.group_id: each for each in client.admin.list_groups()}.get(name)
-    if listing is not None and listing.type == "share":
-        return _load_share_group(client, name)
     progress = group_progress(client, [name])[name]
     if isinstance(progress, ClientError):
         raise progress
@@ -82,46 +79,6 @@ def _load(client: Client, name: str) -> dict[str, Any]:
         "lag": progress.lag,
         "is_missing": group.state == "Dead" and not partitions,
     }
-
-
-def _load_share_group(client: Client, name: str) -> dict[str, Any]:
-    """Return the same about a share group, which has start offsets instead of commits."""
-    group = client.admin.describe_share_groups([name])[name]
-    if isinstance(group, ClientError):
-        raise group
-    coordinator = client.admin.coordinators([name])[name]
-    partitions, lag = _share_partitions(client, name)
-    return {
-        "group": group,
-        "coordinator": coordinator if isinstance(coordinator, int) else None,
-        "streams": None,
-        "members": group.members[:_MEMBERS_MAX],
-        "partitions": partitions,
-        "lag": lag,
-        "is_missing": False,
-    }
-
-
-def _share_partitions(client: Client, name: str) -> tuple[list[dict[str, Any]], int]:
-    """Return the start offsets and lags of a share group, and the sum of its lags."""
-    found = client.admin.describe_share_group_offsets([name])[name]
-    if isinstance(found, ClientError):
-        raise found
-    rows: list[dict[str, Any]] = []
-    for tp, each in sorted(found.items()):
-        is_error = isinstance(each, ClientError)
-        is_known = not isinstance(each, ClientError) and each.start_offset >= 0
-        rows.append(
-            {
-                "partition": tp,
-                "offset": getattr(each, "start_offset", None) if is_known else None,
-                "end": None,
-                "lag": None if isinstance(each, ClientError) or each.lag < 0 else each.lag,
-                "member": "",
-                "metadata": str(each) if is_error else "",
-            }
-        )
-    return rows, sum(row["lag"] or 0 for row in rows)
 
 
 ROUTES = [Route("/groups", show_groups), Route("/group", show_group)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.groups import group_members, groups, streams_groups
+from barnabas.client.admin.groups import group_members, groups, share_groups, streams_groups
 from barnabas.client.admin.plan import names_of
 from barnabas.client.admin.plans.cluster import broker_ids
 from barnabas.client.admin.results import checked
@@ -41,7 +41,7 @@ def list_groups(
 def describe_groups(
     sender: AdminSender, names: Iterable[str], *, once: bool = False
 ) -> Plan[dict[str, groups.GroupDescription | ClientError]]:
-    """Describe groups with their members; the state of a missing group is "Dead".
+    """Describe groups of all types with their members; the state of a missing group is "Dead".
 
     The members of streams groups have the partitions of their active tasks.
     With `once` the plan makes one attempt, and retriable errors are results.
@@ -56,6 +56,11 @@ def describe_groups(
     for name, each in streams.items():
         if isinstance(each, streams_groups.StreamsGroupDescription):
             found[name] = streams_groups.as_group(each)
+    missing = [name for name in missing if _is_missing(found[name])]
+    shares = yield from send(missing, share_groups.describe_share_groups, once=once)
+    for name, described in shares.items():
+        if isinstance(described, groups.GroupDescription):
+            found[name] = described
     return found
 
 
