@@ -7,7 +7,8 @@
 SHELL := /bin/bash
 # Tests start thousands of Python processes. Without stored bytecode each one compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
-PYTHON ?= python3
+# PYTHON=/path/to/python3.12 for another one.
+PYTHON ?= $(shell tools/choose_python)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
@@ -24,11 +25,12 @@ DEBIAN_PACKAGES := chromium kcat maven nodejs openjdk-17-jdk-headless prometheus
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 setup"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
-	  || { echo "venv is missing (Debian: apt-get install python3-venv)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || { python='$(PYTHON)' \
+	  && { $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 setup"; exit 1; }; } \
+	  && { $$python -c 'import ensurepip' 2>/dev/null \
+	    || { echo "venv is missing (Debian: apt-get install python3-venv)"; exit 1; }; } \
+	  && $$python -m venv $(VENV); }
 	@echo "installing all packages for contributors into $(VENV): 1.5 GB, 1 to 10 minutes"
 	@echo "(to use Barnabas only, see README.md: pip install .)"
 	@$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements.lock \

@@ -12,6 +12,7 @@ import click
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import is_locked
 from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.storage.files.log_directory import LOCK_FILE
@@ -72,6 +73,10 @@ def examine_directory(
         _examine_metadata_log(path, diagnosis)
     check_space(path, *RealDisk().space(path), diagnosis)
     _examine_descriptors(partitions, diagnosis)
+    if not is_optimized():
+        diagnosis.note(
+            UNOPTIMIZED, "use the Python of the Linux distribution, or one of uv or conda"
+        )
     return meta
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from barnabas.cli.start.start_files import StartFiles
 from barnabas.cli.start.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
 from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
@@ -101,6 +103,8 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
                 return
             _say_ready(address, broker.metrics_address)
             manager.ready(f"ready at {address}")
+            if not is_optimized():
+                logging.getLogger(__name__).info("Slow Python: %s", UNOPTIMIZED)
             # These modules are not needed for the first response, so import them afterwards.
             from barnabas.server.process.preload import Preloader, needed_modules
 

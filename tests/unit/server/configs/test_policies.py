@@ -27,6 +27,7 @@ from barnabas.server.configs.policies import (
     load_create_topic_policy,
 )
 from barnabas.settings.key import ConfigError
+from barnabas.settings.properties import parse_properties
 
 PAGE = Path(__file__).parents[4] / "docs/security.md"
 
@@ -124,8 +125,11 @@ def test_the_example_of_the_documentation_works(monkeypatch: pytest.MonkeyPatch)
     module = ModuleType("our_policies")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(code, vars(module))
-    topics = loaded("our_policies:TopicPolicy", **{"our.partitions.max": "10"})
-    configs = loaded("our_policies:RetentionPolicy", ALTER_CONFIG_POLICY)
+    [keys] = re.findall(r"```properties\n([^`]*policy.class.name[^`]*)```", PAGE.read_text())
+    properties = parse_properties(keys)
+    name = properties.pop(CREATE_TOPIC_POLICY)
+    topics = loaded(name, **properties)
+    configs = loaded(properties.pop(ALTER_CONFIG_POLICY), ALTER_CONFIG_POLICY)
     assert isinstance(topics, CreateTopicPolicy)
     assert isinstance(configs, AlterConfigPolicy)
     topics.validate(CreateTopicMetadata("orders", 10, 3, None, {}))
