@@ -20,8 +20,8 @@ from documents.blocks import ROOT
 # What stands for the first digit of the pages' ports: 9092 becomes 17092 for instance.
 _THOUSANDS = range(10, 32)
 # Ports that pages use, without their first digit.
-_PORTS = (92, 93, 94, 95, 96, 192, 193, 194, 195, 292, 293, 294, 308, 392, 393, 404)
-_PORT = re.compile(r"(?<=[\w/\]]:)9(?=\d{3}\b|\$\{)")
+_PORTS = (80, 92, 93, 94, 95, 96, 192, 193, 194, 195, 292, 293, 294, 308, 392, 393, 404)
+_PORT = re.compile(r"(?:(?<=[\w/\]]:)|(?<=--port ))9(?=\d{3}\b|\$\{)")
 _HOST = re.compile(r"\bhost(?=(?:[1-9]|\$\w+):)")
 _DIRECTORY = re.compile(r"(?<![\w./}-])(?=/(?:var/lib|etc)/barnabas\b|/data\b)")
 

@@ -71,6 +71,8 @@ def given_an_id(scene: Scene, group: Group) -> None:
     """Its first member was told its id, and has not joined yet."""
     answers = scene.do(JOIN, 9, group.joins())
     scene.remember("member", *(answer.member_id for answer in answers))
+    # Kafka responds before the record of the new group is committed, and shows it only then.
+    scene.until(lambda side: described(side, group).group_state == "Empty")
 
 
 def only_offsets(scene: Scene, group: Group) -> None:

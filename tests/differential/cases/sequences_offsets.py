@@ -12,7 +12,7 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.record.builder import BatchBuilder
 from differential.case import case
 from differential.cases.list_offsets import SPECIAL, at
-from differential.cases.sequences_produce import cut
+from differential.cases.sequences_produce import cut, next_millisecond
 from differential.scene import NOW_MS, Scene, ask, batch, produce
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def times_that_the_broker_gives(scene: Scene) -> None:
     topic = scene.topic(message_timestamp_type="LogAppendTime")
     for timestamp in (10_000_000_000, -10_000):
         scene.produce(topic, timed((timestamp, 0)))
+        next_millisecond()
     look(scene, topic, -10_000, 0)
 
 
