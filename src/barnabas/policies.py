@@ -12,8 +12,9 @@ several times for one request, also for a request that is only validated.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +35,7 @@ class PolicyViolationError(Exception):
     """Raised by a policy that refuses a request: POLICY_VIOLATION (44), with this message."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopicMetadata:
+class CreateTopicMetadata(Struct, frozen=True):
     """A new topic, after all other checks. Either the first two numbers are None, or the last."""
 
     topic: str
@@ -48,8 +48,7 @@ class CreateTopicMetadata:
     configs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigMetadata:
+class AlterConfigMetadata(Struct, frozen=True):
     """Changes of the configs of one resource, after all other checks."""
 
     resource: ConfigResource

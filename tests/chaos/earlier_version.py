@@ -27,7 +27,9 @@ def extract(directory: Path, commit: str) -> Path:
     words = ["git", "archive", commit, "src"]
     packed = subprocess.run(words, check=True, cwd=ROOT, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(directory, filter="data")
+        # Python 3.11.4 and later have the filter; 3.12 warns without it.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(directory)
     return directory / "src"
 
 

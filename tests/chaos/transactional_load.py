@@ -364,7 +364,8 @@ class TransactionalLoad:
                 worker.is_stopped = True
                 worker.process.terminate()
         self._await(
-            lambda: not any(worker in self._workers for worker in own), f"{role} did not end"
+            lambda: not any(worker in self._workers for worker in own),
+            lambda: "\n".join([f"{role} did not end", *map(_work_of, own)]),
         )
 
     def _await_end_of_transactions(self) -> None:
@@ -417,6 +418,17 @@ class TransactionalLoad:
         results = [each.result for each in self.history.transactions.values()]
         told = ", ".join(f"{results.count(each)} {each.value}" for each in Result)
         return f"{len(results)} transactions ({told}), {self.counts}"
+
+
+def _work_of(worker: Worker) -> str:
+    """Return what a process has printed, and what its threads do, if it runs."""
+    if worker.process.poll() is not None:
+        return f"{worker.task.name}: ended"
+    worker.process.send_signal(signal.SIGUSR1)
+    time.sleep(1.0)
+    journal = Path(worker.task.journal)
+    log = journal.with_suffix(".log").read_text()
+    return f"{worker.task.name}: journal:\n{journal.read_text()[-1000:]}\nlog:\n{log[-3000:]}"
 
 
 def _consumer(bootstrap: str, group: str, isolation: str) -> Consumer:

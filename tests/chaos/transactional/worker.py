@@ -4,11 +4,13 @@
 
 The argument holds the fields of `Task`. SIGTERM ends the process between two transactions. The exit
 status `REPLACE_ME` says that the producer is at its end, as it was fenced or does not know the
-result of a call, and that a new process may go on with its transactional id.
+result of a call, and that a new process may go on with its transactional id. SIGUSR1 prints what
+each thread does.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import random
 import signal
@@ -242,6 +244,7 @@ ROLES = {"move": move, "process": process, "read": read}
 
 
 def main() -> None:
+    faulthandler.register(signal.SIGUSR1)
     task = Task(**json.loads(sys.argv[1]))
     journal = Journal(Path(task.journal), task.instance, task.name)
     try:
