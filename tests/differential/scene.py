@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+import zlib
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +36,8 @@ LATE_S, LATE_PINGS = 0.07, 10
 # Kafka's network threads, which take new connections in turn.
 NETWORK_THREADS = 3
 SHOWN_MAX = 200
+# Names of objects begin with the name of their case, or with so much of it.
+NAME_MAX = 80
 # Kafka advertises Produce v0-2, which it does not serve, because librdkafka looks for them.
 ADVERTISED_ONLY = {ApiKey.PRODUCE: 3}
 # Records bear this time, so that the same bytes lie on both brokers. It is not that of the brokers'
@@ -86,6 +89,13 @@ class Pair:
         """The session ends."""
         for side in self.sides():
             side.close_all()
+
+
+def _short(name: str) -> str:
+    """Return the name of a case; a long one has a checksum instead of its end."""
+    if len(name) <= NAME_MAX:
+        return name
+    return f"{name[: NAME_MAX - 8]}{zlib.crc32(name.encode()):08x}"
 
 
 class Scene:
@@ -254,7 +264,7 @@ class Scene:
             if not met:
                 line = f"{path}: Kafka {_short(kafka)}, Barnabas {_short(barnabas)}"
                 # The same in each version, so that versions that differ alike are told together.
-                yield line.replace(f"{self._name[:80]}-v{self.version}-", "")
+                yield line.replace(f"{_short(self._name)}-v{self.version}-", "")
 
     def _note(self, flats: list[Flat]) -> None:
         self.pair.compared[self.api] += 1
@@ -281,7 +291,7 @@ class Scene:
 
     def name(self, what: str = "topic") -> str:
         """A name that no other case uses."""
-        return f"{self._name[:80]}-v{self.version}-{what}-{next(self._numbers)}"
+        return f"{_short(self._name)}-v{self.version}-{what}-{next(self._numbers)}"
 
     def remember(self, name: str, kafka: Any, barnabas: Any) -> None:
         """From now on the case calls these ids, which the brokers drew, by a name."""
