@@ -91,7 +91,7 @@ class Pair:
             side.close_all()
 
 
-def _short(name: str) -> str:
+def _name_part(name: str) -> str:
     """Return the name of a case; a long one has a checksum instead of its end."""
     if len(name) <= NAME_MAX:
         return name
@@ -264,7 +264,7 @@ class Scene:
             if not met:
                 line = f"{path}: Kafka {_short(kafka)}, Barnabas {_short(barnabas)}"
                 # The same in each version, so that versions that differ alike are told together.
-                yield line.replace(f"{_short(self._name)}-v{self.version}-", "")
+                yield line.replace(f"{_name_part(self._name)}-v{self.version}-", "")
 
     def _note(self, flats: list[Flat]) -> None:
         self.pair.compared[self.api] += 1
@@ -291,7 +291,7 @@ class Scene:
 
     def name(self, what: str = "topic") -> str:
         """A name that no other case uses."""
-        return f"{_short(self._name)}-v{self.version}-{what}-{next(self._numbers)}"
+        return f"{_name_part(self._name)}-v{self.version}-{what}-{next(self._numbers)}"
 
     def remember(self, name: str, kafka: Any, barnabas: Any) -> None:
         """From now on the case calls these ids, which the brokers drew, by a name."""

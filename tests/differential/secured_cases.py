@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
 from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
 from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
 from barnabas.protocol.messages.share_fetch import ShareFetchResponse
@@ -92,6 +93,8 @@ def _sort(names: dict[bytes, str], answer: Any) -> None:
     """Put topics in order that Kafka lists in the order of a hash table."""
     if isinstance(answer, ShareAcknowledgeResponse | ShareFetchResponse):
         answer.responses.sort(key=lambda each: names.get(each.topic_id, ""))
+    if isinstance(answer, DeleteShareGroupOffsetsResponse):
+        answer.responses.sort(key=lambda each: each.topic_name)
     if isinstance(answer, DescribeTopicPartitionsResponse):
         answer.topics.sort(
             key=lambda each: (each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, each.name)

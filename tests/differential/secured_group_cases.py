@@ -23,6 +23,8 @@ _FETCH_LIMITS = {
     "batch_size": 10,
     "forgotten_topics_data": [],
 }
+# The first fetch of a share partition waits until its state is loaded.
+_WAITING = {"max_wait_ms": LOADING_MS_MAX, "min_bytes": 1}
 _ACCEPTED = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
 
 
@@ -107,12 +109,15 @@ def _share_request(scene: SecuredScene, names: Names) -> Values:
 def share_fetch_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
     where = {"partition_index": 0, "acknowledgement_batches": []}
     newer = {"share_acquire_mode": 0} if scene.version > 1 else {}
+    asked = _share_request(scene, names)
+    scene.produce(names.hidden, batch(b"value"))
     return {
-        **_share_request(scene, names),
+        **asked,
         "share_session_epoch": 0,
         "topics": [{"topic_id": id_of(names.hidden), "partitions": [where]}],
         **_FETCH_LIMITS,
         **newer,
+        **_WAITING,
     }
 
 
@@ -128,9 +133,7 @@ def _acquired(scene: SecuredScene, names: Names) -> tuple[Values, int]:
             **_FETCH_LIMITS,
             **newer,
             "share_session_epoch": epoch,
-            # The first fetch of a share partition waits until its state is loaded.
-            "max_wait_ms": LOADING_MS_MAX,
-            "min_bytes": 1,
+            **_WAITING,
             "topics": [{"topic_id": id_of(topic), "partitions": [where]}],
         }
         answers = scene.do(ApiKey.SHARE_FETCH, scene.version, lambda side: resolved(values, side))  # noqa: B023
