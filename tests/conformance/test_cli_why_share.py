@@ -9,7 +9,7 @@ import pytest
 
 import barnabas
 from barnabas import AcknowledgeType, TopicPartition
-from barnabas.client.admin.groups.share_states import DeliveryState, ShareState, ShareStateBatch
+from barnabas.client.admin.groups.share_states import ShareRecordState, ShareState, ShareStateBatch
 from barnabas.client.errors import UnknownTopicError
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
@@ -119,9 +119,9 @@ def test_the_admin_client_reads_the_states_of_records(share_broker: Broker) -> N
             0,
             2,
             (
-                ShareStateBatch(0, 0, DeliveryState.AVAILABLE, 1),
-                ShareStateBatch(1, 1, DeliveryState.ACKNOWLEDGED, 1),
-                ShareStateBatch(2, 2, DeliveryState.ARCHIVED, 1),
+                ShareStateBatch(0, 0, ShareRecordState.AVAILABLE, 1),
+                ShareStateBatch(1, 1, ShareRecordState.ACKNOWLEDGED, 1),
+                ShareStateBatch(2, 2, ShareRecordState.ARCHIVED, 1),
             ),
         )
         assert isinstance(found[missing], UnknownTopicError)

@@ -14,7 +14,7 @@ from barnabas.cli.why.reason import Reason
 from barnabas.cli.why.share_facts import ShareFacts, ShareLimits, SharePartitionFacts, ShareReading
 from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
 from barnabas.client.admin.groups.share_groups import ShareOffset
-from barnabas.client.admin.groups.share_states import DeliveryState, ShareState, ShareStateBatch
+from barnabas.client.admin.groups.share_states import ShareRecordState, ShareState, ShareStateBatch
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 BROKERS = BrokerFacts(frozenset({1, 2, 3}), controller=1)
 LOG = LogOffsets(1, 0, 100, 100, 100)
 LIMITS = ShareLimits(5, 30_000, 2_000)
-AVAILABLE, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ARCHIVED
+AVAILABLE, ARCHIVED = ShareRecordState.AVAILABLE, ShareRecordState.ARCHIVED
 
 
 def member(name: str, *assignment: TopicPartition) -> GroupMember:
@@ -135,7 +135,7 @@ def test_only_records_at_the_limit_are_given_up() -> None:
 
 
 def test_dead_letters_that_are_not_written_yet_are_reported() -> None:
-    state = reading(60, 40, ShareStateBatch(60, 61, DeliveryState.ARCHIVING, 5))
+    state = reading(60, 40, ShareStateBatch(60, 61, ShareRecordState.ARCHIVING, 5))
     assert kinds(reasons(partition(state))) == ["dead-letter-pending", "records-held"]
 
 
@@ -146,11 +146,11 @@ def test_records_below_the_start_offset_are_not_listed() -> None:
 
 def test_a_partition_with_the_limit_of_records_in_flight_is_full() -> None:
     limits = replace(LIMITS, record_locks=30)
-    full = reading(60, 11, ShareStateBatch(61, 89, DeliveryState.ACKNOWLEDGED, 1), complete=29)
+    full = reading(60, 11, ShareStateBatch(61, 89, ShareRecordState.ACKNOWLEDGED, 1), complete=29)
     found = reasons(partition(full), limits=limits)
     assert kinds(found) == ["in-flight-full", "records-held"]
     assert "30 records are in flight, from the start offset 60 to 89" in found[0].what
-    almost = reading(60, 12, ShareStateBatch(61, 88, DeliveryState.ACKNOWLEDGED, 1), complete=28)
+    almost = reading(60, 12, ShareStateBatch(61, 88, ShareRecordState.ACKNOWLEDGED, 1), complete=28)
     assert kinds(reasons(partition(almost), limits=limits)) == ["records-held"]
     # Nothing waits behind the records in flight.
     at_end = partition(full, log=LogOffsets(1, 0, 90, 90, 90))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.why.members import listed
 from barnabas.cli.why.reason import Reason, note, wrong
-from barnabas.client.admin.groups.share_states import DeliveryState
+from barnabas.client.admin.groups.share_states import ShareRecordState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,7 @@ def record_reasons(
     available = [
         each
         for each in batches
-        if each.delivery_state == DeliveryState.AVAILABLE and each.delivery_count > 0
+        if each.delivery_state == ShareRecordState.AVAILABLE and each.delivery_count > 0
     ]
     reasons = []
     if limits is not None:
@@ -51,7 +51,7 @@ def record_reasons(
                 "member has them again",
             )
         )
-    archiving = [each for each in batches if each.delivery_state == DeliveryState.ARCHIVING]
+    archiving = [each for each in batches if each.delivery_state == ShareRecordState.ARCHIVING]
     if archiving:
         reasons.append(
             note(
@@ -90,7 +90,7 @@ def _given_up(
     found = [
         each
         for each in batches
-        if each.delivery_state == DeliveryState.ARCHIVED
+        if each.delivery_state == ShareRecordState.ARCHIVED
         and each.delivery_count >= limits.delivery_count
     ]
     if not found:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 __all__ = [
-    "DeliveryState",
     "ShareKey",
+    "ShareRecordState",
     "ShareState",
     "ShareStateBatch",
     "ShareSummary",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-class DeliveryState(IntEnum):
+class ShareRecordState(IntEnum):
     """The stored state of a record."""
 
     # The record is delivered again; a member may have it at this moment.
@@ -55,7 +55,7 @@ class ShareStateBatch:
 
     first_offset: int
     last_offset: int
-    # A value of DeliveryState, or one that this client does not know.
+    # A value of ShareRecordState, or one that this client does not know.
     delivery_state: int
     # Number of deliveries that have ended.
     delivery_count: int
