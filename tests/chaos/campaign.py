@@ -144,8 +144,11 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
     verdict: str = ""
-    # What the members of the other protocols read, and the verdict on the share group.
-    groups: str = ""
+    # How many records the consumer group read and the share group was given, and the verdict on the
+    # share group.
+    read_by_modern_group: int = 0
+    delivered_to_share_group: int = 0
+    share_verdict: str = ""
     # How many transactions there were, what was done to their clients, and the verdict on them.
     transactions: str = ""
     transactions_verdict: str = ""
@@ -370,7 +373,9 @@ def _judge_groups(stress: Stress, history: History, outcome: Outcome) -> None:
     if stress.groups is None:
         return
     verdict = stress.groups.finish(history)
-    outcome.groups = f"{stress.groups.figures()}; share group: {verdict}"
+    outcome.read_by_modern_group = stress.groups.read
+    outcome.delivered_to_share_group = stress.groups.delivered
+    outcome.share_verdict = str(verdict)
     if not verdict.is_clean:
         outcome.problems.append(f"share group: {verdict}")
 
@@ -477,11 +482,20 @@ def summary(outcome: Outcome) -> str:
         f"{outcome.server}, commit {outcome.commit}, seed {outcome.options['seed']}, "
         f"{outcome.seconds:.0f} s, {len(outcome.events)} faults, {outcome.records} records sent, "
         f"{outcome.failed_sends} failed sends, {outcome.read_by_group} read by the group, "
-        f"{outcome.groups or 'no other groups'}, "
+        f"{_groups(outcome)}, "
         f"{outcome.transactions or 'no transactions'}, "
         f"{len(outcome.long_turns)} turns over 100 ms of CPU time, the longest "
         f"{outcome.longest_turn_cpu_ms:.0f} ms, "
         f"{outcome.machine}: {verdict}"
+    )
+
+
+def _groups(outcome: Outcome) -> str:
+    if not outcome.share_verdict:
+        return "no other groups"
+    return (
+        f"{outcome.read_by_modern_group} read by the consumer group, "
+        f"{outcome.delivered_to_share_group} delivered to the share group: {outcome.share_verdict}"
     )
 
 

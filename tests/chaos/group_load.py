@@ -352,13 +352,15 @@ class GroupLoad:
         history.modern_commits += self._found
         return self._shares.finish()
 
-    def figures(self) -> str:
-        """Return how many records the groups have read."""
-        read = sum(len(run.offsets) for member in self._members for run in member.runs)
-        return (
-            f"{read} read by the consumer group, "
-            f"{len(self._shares.history.deliveries)} delivered to the share group"
-        )
+    @property
+    def read(self) -> int:
+        """How many records the consumer group has read."""
+        return sum(len(run.offsets) for member in self._members for run in member.runs)
+
+    @property
+    def delivered(self) -> int:
+        """How many records the share group was given, each delivery by itself."""
+        return len(self._shares.history.deliveries)
 
     def _behind(self, history: History) -> list[str]:
         committed: dict[int, int] = {}

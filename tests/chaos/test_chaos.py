@@ -20,11 +20,17 @@ SETTINGS = (("broker.session.timeout.ms", "3000"), ("broker.heartbeat.interval.m
 
 @pytest.mark.conformance
 @pytest.mark.slow
-def test_records_survive_random_faults_once_and_in_order(tmp_path: Path) -> None:
+def test_groups_of_all_types_read_records_that_survive_random_faults(tmp_path: Path) -> None:
     # A full disk has a story of its own, which says more of it.
     chosen = tuple(fault.name for fault in FAULTS if fault.name != "full disk")
-    options = Options(SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS)
-    check_campaign(options, tmp_path)
+    options = Options(
+        SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS, has_groups=True
+    )
+    outcome = check_campaign(options, tmp_path)
+    # Beside the classic group, there are a consumer group and a share group.
+    assert outcome.read_by_modern_group >= outcome.records
+    assert outcome.delivered_to_share_group > 0
+    assert outcome.share_verdict == "no faults"
 
 
 @pytest.mark.conformance

@@ -40,6 +40,10 @@ def client(address: str) -> Iterator[Client]:
         yield made
 
 
+# The default of retention.ms, which only the broker's log.retention.hours shows.
+WEEK = '<td class="value dim">604800000</td>'
+
+
 @pytest.fixture(scope="module")
 def console(address: str) -> Iterator[ConsoleInProcess]:
     settings = ConsoleSettings(
@@ -81,7 +85,7 @@ def test_every_page_is_shown(console: ConsoleInProcess, topic: str, client: Clie
     for path, fields, wanted in (
         ("/", {}, ["Metadata quorum: leader", "active", "metadata.version", "polyline"]),
         ("/topics", {}, [topic]),
-        ("/topic", {"name": topic}, ["Partitions", "set on this topic", "retention.ms"]),
+        ("/topic", {"name": topic}, ["Partitions", "set on this topic", "retention.ms", WEEK]),
         ("/groups", {}, ["console-shown"]),
         ("/group", {"id": "console-shown"}, [f"{topic}</a>:0", "900"]),
         ("/broker", {"id": node}, ["Log directories", "set in the broker&#39;s file"]),
@@ -275,9 +279,10 @@ def test_a_search_ends_at_the_marker_of_a_transaction(
         with producer.transaction():
             producer.send("console-transactions", b"committed")
     fields = {"topic": "console-transactions", "from": "beginning"}
-    # The markers are written after the response to EndTxn.
+    # Kafka writes the marker after its response.
     eventually_equal(lambda: rows(console.get("/messages", **fields).text), ["0:0"])
-    assert "The search stopped" not in console.get("/messages", **fields).text
+    text = console.get("/messages", **fields).text
+    assert "The search stopped" not in text
     missing = console.get("/message", topic="console-transactions", partition=0, offset=1)
     assert missing.status == 404
 

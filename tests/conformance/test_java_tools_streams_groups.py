@@ -6,6 +6,7 @@ The same assertions hold for Barnabas and for Apache Kafka 4.4.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +112,75 @@ def test_the_tool_lists_describes_and_deletes_a_streams_group(
     member.leave()
     tools.run(STREAMS_GROUPS, "--delete", *of_group)
     assert group not in tools.run(STREAMS_GROUPS, "--list")
+
+
+def test_the_tool_describes_resets_and_deletes_the_offsets_of_a_streams_group(
+    tools: Tools, admin: barnabas.Admin, topic: str, tmp_path: Path
+) -> None:
+    group = f"offsets-{topic}"
+    of_group = ("--group", group)
+    reset = ("--reset-offsets", *of_group)
+    delete = ("--delete-offsets", *of_group, "--input-topic", topic)
+
+    def failed(*words: str) -> str:
+        done = tools.host.run(STREAMS_GROUPS, "--bootstrap-server", tools.bootstrap, *words)
+        return done.stdout + done.stderr
+
+    def offsets(*words: str) -> list[list[str]]:
+        """Return partition and new offset of each row."""
+        rows = tools.table(STREAMS_GROUPS, *reset, *words, "--execute")
+        return sorted(row[2:] for row in rows if row[0] == group)
+
+    assert "GroupIdNotFoundException" in failed(*delete)
+    member = Member(tools, admin, group, topic)
+    member.join()
+    first = ("--to-earliest", "--dry-run")
+    assert "the current state is Stable" in failed(*reset, "--all-input-topics", *first)
+    assert failed(*delete).count("GroupSubscribedToTopicException") == 2
+    described = ("--describe", *of_group)
+    assert sorted(tools.table(STREAMS_GROUPS, *described)) == [
+        [group, topic, "0", "10"],
+        [group, topic, "1", "0"],
+    ]
+    member.leave()
+    refused = failed(*reset, "--input-topic", f"{topic}:0", *first)
+    assert f"are not part of the group '{group}'" in refused
+
+    admin.alter_group_offsets(group, {(topic, 0): 5, (topic, 1): 0})
+    exported = tools.run(
+        STREAMS_GROUPS, *reset, "--to-offset", "4", "--input-topic", topic, "--export", "--dry-run"
+    )
+    assert sorted(exported.split()) == [f"{topic},0,4", f"{topic},1,0"]
+    # A dry run changes nothing.
+    assert offsets("--all-input-topics", "--to-current") == [["0", "5"], ["1", "0"]]
+    for target, expected in (
+        (("--to-earliest",), "0"),
+        (("--to-latest",), "10"),
+        (("--to-offset", "3"), "3"),
+        (("--shift-by", "2"), "5"),
+        (("--to-datetime", "2020-01-01T00:00:00.000"), "0"),
+        (("--shift-by", "7"), "7"),
+        (("--by-duration", "PT1H"), "0"),
+        # There are ten records.
+        (("--to-offset", "99"), "10"),
+    ):
+        assert offsets("--input-topic", f"{topic}:0", *target) == [["0", expected]], target
+    plan = tmp_path / "plan.csv"
+    plan.write_text(f"{topic},0,6\n")
+    assert offsets("--from-file", str(plan), "--all-input-topics") == [["0", "6"]]
+    assert "has no active members" in tools.run(STREAMS_GROUPS, *described, "--state")
+
+    member = Member(tools, admin, group, topic)
+    member.join()
+    rows = tools.table(STREAMS_GROUPS, *described, "--offsets", "--verbose")
+    assert sorted(rows) == [
+        [group, topic, "0", "6", "-", "10", "4"],
+        [group, topic, "1", "0", "-", "0", "0"],
+    ]
+    member.leave()
+    assert tools.run(STREAMS_GROUPS, *delete).count("Successful") == 2
+    assert admin.list_group_offsets([group]) == {group: {}}
+    tools.run(STREAMS_GROUPS, "--delete", *of_group)
 
 
 def test_the_tools_of_other_groups_see_the_type_of_a_streams_group(

@@ -97,6 +97,32 @@ def test_a_user_without_rights_gets_them(broker: SecuredBroker) -> None:
     assert cli("produce", "owned", *file, *ann, stdin="x\n").returncode == 0
 
 
+def test_states_of_a_share_group_are_for_users_with_cluster_action(broker: SecuredBroker) -> None:
+    file = ("-F", broker.file("barnabas"))
+    reset = "share.auto.offset.reset=earliest"
+    entries = ("--operation", "describe", "--group", "inspectors", "--topic", "checks")
+    for words in (
+        ("topics", "create", "checks"),
+        ("users", "add", "guest", "--password-file", "-"),
+        ("acls", "add", "User:guest", *entries),
+        ("configs", "set", "group", "inspectors", reset),
+    ):
+        done = cli(*words, *file, stdin="guest-secret\n")
+        assert done.returncode == 0, done.stderr
+    assert cli("produce", "checks", *file, stdin="wings\ntail\n").returncode == 0
+    read = cli("consume", "checks", "--share", "inspectors", "-n", "1", *file)
+    assert read.returncode == 0, read.stderr
+
+    def kinds(*login: str) -> list[str]:
+        done = cli("why", "--group", "inspectors", "--json", *file, *login)
+        (answer,) = json.loads(done.stdout)["answers"]
+        return [reason["kind"] for reason in answer["reasons"]]
+
+    as_guest = ("-X", "sasl.username=guest", "-X", "sasl.password=guest-secret")
+    assert kinds() == ["no-members", "delivered-before"]
+    assert kinds(*as_guest) == ["no-members", "states-not-allowed"]
+
+
 def test_outsiders_are_refused(broker: SecuredBroker) -> None:
     keys = broker.keys("barnabas")
     servers = keys.pop("bootstrap.servers")

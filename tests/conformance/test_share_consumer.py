@@ -395,6 +395,26 @@ def test_a_share_group_is_described_and_reset_by_commands(share_broker: Broker) 
         assert values(read(consumer, 2)) == [b"b", b"c"]
 
 
+def test_released_records_of_a_batch_come_again_after_a_restart_inside_the_batch(
+    share_broker: Broker,
+) -> None:
+    group = ShareGroup(share_broker.bootstrap)
+    group.produce(b"0", b"1", b"2", b"3", batch=True)
+    with group.consumer(is_explicit=True) as consumer:
+        for record in read(consumer, 4)[:2]:
+            consumer.acknowledge(record)
+        consumer.commit_sync()
+    # The leader loads a start offset inside the record batch.
+    share_broker.restart()
+    with group.consumer(is_explicit=True) as consumer:
+        records = read(consumer, 2)
+        assert delivered(records) == [(b"2", 2), (b"3", 2)]
+        consumer.acknowledge(records[0])
+        consumer.acknowledge(records[1], AcknowledgeType.RELEASE)
+        consumer.commit_sync()
+        assert delivered(read(consumer, 1, consumer.acknowledge)) == [(b"3", 3)]
+
+
 def test_a_consumer_continues_after_a_restart_of_the_broker(share_broker: Broker) -> None:
     group = ShareGroup(share_broker.bootstrap)
     group.produce(b"a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from barnabas.client.admin.configs.configs import ConfigEntry
 
@@ -38,15 +38,25 @@ class ExplainedConfig(NamedTuple):
     documentation: str
 
 
-def explained_configs(entries: Iterable[ConfigEntry]) -> list[ExplainedConfig]:
-    """Return the configs, those that differ from their defaults first."""
-    found = [_explained(entry) for entry in entries]
+def explained_configs(
+    entries: Iterable[ConfigEntry], inherited: Mapping[str, str] | None = None
+) -> list[ExplainedConfig]:
+    """Return the configs, those that differ from their defaults first.
+
+    Args:
+        entries: the configs, with their synonyms.
+        inherited: defaults of configs whose synonyms have none.
+    """
+    found = [_explained(entry, inherited or {}) for entry in entries]
     return sorted(found, key=lambda each: (not each.differs, each.name))
 
 
-def _explained(entry: ConfigEntry) -> ExplainedConfig:
+def _explained(entry: ConfigEntry, inherited: Mapping[str, str]) -> ExplainedConfig:
     defaults = [each.value for each in entry.synonyms if each.source == "default"]
-    default = defaults[-1] if defaults else (entry.value if entry.is_default else None)
+    if defaults:
+        default = defaults[-1]
+    else:
+        default = entry.value if entry.is_default else inherited.get(entry.name)
     is_set = not entry.is_default and entry.source != "default"
     reason = _REASONS.get(entry.source, entry.source)
     if is_set and entry.source != "topic" and entry.synonyms:

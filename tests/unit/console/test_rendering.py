@@ -11,6 +11,7 @@ from barnabas.client.admin.configs.configs import ConfigEntry, ConfigSynonym
 from barnabas.console.charts import line_chart
 from barnabas.console.explained_configs import explained_configs
 from barnabas.console.forms import Fields, FormError
+from barnabas.console.inherited_times import inherited_times
 from barnabas.console.paging import paged
 from barnabas.console.rendering import Renderer, assets, link, moment, number, rate, size
 
@@ -119,3 +120,29 @@ def _problem(text: str = "") -> dict[str, object]:
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
         "trouble": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip
+
+
+def broker_entry(name: str, value: str | None) -> ConfigEntry:
+    return ConfigEntry(name, value, "static broker", False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "default"),
+    [
+        ("retention.ms", {"log.retention.hours": "168"}, "604800000"),
+        ("retention.ms", {"log.retention.minutes": "2", "log.retention.hours": "168"}, "120000"),
+        ("retention.ms", {"log.retention.ms": "-1", "log.retention.hours": "168"}, "-1"),
+        ("retention.ms", {"log.retention.hours": "-1"}, "-1"),
+        ("segment.ms", {"log.roll.ms": None, "log.roll.hours": "2"}, "7200000"),
+        ("segment.jitter.ms", {"log.roll.jitter.hours": "0"}, "0"),
+        ("flush.ms", {"log.flush.scheduler.interval.ms": "9"}, "9"),
+        ("retention.bytes", {"log.retention.hours": "168"}, None),
+    ],
+)
+def test_the_default_of_a_time_is_that_of_the_broker_in_its_unit(
+    name: str, values: dict[str, str | None], default: str | None
+) -> None:
+    inherited = inherited_times(broker_entry(key, value) for key, value in values.items())
+    own = ConfigEntry(name, "5", "topic", False, False, False)
+    (found,) = explained_configs([own], inherited)
+    assert (found.value, found.default, found.differs) == ("5", default, True)

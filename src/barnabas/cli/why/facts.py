@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
     from barnabas.cli.transactions.held_back import HeldBack
+    from barnabas.cli.why.share_facts import ShareFacts
     from barnabas.client.admin.groups.groups import GroupDescription
     from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
     from barnabas.client.errors import ClientError
@@ -165,3 +166,5 @@ class GroupFacts:
     fetch_quotas: Mapping[str, FetchQuota] = field(default_factory=dict)
     # The topology and tasks of a streams group; None for other groups.
     streams: StreamsGroupDescription | None = None
+    # The share partitions of a share group; None for other groups.
+    shares: ShareFacts | None = None

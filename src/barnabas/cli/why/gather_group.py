@@ -10,6 +10,9 @@ from barnabas.cli.groups.group_lag import group_positions
 from barnabas.cli.transactions.held_back import gather_held_back
 from barnabas.cli.why.facts import FetchQuota, GroupFacts, ReaderFacts
 from barnabas.cli.why.gather import gather_brokers
+from barnabas.cli.why.gather_share import gather_shares
+from barnabas.cli.why.log_offsets import log_offsets
+from barnabas.cli.why.members import member_name
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
@@ -17,11 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.client.admin.configs.quotas import QuotaEntity
-    from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.groups.groups import GroupDescription
     from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
-    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
-    from barnabas.client.fetch.list_offsets import ListedOffset
 
 __all__ = ["gather_group", "lowest_fetch_quotas"]
 
@@ -44,16 +45,12 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
     brokers = gather_brokers(client, ())
     if isinstance(coordinator, ClientError) or isinstance(described, ClientError):
         return GroupFacts(name, described, coordinator, brokers, 0.0)
-    before = group_positions(client, described)
-    readers = _readers(client, described, before, before)
-    elapsed = 0.0
-    if any(reader.lag and reader.reader for reader in readers):
-        started = time.monotonic()
-        time.sleep(seconds)
-        now = group_positions(client, described)
-        elapsed = time.monotonic() - started
-        described = _describe_again(client, described)
-        readers = _readers(client, described, before, now)
+    readers: list[ReaderFacts] = []
+    shares = None
+    if described.type == "share":
+        shares, elapsed = gather_shares(client, described, seconds)
+    else:
+        readers, described, elapsed = _read_twice(client, described, seconds)
     subscribed = {topic for member in described.members for topic in member.topics}
     streams = _streams(client, described)
     changelogs = {
@@ -80,7 +77,24 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         unread,
         _fetch_quotas(client, {member.client_id for member in described.members}),
         streams,
+        shares,
     )
+
+
+def _read_twice(
+    client: Client, described: GroupDescription, seconds: float
+) -> tuple[list[ReaderFacts], GroupDescription, float]:
+    """Return the readers, the group as it is after the second read, and the time in between."""
+    before = group_positions(client, described)
+    readers = _readers(client, described, before, before)
+    if not any(reader.lag and reader.reader for reader in readers):
+        return readers, described, 0.0
+    started = time.monotonic()
+    time.sleep(seconds)
+    now = group_positions(client, described)
+    elapsed = time.monotonic() - started
+    described = _describe_again(client, described)
+    return _readers(client, described, before, now), described, elapsed
 
 
 def _streams(client: Client, described: GroupDescription) -> StreamsGroupDescription | None:
@@ -129,23 +143,14 @@ def _readers(
         for tp in wanted
         if tp.topic in topics and (not is_streams or tp.partition in topics[tp.topic].partitions)
     ]
-    led = [tp for tp in there if _leader(topics, tp) >= 0]
-    admin = client.admin
-    starts = admin.list_offsets(dict.fromkeys(led, "earliest"))
-    watermarks = admin.list_offsets(dict.fromkeys(led, "latest"))
-    stable = admin.list_offsets(dict.fromkeys(led, "latest"), read_committed=True)
-    ends = _ends(client, topics, led)
+    logs = log_offsets(client, topics, there)
     return [
         ReaderFacts(
             tp,
             before.get(tp),
             now.get(tp),
-            _leader(topics, tp),
-            _offset(starts.get(tp)),
-            _offset(stable.get(tp)),
-            _offset(watermarks.get(tp)),
-            ends.get(tp),
-            _name(members[tp]) if tp in members else "",
+            *logs[tp],
+            member_name(members[tp]) if tp in members else "",
             members[tp].client_id if tp in members else "",
         )
         for tp in there
@@ -165,35 +170,6 @@ def _with_transactions(client: Client, readers: Iterable[ReaderFacts]) -> list[R
         else:
             found.append(each)
     return found
-
-
-def _leader(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> int:
-    partition = topics[tp.topic].partitions.get(tp.partition)
-    return -1 if partition is None else partition.leader
-
-
-def _ends(
-    client: Client, topics: Mapping[str, TopicInfo], led: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Return the leaders' log end offsets."""
-    wanted: dict[int, dict[TopicPartition, str | int]] = {}
-    for tp in led:
-        wanted.setdefault(_leader(topics, tp), {})[tp] = "latest"
-    found = {}
-    for answer in client.admin.list_replica_offsets(wanted).values():
-        for tp, each in {} if isinstance(answer, ClientError) else answer.items():
-            if not isinstance(each, ClientError):
-                found[tp] = each.offset
-    return found
-
-
-def _offset(found: ListedOffset | ClientError | None) -> int | None:
-    return None if found is None or isinstance(found, ClientError) else found.offset
-
-
-def _name(member: GroupMember) -> str:
-    name = member.instance_id or member.client_id or member.member_id
-    return f"{name} at {member.host}" if member.host else name
 
 
 def _fetch_quotas(client: Client, client_ids: Iterable[str]) -> dict[str, FetchQuota]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from barnabas.cli.why.members import member_name
 from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
+from barnabas.cli.why.share_reasons import share_reasons
 from barnabas.cli.why.streams_reasons import streams_reasons
 from barnabas.cli.why.transaction_reasons import transaction_reasons
 from barnabas.client.errors import ClientError
@@ -31,6 +33,8 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
         return [_no_coordinator(facts.coordinator)]
     if isinstance(described, ClientError):
         return [_no_description(described, facts.coordinator)]
+    if facts.shares is not None:
+        return share_reasons(facts, described, facts.shares)
     if described.state == "Dead" and not facts.readers:
         return [
             wrong(
@@ -158,7 +162,7 @@ def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reaso
     reasons = _reconciling(described) if described.type == "consumer" else []
     idle = [member for member in members if not member.assignment and not member.target]
     if idle and described.state == "Stable":
-        names = ", ".join(_name(member) for member in idle[:5])
+        names = ", ".join(member_name(member) for member in idle[:5])
         reasons.append(
             note(
                 "members-idle",
@@ -175,7 +179,7 @@ def _preparing(members: tuple[GroupMember, ...]) -> Reason:
 
     The protocol shows the members, but not which of them have joined again.
     """
-    names = ", ".join(_name(member) for member in members[:8]) or "none yet"
+    names = ", ".join(member_name(member) for member in members[:8]) or "none yet"
     return note(
         "rebalance-preparing",
         "a rebalance is in progress: the coordinator waits until all members have "
@@ -200,7 +204,7 @@ def _reconciling(described: GroupDescription) -> list[Reason]:
             reasons.append(
                 note(
                     "member-gives-up",
-                    f"{_name(member)} still has {shown}, which are assigned to other "
+                    f"{member_name(member)} still has {shown}, which are assigned to other "
                     "members: these wait until they are revoked",
                     "it revokes them in its next poll, or is removed after max.poll.interval.ms",
                 )
@@ -209,17 +213,12 @@ def _reconciling(described: GroupDescription) -> list[Reason]:
             reasons.append(
                 note(
                     "member-behind",
-                    f"{_name(member)} is at epoch {member.epoch} of {described.epoch}: "
+                    f"{member_name(member)} is at epoch {member.epoch} of {described.epoch}: "
                     "it has not received its new assignment",
                     "it receives the assignment with its next heartbeat",
                 )
             )
     return reasons
-
-
-def _name(member: GroupMember) -> str:
-    name = member.instance_id or member.client_id or member.member_id
-    return f"{name} at {member.host}" if member.host else name
 
 
 def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.why.members import listed, member_name
 from barnabas.cli.why.reason import Reason, note, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from barnabas.client.admin.groups.streams_groups import (
         StreamsGroupDescription,
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["streams_reasons"]
-
-# Names that a message lists.
-_SHOWN = 5
 
 
 def streams_reasons(group: StreamsGroupDescription, missing: Collection[str]) -> list[Reason]:
@@ -71,7 +69,7 @@ def _topic_reasons(group: StreamsGroupDescription, missing: Collection[str]) -> 
         reasons.append(
             wrong(
                 "internal-topic-missing",
-                f"internal topics are missing, so no tasks are assigned: {_listed(internal)}",
+                f"internal topics are missing, so no tasks are assigned: {listed(internal)}",
                 "the coordinator creates them when a member sends a heartbeat; if they stay "
                 "missing, the application's log has the error (its principal needs the right to "
                 "create topics)",
@@ -83,7 +81,7 @@ def _topic_reasons(group: StreamsGroupDescription, missing: Collection[str]) -> 
 def _stale(group: StreamsGroupDescription, member: StreamsMember) -> Reason:
     return wrong(
         "topology-stale",
-        f"{_name(member)} has topology epoch {member.topology_epoch}, the group has "
+        f"{member_name(member)} has topology epoch {member.topology_epoch}, the group has "
         f"{group.topology_epoch}: it gets no new tasks",
         "start it again with the current version of the application",
     )
@@ -100,8 +98,8 @@ def _task_reasons(group: StreamsGroupDescription) -> list[Reason]:
             reasons.append(
                 note(
                     "task-not-released",
-                    f"{_name(member)} waits for {_listed(map(_word, held))}, which "
-                    f"{_name(owner)} has not released yet",
+                    f"{member_name(member)} waits for {listed(map(_word, held))}, which "
+                    f"{member_name(owner)} has not released yet",
                     "it releases them after it has committed and closed them, or is removed after "
                     "max.poll.interval.ms",
                 )
@@ -110,8 +108,8 @@ def _task_reasons(group: StreamsGroupDescription) -> list[Reason]:
             reasons.append(
                 note(
                     "member-behind",
-                    f"{_name(member)} is at epoch {member.epoch} of {group.epoch}: it has not "
-                    "received or taken up its new tasks",
+                    f"{member_name(member)} is at epoch {member.epoch} of {group.epoch}: "
+                    "it has not received or taken up its new tasks",
                     "it receives them with its next heartbeat",
                 )
             )
@@ -121,7 +119,7 @@ def _task_reasons(group: StreamsGroupDescription) -> list[Reason]:
             note(
                 "members-idle",
                 f"{len(idle)} of {len(group.members)} members have no tasks "
-                f"({_listed(map(_name, idle))}): there are fewer tasks than members",
+                f"({listed(map(member_name, idle))}): there are fewer tasks than members",
                 "stop members, or add partitions to the source topics of a new application",
             )
         )
@@ -142,13 +140,3 @@ def _has_tasks(member: StreamsMember) -> bool:
 
 def _word(task: Task) -> str:
     return f"{task[0]}_{task[1]}"
-
-
-def _name(member: StreamsMember) -> str:
-    name = member.instance_id or member.client_id or member.member_id
-    return f"{name} at {member.host}" if member.host else name
-
-
-def _listed(words: Iterable[str]) -> str:
-    found = list(words)
-    return ", ".join(found[:_SHOWN]) + (" ..." if len(found) > _SHOWN else "")

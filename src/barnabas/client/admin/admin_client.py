@@ -94,6 +94,7 @@ class AdminClient:
     remove_members = _blocking(groups.remove_members)
     describe_share_groups = _blocking(special_groups.describe_share_groups)
     describe_share_group_offsets = _blocking(special_groups.describe_share_group_offsets)
+    describe_share_group_states = _blocking(special_groups.describe_share_group_states)
     alter_share_group_offsets = _blocking(special_groups.alter_share_group_offsets)
     delete_share_group_offsets = _blocking(special_groups.delete_share_group_offsets)
     describe_streams_groups = _blocking(special_groups.describe_streams_groups)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from barnabas.client.admin.call import LASTING
 from barnabas.client.admin.plan import Pause, Plan
 from barnabas.client.connections.connections import Call
-from barnabas.client.connections.coordinators import GROUP, TRANSACTION, Coordinators
+from barnabas.client.connections.coordinators import GROUP, SHARE, TRANSACTION, Coordinators
 from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError
 from barnabas.client.group.group_offsets import GroupOffsets
 from barnabas.client.retries.retrying import OnDone, RetryingCall
@@ -49,8 +49,8 @@ class AdminSender:
         self._coordinators = {
             GROUP: groups,
             TRANSACTION: Coordinators(cluster, TRANSACTION),
+            SHARE: Coordinators(cluster, SHARE),
         }
-
         self.group_offsets = GroupOffsets(cluster, groups)
 
     @property

@@ -121,6 +121,7 @@ class Admin(AsyncWithBlock):
     remove_members = _awaited(groups.remove_members)
     describe_share_groups = _awaited(special_groups.describe_share_groups)
     describe_share_group_offsets = _awaited(special_groups.describe_share_group_offsets)
+    describe_share_group_states = _awaited(special_groups.describe_share_group_states)
     alter_share_group_offsets = _awaited(special_groups.alter_share_group_offsets)
     delete_share_group_offsets = _awaited(special_groups.delete_share_group_offsets)
     describe_streams_groups = _awaited(special_groups.describe_streams_groups)

@@ -12,6 +12,7 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.explained_configs import explained_configs
 from barnabas.console.forms import query_fields
+from barnabas.console.inherited_times import inherited_times, needs_broker
 from barnabas.console.paging import paged
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
+    from barnabas.client.admin.configs.configs import ConfigEntry
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
@@ -72,13 +74,29 @@ def _load(client: Client, name: str) -> dict[str, Any]:
     resource = ConfigResource(ResourceType.TOPIC, name)
     entries = client.admin.describe_configs([resource], synonyms=True, documentation=True)[resource]
     is_error = isinstance(entries, ClientError)
+    configs = [] if isinstance(entries, ClientError) else entries
     return {
         "partitions": [_partition(each, starts.get(each.partition)) for each in snapshots],
         "state": _state(snapshots),
         "sizes": _sizes(client, snapshots),
-        "configs": [] if isinstance(entries, ClientError) else explained_configs(entries),
+        "configs": explained_configs(configs, _inherited(client, configs, snapshots)),
         "configs_error": str(entries) if is_error else "",
     }
+
+
+def _inherited(
+    client: Client, entries: Sequence[ConfigEntry], snapshots: Sequence[PartitionSnapshot]
+) -> dict[str, str]:
+    """Return the times that the topic would have from its leader; empty if it does not say."""
+    leader = next((each.state.leader for each in snapshots if each.state.leader >= 0), None)
+    if leader is None or not needs_broker(entries):
+        return {}
+    resource = ConfigResource(ResourceType.BROKER, str(leader))
+    try:
+        found = client.admin.describe_configs([resource])[resource]
+    except ClientError:
+        return {}
+    return {} if isinstance(found, ClientError) else inherited_times(found)
 
 
 def _partition(snapshot: PartitionSnapshot, start: object) -> dict[str, Any]:

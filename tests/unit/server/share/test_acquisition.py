@@ -125,3 +125,14 @@ def test_a_start_offset_inside_a_record_batch_is_kept() -> None:
     bench = Bench(start_offset=3)
     bench.append(6)
     assert bench.fetch() == [(3, 5, 1)]
+
+
+def test_a_record_is_acquired_again_in_a_batch_that_begins_below_the_start_offset() -> None:
+    # After a leader change, the first batch in flight begins inside the record batch 3-6.
+    bench = Bench(start_offset=5)
+    bench.append(3, 4, 2)
+    assert bench.fetch() == [(5, 8, 1)]
+    bench.acknowledge((5, 8, [ACCEPT, RELEASE, ACCEPT, RELEASE]))
+    assert bench.states == "5-5:D1 6-6:V1 7-7:D1 8-8:V1"
+    assert bench.offsets == (6, 8, 6)
+    assert bench.fetch() == [(6, 6, 2), (8, 8, 2)]

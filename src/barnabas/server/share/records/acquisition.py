@@ -120,12 +120,14 @@ class Acquisition:
     def _base_offset(self, first: int) -> int:
         """Return where acquisition begins: at the batch with the first offset if there is one.
 
-        After a leader change the start offset may be inside the first record batch.
+        After a leader change, the start offset and the first batch in flight may be inside the
+        first record batch. That batch may even begin below the start offset.
         """
         floor = self._records.floor(first)
         if floor is None:
-            return max(first, self._records.start_offset)
-        return floor.first if floor.last >= first else first
+            first = max(first, self._records.start_offset)
+            floor = self._records.floor(first)
+        return floor.first if floor is not None and floor.last >= first else first
 
     # Records that were acquired before.
 
