@@ -135,8 +135,8 @@ def _lost_topics(flow: FlowDefinition, checkpoint: Checkpoint) -> Iterator[str]:
     if gone and topics:
         yield (
             f"it no longer reads {', '.join(gone)}, but {', '.join(sorted(topics))}. Its "
-            f"checkpoint has offsets of {', '.join(sorted(had))}: the query would fail, or skip what it has "
-            "not read of the old topic"
+            f"checkpoint has offsets of {', '.join(sorted(had))}: the query would fail, or skip "
+            "what it has not read of the old topic"
         )
 
 
@@ -158,8 +158,8 @@ def _state_changes(
     has = ", ".join(checkpoint.operators)
     if checkpoint.operators and not flow.operators:
         yield (
-            f"it no longer keeps state, but its checkpoint has that of {has}. Spark would refuse it; "
-            "rows that are in the state only, such as open windows, would be lost"
+            f"it no longer keeps state, but its checkpoint has that of {has}. Spark would refuse "
+            "it; rows that are in the state only, such as open windows, would be lost"
         )
     elif flow.operators and not checkpoint.operators and checkpoint.committed_batch >= 0:
         kinds = ", ".join(operator.kind for operator in flow.operators)

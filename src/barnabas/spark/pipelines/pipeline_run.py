@@ -64,6 +64,8 @@ class PipelineRun(StreamingQueryListener):  # type: ignore[misc]  # untyped base
         self._notes = read_notes(project.notes)
         # By the name that Spark's events have.
         self._flows: dict[str, FlowDefinition] = {}
+        # Keys of the flows that Spark started in this run.
+        self._started: set[str] = set()
         session.streams.addListener(self)
 
     def close(self) -> None:
@@ -88,6 +90,7 @@ class PipelineRun(StreamingQueryListener):  # type: ignore[misc]  # untyped base
             self._emit({"event": "change", **_change_json(change)})
         if any(change.is_refused for change in changes):
             return self._ended("refused")
+        self._started = set()
         self._flows = {flow.flow: flow for flow in definitions.flows}
         try:
             self._let_spark_run(graph_id)
@@ -150,6 +153,7 @@ class PipelineRun(StreamingQueryListener):  # type: ignore[misc]  # untyped base
         error = _ERROR.search(message)
         if state == "running" and definition is not None and definition.is_streaming:
             # From now on the checkpoint is one of this definition.
+            self._started.add(definition.key)
             with self._lock:
                 self._notes.definitions[definition.key] = definition
                 write_notes(self._project.notes, self._notes)
@@ -165,16 +169,14 @@ class PipelineRun(StreamingQueryListener):  # type: ignore[misc]  # untyped base
     def _await_progress(self) -> None:
         """Wait for the progress of the last batches, which arrives in another thread."""
         deadline = time.monotonic() + _PROGRESS_WAIT_S
-        waiting = [
-            each
-            for each in read_checkpoints(self._project)
-            if each.key in {flow.key for flow in self._flows.values()}
-        ]
+        waiting = [each for each in read_checkpoints(self._project) if each.key in self._started]
         while waiting and time.monotonic() < deadline:
             time.sleep(_PROGRESS_PAUSE_S)
             with self._lock:
-                noted = {key: each["batch"] for key, each in self._notes.progress.items()}
-            waiting = [each for each in waiting if noted.get(each.key, -1) < each.committed_batch]
+                noted = {(each["query"], each["batch"]) for each in self._notes.progress.values()}
+            waiting = [
+                each for each in waiting if (each.query_id, each.committed_batch) not in noted
+            ]
 
     def _ended(self, result: str) -> bool:
         if not self._request.check_only:
