@@ -9,12 +9,15 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
 from barnabas.spark.pipelines.project import load_project
+from documents.blocks import sections_of
 from spark.pipeline_shell import Pipeline, events, kill, written
 from waiting import eventually
 
@@ -78,8 +81,11 @@ def test_a_reset_fills_a_table_again_and_state_reaches_the_status(
 ) -> None:
     pipeline.replace(
         "@dp.materialized_view",
-        '@dp.table\ndef hours():\n    rows = spark.readStream.table("records")\n'
-        '    timed = rows.withWatermark("timestamp", "1 minute")\n'
+        "@dp.table\ndef hours():\n"
+        '    source = spark.readStream.format("barnabas").options(**BROKERS)\n'
+        f'    source = source.option("subscribe", "{topic}")\n'
+        '    source = source.option("startingOffsets", "earliest")\n'
+        '    timed = source.load().withWatermark("timestamp", "1 minute")\n'
         '    return timed.groupBy(f.window("timestamp", "1 hour")).count()\n\n\n'
         "@dp.materialized_view",
     )
@@ -88,10 +94,7 @@ def test_a_reset_fills_a_table_again_and_state_reaches_the_status(
     hours = pipeline.status()["hours"]
     assert (hours["operators"], hours["state_rows"]) == (["stateStoreSave"], 1)
 
-    planned = pipeline.command("reset", "records")
-    assert planned.returncode == 1
-    assert "Reset both: barnabas pipeline reset records hours" in planned.stderr
-    done = pipeline.command("reset", "records", "hours", "--execute", "--master", "local[2]")
+    done = pipeline.command("reset", "records", "--execute", "--master", "local[2]")
     assert done.returncode == 0, done.stderr + pipeline.log()
     assert "repeated: out gets all rows of records again, from flow to_topic" in done.stdout
     assert keys(pipeline.rows("records")) == {("a", 0, 0): 1, ("b", 0, 1): 1}
@@ -103,6 +106,39 @@ def test_a_reset_fills_a_table_again_and_state_reaches_the_status(
     refused = pipeline.command("run", "--check", "--master", "local[2]")
     assert refused.returncode == 1
     assert "the keys, windows or functions of its aggregation changed" in refused.stderr
+
+
+@pytest.mark.nightly
+def test_expectations_and_a_delta_table_as_on_the_page(
+    pipeline: Pipeline, fill: Fill, topic: str, tmp_path: Path
+) -> None:
+    expectations, lake = (
+        block.text
+        for section in sections_of("docs/pipelines.md")
+        for block in section.blocks
+        if block.checked_by
+    )
+    pipeline.replace(
+        '    return expect(rows, "has a value", f.col("value").isNotNull(), otherwise="drop")\n',
+        f"{indent(expectations, '    ')}    return rows\n\n\n"
+        + lake.replace("/data/flights", str(tmp_path / "lake")),
+    )
+    fill(topic, 0, [(b"a", b"one"), (None, b"two")])
+    counts = {}
+    for event in pipeline.run():
+        counts |= event.get("expectations", {})
+    assert counts == {
+        "has a key": {"otherwise": "drop", "rows": 2, "failed": 1},
+        "is fresh": {"otherwise": "keep", "rows": 1, "failed": 1},
+        "is valid": {"otherwise": "fail", "rows": 1, "failed": 0},
+    }
+    fill(topic, 0, [(b"b", b"")])
+    with pipeline.start() as failing:
+        problems = [each["text"] for each in events(failing) if each["event"] == "problem"]
+    assert failing.returncode == 1
+    assert any("does not meet the expectation 'is valid'" in each for each in problems), problems
+    assert keys(pipeline.rows("records")) == {("a", 0, 0): 1}
+    assert keys(DeltaTable(tmp_path / "lake").to_pyarrow_table().to_pylist()) == {("a", 0, 0): 1}
 
 
 def committed_batches(pipeline: Pipeline) -> int:

@@ -24,6 +24,7 @@ _STYLES: dict[str, Callable[[object], object]] = {
     "skipped": bad,
     "running": warn,
 }
+_COLUMNS = ("flow", "state", "batches", "rows", "lag", "watermark", "state rows", "unmet")
 # States of flows that were not asked for.
 _HIDDEN_STATES = ("excluded", "queued", "planning", "idle")
 
@@ -106,17 +107,24 @@ def render(totals: RunTotals) -> RenderableType:
             short(flow),
             _STYLES.get(each.state, dim)(each.state),
             each.batches or None,
-            each.rows,
+            each.rows if each.batches else None,
             lag_text(each.progress.get("lag", {})),
-            each.progress.get("watermark"),
+            _seconds_only(each.progress.get("watermark")),
             each.progress.get("state_rows"),
             sum(each.failed.values()) if each.failed else None,
         )
         for flow, each in totals.flows.items()
     ]
     head = Text.assemble(("barnabas pipeline", "bold"), ("  ", ""), (totals.phase, "dim"))
-    columns = ("flow", "state", "batches", "rows", "lag", "watermark", "state rows", "unmet")
-    return Group(head, table(columns, rows)) if rows else head
+    # Columns without a value would make the table wider than a terminal.
+    filled = [n for n in range(len(_COLUMNS)) if any(row[n] is not None for row in rows)]
+    shown_rows = [[row[n] for n in filled] for row in rows]
+    return Group(head, table([_COLUMNS[n] for n in filled], shown_rows)) if rows else head
+
+
+def _seconds_only(moment: str | None) -> str | None:
+    """Return a time of Spark without its milliseconds."""
+    return None if moment is None else f"{moment.partition('.')[0]}Z"
 
 
 def _echo_event(event: Mapping[str, Any]) -> None:

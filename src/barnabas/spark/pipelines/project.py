@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from barnabas.spark.pipelines.errors import ProjectError
+from barnabas.spark.pipelines.errors import MissingExtraError, ProjectError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,9 +79,11 @@ def load_project(start: Path) -> Project:
     Raises:
         ProjectError: there is no specification, it is wrong, or its storage is not local.
     """
-    import yaml
-
     spec = _find_spec(start)
+    try:
+        import yaml
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error) from None
     try:
         given = yaml.safe_load(spec.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

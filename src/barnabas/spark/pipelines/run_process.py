@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from barnabas.spark.java import JavaNotFoundError
-from barnabas.spark.pipelines.errors import ProjectError
+from barnabas.spark.pipelines.errors import MissingExtraError, ProjectError
 from barnabas.spark.pipelines.project import load_project
 from barnabas.spark.pipelines.run_lock import RunLock
 from barnabas.spark.pipelines.run_request import RunRequest
@@ -61,6 +61,10 @@ def _run(request: RunRequest, events: EventWriter) -> int:
     project = load_project(Path(request.spec))
     lock = RunLock(project.notes, lambda: events.emit({"event": "waiting"})).acquire()
     events.emit({"event": "starting"})
+    try:
+        import pyspark.pipelines.cli  # noqa: F401 - with all packages that it needs
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error) from None
     from barnabas.spark.pipelines.pipeline_session import pipeline_session
 
     with pipeline_session(project, request.master, request.settings) as (session, java):
