@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.completing import complete_topics
-from barnabas.cli.common.output import duration_ms, key_values
+from barnabas.cli.common.output import duration_ms, echo_json, key_values
 from barnabas.cli.common.printable import echo
 from barnabas.cli.pipeline.projects import project_option, reported
 from barnabas.cli.pipeline.reset import reset_datasets
@@ -81,12 +81,16 @@ pipeline.add_command(status)
     metavar="HOST:PORT[,...]",
     help="Brokers that the pipeline connects to first.",
 )
-def init(directory: Path, topic: str, output: str | None, bootstrap: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def init(directory: Path, topic: str, output: str | None, bootstrap: str, as_json: bool) -> None:
     """Write a project in a new directory NAME. It runs as it is; no broker is asked."""
     from barnabas.spark.pipelines.new_project import NewProject, create_project
 
     with reported():
         written = create_project(directory, NewProject(topic, bootstrap, output or f"{topic}-out"))
+    if as_json:
+        echo_json({"project": str(directory.resolve()), "files": list(map(str, written))})
+        return
     for path in written:
         echo(f"wrote {directory / path.relative_to(directory.resolve())}")
 

@@ -53,16 +53,21 @@ def topic_bounds(
 
     Without brokers of the user, those of the definitions are asked.
     """
-    partitions = sorted({tp for each in checkpoints for tp in each.topic_offsets})
-    if not partitions:
+    if not any(each.topic_offsets for each in checkpoints):
         return None
     if bootstrap == DEFAULT_BOOTSTRAP:
         bootstrap = noted_brokers(notes) or bootstrap
     with connected(bootstrap, properties) as client:
-        there = _existing(client, partitions)
-        starts, ends = (
-            client.list_offsets(dict.fromkeys(there, spec)) for spec in ("earliest", "latest")
-        )
+        return listed_bounds(client, checkpoints)
+
+
+def listed_bounds(client: Client, checkpoints: Sequence[Checkpoint]) -> TopicBounds:
+    """Return first and end offsets of all partitions in the checkpoints that exist."""
+    partitions = sorted({tp for each in checkpoints for tp in each.topic_offsets})
+    there = _existing(client, partitions)
+    starts, ends = (
+        client.list_offsets(dict.fromkeys(there, spec)) for spec in ("earliest", "latest")
+    )
     return TopicBounds(
         {tp: each.offset for tp, each in starts.items()},
         {tp: each.offset for tp, each in ends.items()},

@@ -12,7 +12,7 @@ others it continues, and loses rows or state, or writes rows twice. Measured wit
 | a table has another name | begins anew: the old table and its checkpoint stay |
 | a table has another column | adds it, with null in old rows; so this is no change here |
 
-Flows in SQL files are not examined, because only Spark parses them.
+Flows in SQL files are not examined, because only Spark parses them, nor flows of Auto CDC.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Definitions:
     """The definitions of a pipeline."""
 
     flows: Sequence[FlowDefinition]
-    # Whether SQL files define further flows, which only Spark can examine.
-    has_sql: bool = False
+    # Whether SQL files or Auto CDC define further flows, which are not examined.
+    is_partial: bool = False
 
 
 def find_changes(
@@ -79,7 +79,7 @@ def find_changes(
         checkpoint = by_key.get(flow.key)
         if checkpoint is not None and checkpoint.planned_batch >= 0:
             found += _changes_of_flow(flow, checkpoint, noted.get(flow.key))
-    if not definitions.has_sql:
+    if not definitions.is_partial:
         found += _renamed_and_removed(definitions.flows, by_key, noted)
     return sorted(found, key=lambda change: not change.is_refused)
 

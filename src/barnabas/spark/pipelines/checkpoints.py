@@ -90,9 +90,10 @@ def _read(target: str, flow: str, path: Path) -> Checkpoint:
     ends: tuple[Any, ...] = ()
     watermark = 0
     if committed >= 0:
-        (commit,) = _lines(path / "commits" / str(committed))[:1] or ({},)
+        nothing: list[Any] = [{}]
+        commit, *_rest = _lines(path / "commits" / str(committed)) or nothing
         watermark = int(commit.get("nextBatchWatermarkMs", 0))
-        metadata, *sources = _lines(path / "offsets" / str(committed)) or ({},)
+        metadata, *sources = _lines(path / "offsets" / str(committed)) or nothing
         ends = tuple(sources)
         watermark = max(watermark, int(metadata.get("batchWatermarkMs", 0)))
     return Checkpoint(

@@ -41,7 +41,7 @@ _PROGRESS_PAUSE_S = 0.05
 _ERROR = re.compile(r"\nError: (.*)", re.DOTALL)
 
 
-class PipelineRun(StreamingQueryListener):  # type: ignore[misc]  # untyped base
+class PipelineRun(StreamingQueryListener):
     """Runs the pipeline in a session, as often as it is asked to.
 
     Args:

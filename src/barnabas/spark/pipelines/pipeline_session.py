@@ -83,7 +83,7 @@ def pipeline_session(
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
         # With this host the client sends the token without TLS.
-        client = ConnectSession.builder.remote(f"sc://localhost:{port}").create()
+        client: Any = ConnectSession.builder.remote(f"sc://localhost:{port}").create()
         try:
             _check_configuration(project, client)
             yield client, process_id

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.spark.pipelines.project import Project
 
 
-class RecordingRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]  # untyped base
+class RecordingRegistry(SparkConnectGraphElementRegistry):
     """Spark's registry, which also keeps the plans of the flows."""
 
     def __init__(self, project: Project, session: SparkSession, graph_id: str) -> None:
@@ -31,7 +31,7 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         self._connect: Any = session
         self._plans: list[tuple[Flow, Any]] = []
         self._sinks: dict[str, StreamSource] = {}
-        self._has_sql = False
+        self._is_partial = False
         # Own names of all datasets and sinks.
         self.outputs: set[str] = set()
 
@@ -46,16 +46,22 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
         """Register a flow, and keep the plan that its function returns."""
 
         def recorded() -> DataFrame:
-            frame = flow.func()
-            self._plans.append((flow, frame._plan.to_proto(self._connect.client)))
+            frame: DataFrame = flow.func()
+            plan: Any = getattr(frame, "_plan")  # noqa: B009 - there is no public way to the plan
+            self._plans.append((flow, plan.to_proto(self._connect.client)))
             return frame
 
         super().register_flow(dataclasses.replace(flow, func=recorded))
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         """Register an SQL file, which Spark parses."""
-        self._has_sql = True
+        self._is_partial = True
         super().register_sql(sql_text, file_path)
+
+    def register_auto_cdc_flow(self, flow: Any) -> None:
+        """Register a flow of Auto CDC, whose plan Spark makes."""
+        self._is_partial = True
+        super().register_auto_cdc_flow(flow)
 
     def definitions(self) -> Definitions:
         """Return the definitions of all registered flows."""
@@ -64,4 +70,4 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
             sink = self._sinks.get(flow.target)
             target = flow.target if sink is not None else self._project.qualified(flow.target)
             flows.append(define_flow(target, flow.name.rsplit(".", 1)[-1], plan, sink))
-        return Definitions(flows, self._has_sql)
+        return Definitions(flows, self._is_partial)

@@ -47,13 +47,13 @@ CHECKPOINTS = (
 
 
 def changes(
-    *flows: FlowDefinition, notes: Sequence[FlowDefinition] = ALL, has_sql: bool = False
+    *flows: FlowDefinition, notes: Sequence[FlowDefinition] = ALL, is_partial: bool = False
 ) -> list[Change]:
     """The changes if these flows take the places of the noted ones with their keys."""
     given = {flow.key: flow for flow in flows}
     now = [given.pop(flow.key, flow) for flow in ALL] + list(given.values())
     noted = {flow.key: flow for flow in notes}
-    return find_changes(Definitions(now, has_sql), CHECKPOINTS, noted)
+    return find_changes(Definitions(now, is_partial), CHECKPOINTS, noted)
 
 
 def refused(*flows: FlowDefinition, notes: Sequence[FlowDefinition] = ALL) -> Change:
@@ -157,10 +157,10 @@ def test_another_prefix_of_a_sink_is_no_change() -> None:
     assert changes(replace(OUT_FLOW, sink=sink)) == []
 
 
-def without(flow: FlowDefinition, *more: FlowDefinition, has_sql: bool = False) -> list[Change]:
+def without(flow: FlowDefinition, *more: FlowDefinition, is_partial: bool = False) -> list[Change]:
     now = [each for each in ALL if each is not flow] + list(more)
     noted = {each.key: each for each in ALL}
-    return find_changes(Definitions(now, has_sql), CHECKPOINTS, noted)
+    return find_changes(Definitions(now, is_partial), CHECKPOINTS, noted)
 
 
 def test_a_renamed_flow_of_a_sink_is_refused() -> None:
@@ -177,7 +177,7 @@ def test_a_removed_table_is_noted() -> None:
 
 
 def test_flows_that_may_be_defined_in_sql_are_not_reported_as_removed() -> None:
-    assert without(HOURS_FLOW, has_sql=True) == []
+    assert without(HOURS_FLOW, is_partial=True) == []
 
 
 def test_a_new_flow_into_a_table_with_another_flow_is_no_change() -> None:
