@@ -15,6 +15,7 @@ from barnabas.cli.pipeline.projects import project_option, reported
 from barnabas.cli.pipeline.reset import reset_datasets
 from barnabas.cli.pipeline.running import run_request
 from barnabas.cli.pipeline.status import status
+from barnabas.cli.profiles.selection import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, select
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,18 +77,20 @@ pipeline.add_command(status)
     "--bootstrap",
     "--bootstrap-server",
     "bootstrap",
-    default="127.0.0.1:9092",
-    show_default=True,
     metavar="HOST:PORT[,...]",
-    help="Brokers that the pipeline connects to first.",
+    help=f"Brokers that the pipeline connects to first.  [env var: {BOOTSTRAP_VARIABLE}; "
+    f"default: from the profile, else {DEFAULT_BOOTSTRAP}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def init(directory: Path, topic: str, output: str | None, bootstrap: str, as_json: bool) -> None:
+def init(
+    directory: Path, topic: str, output: str | None, bootstrap: str | None, as_json: bool
+) -> None:
     """Write a project in a new directory NAME. It runs as it is; no broker is asked."""
     from barnabas.spark.pipelines.new_project import NewProject, create_project
 
+    brokers = select(bootstrap, (), None, None).bootstrap
     with reported():
-        written = create_project(directory, NewProject(topic, bootstrap, output or f"{topic}-out"))
+        written = create_project(directory, NewProject(topic, brokers, output or f"{topic}-out"))
     if as_json:
         echo_json({"project": str(directory.resolve()), "files": list(map(str, written))})
         return

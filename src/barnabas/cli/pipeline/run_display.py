@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common.output import echo_json
-from barnabas.cli.common.printable import echo, printable
+from barnabas.cli.common.printable import echo, printable_lines
 from barnabas.cli.common.tables import bad, console, dim, good, table, warn
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def shown(totals: RunTotals, *, as_json: bool) -> Iterator[Show]:
 @contextmanager
 def _live(totals: RunTotals) -> Iterator[Show]:
     from rich.live import Live
+    from rich.text import Text
 
     with Live(
         get_renderable=lambda: render(totals), console=console(), refresh_per_second=4
@@ -92,7 +93,7 @@ def _live(totals: RunTotals) -> Iterator[Show]:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["event"] in ("problem", "change"):
-                live.console.print(printable(_line(event) or ""), soft_wrap=True)
+                live.console.print(Text(printable_lines(_line(event) or "")), soft_wrap=True)
 
         yield show
 

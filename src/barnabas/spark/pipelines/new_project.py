@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING
 
 from barnabas.spark.pipelines.errors import ProjectError
-from barnabas.spark.pipelines.project import SPEC_NAMES
+from barnabas.spark.pipelines.project import SPEC_NAMES, file_address
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_PLAIN_IN_YAML = re.compile(r"[\w./:-]+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _SPEC = Template("""\
@@ -123,7 +125,7 @@ def create_project(directory: Path, wanted: NewProject) -> list[Path]:
         raise ProjectError(f"{directory} exists already and is not an empty directory")
     values = {
         "name": directory.name,
-        "storage": (directory / "storage").as_uri(),
+        "storage": _yaml_text(file_address(directory / "storage")),
         "topic": wanted.topic,
         "bootstrap": wanted.bootstrap,
         "output": wanted.output,
@@ -137,3 +139,8 @@ def create_project(directory: Path, wanted: NewProject) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return list(files)
+
+
+def _yaml_text(text: str) -> str:
+    """Return text as a value of YAML. Text of JSON is text of YAML too."""
+    return text if _PLAIN_IN_YAML.fullmatch(text) else json.dumps(text)

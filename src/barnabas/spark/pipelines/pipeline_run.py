@@ -19,6 +19,7 @@ from barnabas.spark.pipelines.errors import ProjectError
 from barnabas.spark.pipelines.explained import explain, is_summary
 from barnabas.spark.pipelines.flow_progress import progress_event
 from barnabas.spark.pipelines.notes import read_notes, write_notes
+from barnabas.spark.pipelines.project import file_address
 from barnabas.spark.pipelines.recording_registry import RecordingRegistry
 
 if TYPE_CHECKING:
@@ -112,8 +113,9 @@ class PipelineRun(StreamingQueryListener):
 
     def _check_names(self, outputs: set[str]) -> None:
         """Spark would run nothing, and report success, for a name that is not defined."""
+        known = {self._project.qualified(name) for name in outputs}
         for name in (*self._request.refresh, *self._request.full_refresh):
-            if name not in outputs:
+            if self._project.qualified(name) not in known:
                 close = difflib.get_close_matches(name, outputs, n=1)
                 hint = f"Did you mean {close[0]}? " if close else ""
                 raise ProjectError(
@@ -138,7 +140,7 @@ class PipelineRun(StreamingQueryListener):
             full_refresh_all=False,
             refresh=list(self._request.refresh),
             dry=self._request.check_only,
-            storage=self._project.storage.as_uri(),
+            storage=file_address(self._project.storage),
         )
         for result in results:
             if "pipeline_event_result" in result:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.pipelines.errors import ProjectError
+from barnabas.spark.pipelines.project import file_address
 from barnabas.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ def start_settings(project: Project, given: Mapping[str, str]) -> dict[str, str]
         project: the project; its own settings apply to all sessions.
         given: settings of the user, which override the others.
     """
-    derby = f"-Dderby.stream.error.file={project.notes / 'derby.log'}"
+    derby = f'"-Dderby.stream.error.file={project.notes / "derby.log"}"'
     settings = {
         **_SERVER,
         "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": project.tables.as_uri(),
+        "spark.sql.warehouse.dir": file_address(project.tables),
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
             f"jdbc:derby:;databaseName={project.metastore};create=true"
         ),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from barnabas.spark.pipelines.errors import MissingExtraError, ProjectError
 
@@ -73,6 +73,11 @@ class Project:
         return ".".join([self.catalog, self.database][: max(0, 3 - len(parts))] + parts)
 
 
+def file_address(path: Path) -> str:
+    """Return a path as Spark takes it: with `file://`, and without escapes."""
+    return f"file://{path}"
+
+
 def load_project(start: Path) -> Project:
     """Read the project of a directory or of one of its parents, or of a specification file.
 
@@ -126,11 +131,13 @@ def _local_path(spec: Path, storage: str) -> Path:
             f"{spec} has storage: {storage}. Use a local directory such as file:///data/pipeline; "
             "status and reset read the checkpoints there. `spark-pipelines run` takes other storage"
         )
-    path = Path(unquote(address.path) if address.scheme else storage)
+    path = Path(storage.removeprefix("file:"))
+    # Three slashes, or one: Hadoop takes both.
+    path = Path("/", *path.parts[1:]) if path.is_absolute() else path
     if not path.is_absolute():
         raise ProjectError(
             f"{spec} has storage: {storage}, which is not absolute. Spark would resolve it in the "
-            f"directory of each run: write file://{spec.parent / path}"
+            f"directory of each run: write {file_address(spec.parent / path)}"
         )
     return path
 

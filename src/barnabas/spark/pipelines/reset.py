@@ -77,7 +77,7 @@ def plan_reset(found: Found, names: Sequence[str]) -> ResetPlan:
     for name, target in targets.items():
         for reader in _readers(found, target):
             if reader.target not in targets.values() and not _is_sink(found.project, reader.target):
-                short = _short(reader.target)
+                short = _named(found.project, reader.target)
                 raise ProjectError(
                     f"{short} reads {name} as a stream: it would get all its rows a second time. "
                     f"Reset both: barnabas pipeline reset {' '.join([*names, short])}"
@@ -95,16 +95,16 @@ def remove_sink_checkpoints(plan: ResetPlan) -> None:
 def _targets(found: Found, names: Sequence[str]) -> dict[str, str]:
     """Return the targets of checkpoints by given name."""
     known = {checkpoint.target for checkpoint in found.checkpoints}
+    by_name = {_named(found.project, target): target for target in sorted(known)}
     targets = {}
     for name in names:
-        matching = [t for t in sorted(known) if name in (t, _short(t))]
-        if not matching:
-            there = ", ".join(sorted(map(_short, known))) or "no checkpoints yet"
+        if name not in by_name:
+            there = ", ".join(sorted(by_name)) or "no checkpoints yet"
             raise ProjectError(
                 f"{name} has no checkpoint. Materialized views have none, because each run "
                 f"computes them again. There are: {there}"
             )
-        targets[_short(matching[0])] = matching[0]
+        targets[name] = by_name[name]
     return targets
 
 
@@ -112,7 +112,7 @@ def _reset(found: Found, name: str, target: str) -> DatasetReset:
     checkpoints = tuple(each for each in found.checkpoints if each.target == target)
     is_sink = _is_sink(found.project, target)
     repeated = [
-        f"{_short(reader.target)} gets all rows of {name} again, from flow {reader.flow}"
+        f"{reader.target} gets all rows of {name} again, from flow {reader.flow}"
         for reader in _readers(found, target)
         if _is_sink(found.project, reader.target)
     ]
@@ -187,5 +187,6 @@ def _size(project: Project, target: str) -> int:
     return sum(path.stat().st_size for path in (parent / table).rglob("*") if path.is_file())
 
 
-def _short(name: str) -> str:
-    return name.rsplit(".", 1)[-1]
+def _named(project: Project, target: str) -> str:
+    """Return a dataset's name as definitions of the project have it."""
+    return target.removeprefix(f"{project.catalog}.").removeprefix(f"{project.database}.")

@@ -67,7 +67,7 @@ class RunLock:
             return "another process holds its lock"
         self._file.seek(0)
         text = self._file.read()
-        if text.isdigit() and _is_java(int(text)):
+        if text.isdigit() and is_java(int(text)):
             return f"Java process {text} of an earlier run has not ended"
         return None
 
@@ -83,11 +83,14 @@ def is_running(directory: Path) -> bool:
         except BlockingIOError:
             return True
         text = file.read()
-    return text.isdigit() and _is_java(int(text))
+    return text.isdigit() and is_java(int(text))
 
 
-def _is_java(process_id: int) -> bool:
-    """Return whether the process exists and is Spark: ids of ended processes are given again."""
+def is_java(process_id: int) -> bool:
+    """Return whether the process exists and is Spark's Java.
+
+    Ids of ended processes are given to others.
+    """
     try:
         os.kill(process_id, 0)
         return b"org.apache.spark" in Path(f"/proc/{process_id}/cmdline").read_bytes()

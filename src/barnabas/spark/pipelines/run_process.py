@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 from barnabas.spark.java import JavaNotFoundError
 from barnabas.spark.pipelines.errors import MissingExtraError, ProjectError
 from barnabas.spark.pipelines.project import load_project
-from barnabas.spark.pipelines.run_lock import RunLock
+from barnabas.spark.pipelines.run_lock import RunLock, is_java
 from barnabas.spark.pipelines.run_request import RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SUCCEEDED, _FAILED = 0, 1
+# Between two looks at Java.
+_PAUSE_S = 0.5
 
 
 class EventWriter:
@@ -69,6 +71,8 @@ def _run(request: RunRequest, events: EventWriter) -> int:
 
     with pipeline_session(project, request.master, request.settings) as (session, java):
         lock.note_java(java)
+        ending = threading.Event()
+        threading.Thread(target=_end_with_java, args=(java, ending, events), daemon=True).start()
         # Imports pyspark, which costs a second; by now errors of the project are reported.
         from barnabas.spark.pipelines.pipeline_run import PipelineRun
 
@@ -78,6 +82,7 @@ def _run(request: RunRequest, events: EventWriter) -> int:
                 time.sleep(request.every_s)
         finally:
             run.close()
+            ending.set()
         return _SUCCEEDED if succeeded else _FAILED
 
 
@@ -86,6 +91,16 @@ def _end_with_command() -> None:
     while sys.stdin.readline():
         pass
     os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _end_with_java(process_id: int, ending: threading.Event, events: EventWriter) -> None:
+    """End this process when Java has ended: Spark's client would try to reach it for minutes."""
+    while not ending.wait(_PAUSE_S):
+        if not is_java(process_id):
+            text = "Spark's Java process was killed, or ended; its log may say why"
+            events.emit({"event": "problem", "flow": None, "text": text})
+            events.emit({"event": "ended", "result": "failed"})
+            os._exit(_FAILED)
 
 
 if __name__ == "__main__":
