@@ -39,8 +39,8 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 SECTIONS = [section for page in PAGES if page not in GENERATED for section in sections_of(page)]
 BLOCKS = list(dict.fromkeys(block for section in SECTIONS for block in section.blocks))
 NOT_RUN_MAX = 12
-# Starts four Kafkas, one after the other.
-NIGHTLY = ("docs/interop.md: A cluster",)
+# The first starts four Kafkas, one after the other, the second Spark four times.
+NIGHTLY = ("docs/interop.md: A cluster", "docs/pipelines.md")
 
 # Brokers that pages take as running.
 SETTINGS = {
@@ -124,7 +124,7 @@ def test_the_output_of_the_blocks_equals_the_page(
     tmp_path: Path, section: Section, broker: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need(*(each for each in section.needs if each != "kafka"))
-    if section.page == "docs/spark.md":
+    if section.page in ("docs/pipelines.md", "docs/spark.md"):
         monkeypatch.setenv(VARIABLE, quick_java())
     commands = kafka_scripts(section)
     with running_broker(broker, tmp_path / "broker") as bootstrap:

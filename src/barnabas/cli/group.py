@@ -76,6 +76,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "bench": LazyCommand(
         "barnabas.cli.bench.commands", "bench", "Generate load, measure throughput and latency."
     ),
+    "pipeline": LazyCommand(
+        "barnabas.cli.pipeline.commands", "pipeline", "Create, run and reset pipelines of Spark."
+    ),
     "quotas": LazyCommand(
         "barnabas.cli.admin.quotas", "quotas", "List, set and unset client quotas."
     ),

@@ -32,6 +32,7 @@ from barnabas.console.pages import (
     groups,
     login,
     messages,
+    pipelines,
     reassignments,
     security,
     topics,
@@ -49,7 +50,8 @@ _YEAR_S = 31_536_000
 def make_application(console: Console) -> Starlette:
     """Return the ASGI application of a console."""
     pages = (
-        cluster, topics, messages, groups, brokers, reassignments, examinations, security, login,
+        cluster, topics, messages, groups, pipelines, brokers, reassignments, examinations,
+        security, login,
     )  # fmt: skip
     changes = (topic_changes, config_changes, record_changes, group_changes, security_changes)
     routes = [route for module in (*pages, *changes) for route in module.ROUTES]

@@ -37,6 +37,7 @@ Examples:
   barnabas console -b broker.example:9092 --port 8081
   barnabas console --config client.properties
   barnabas console --allow-changes
+  barnabas console --pipeline flights
   barnabas console --host 0.0.0.0 --password-file secret --allowed-host kafka.example
 
 \b
@@ -106,6 +107,13 @@ _PASSWORD_BYTES_MAX = 1024
     metavar="SECONDS",
     help="Time between two samples of rates and lags.",
 )
+@click.option(
+    "--pipeline",
+    "pipelines",
+    multiple=True,
+    metavar="DIR",
+    help="Show the pipeline of this project too; may be repeated.",
+)
 def console(
     bootstrap: str | None,
     properties: tuple[str, ...],
@@ -118,6 +126,7 @@ def console(
     allow_changes: bool,
     password_file: str | None,
     interval: float,
+    pipelines: Sequence[str],
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
     chosen = select(bootstrap, properties, profile, config_file)
@@ -146,6 +155,7 @@ def console(
         password,
         interval,
         _TIMEOUT_S,
+        pipelines=tuple(pipelines),
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):

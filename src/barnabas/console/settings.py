@@ -44,6 +44,8 @@ class ConsoleSettings:
     # Longest time of all requests of a page to the cluster (s).
     timeout: float = 10.0
     search: SearchLimits = field(default_factory=SearchLimits)
+    # Directories of projects of declarative pipelines.
+    pipelines: tuple[str, ...] = ()
 
     @property
     def login_to_read(self) -> bool:

@@ -63,4 +63,6 @@ def source_lags(progress: Any) -> list[SourceLag]:
 def _offsets(source: Any, name: str) -> dict[TopicPartition, int]:
     given = source[name] if isinstance(source, dict) else getattr(source, name)
     found = json.loads(given) if isinstance(given, str) else given
-    return from_json(found) if isinstance(found, dict) else {}
+    # Sources of other formats have other offsets: `{"logOffset": 1}` of files.
+    is_of_topics = isinstance(found, dict) and all(isinstance(v, dict) for v in found.values())
+    return from_json(found) if is_of_topics else {}

@@ -117,6 +117,7 @@ def test_hostile_text_is_escaped_and_marks_for_its_direction_are_shown() -> None
 def _problem(text: str = "") -> dict[str, object]:
     return {
         "path": "/", "here": "/", "bootstrap": "b", "allow_changes": False, "has_login": False,
+        "has_pipelines": False,
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
         "trouble": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip

@@ -1,0 +1,1 @@
+"""`barnabas pipeline`: projects of Spark Declarative Pipelines."""

@@ -1,0 +1,161 @@
+"""`barnabas pipeline`: create, run, inspect and reset pipelines of Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.common.completing import complete_topics
+from barnabas.cli.common.output import duration_ms, echo_json, key_values
+from barnabas.cli.common.printable import echo
+from barnabas.cli.pipeline.projects import project_option, reported
+from barnabas.cli.pipeline.reset import reset_datasets
+from barnabas.cli.pipeline.running import run_request
+from barnabas.cli.pipeline.status import status
+from barnabas.cli.profiles.selection import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, select
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLES = """\b
+Examples:
+  barnabas pipeline init flights --topic departures
+  barnabas pipeline run --project flights
+  barnabas pipeline status --project flights
+  barnabas pipeline reset records --project flights              show what is lost
+  barnabas pipeline reset records --project flights --execute
+
+\b
+A pipeline is a project of Spark Declarative Pipelines. Install Barnabas with its extra spark.
+"""
+INIT_EXAMPLES = """\b
+Examples:
+  barnabas pipeline init flights --topic departures --bootstrap 127.0.0.1:9092
+  barnabas pipeline init /srv/pipelines/orders --topic orders --output orders-checked
+"""
+RUN_EXAMPLES = """\b
+Examples:
+  barnabas pipeline run
+  barnabas pipeline run --check
+  barnabas pipeline run --every 1m --master local[2]
+  barnabas pipeline run --refresh records --json
+  barnabas pipeline run --conf spark.driver.memory=4g
+
+\b
+A run ends when it has read what is there. A run that was killed loses nothing: the next one goes
+on where the checkpoints are. Definitions that do not fit them are refused, with the way out.
+"""
+
+
+@click.group(epilog=EXAMPLES)
+def pipeline() -> None:
+    """Create, run, inspect and reset declarative pipelines of Spark."""
+
+
+pipeline.add_command(reset_datasets)
+pipeline.add_command(status)
+
+
+@pipeline.command("init", epilog=INIT_EXAMPLES)
+@click.argument("directory", metavar="NAME", type=click.Path(path_type=Path))
+@click.option(
+    "-t",
+    "--topic",
+    required=True,
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="The topic to read.",
+)
+@click.option(
+    "--output", metavar="TOPIC", help="The topic to write.  [default: the topic's name and -out]"
+)
+@click.option(
+    "-b",
+    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
+    metavar="HOST:PORT[,...]",
+    help=f"Brokers that the pipeline connects to first.  [env var: {BOOTSTRAP_VARIABLE}; "
+    f"default: from the profile, else {DEFAULT_BOOTSTRAP}]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def init(
+    directory: Path, topic: str, output: str | None, bootstrap: str | None, as_json: bool
+) -> None:
+    """Write a project in a new directory NAME. It runs as it is; no broker is asked."""
+    from barnabas.spark.pipelines.new_project import NewProject, create_project
+
+    brokers = select(bootstrap, (), None, None).bootstrap
+    with reported():
+        written = create_project(directory, NewProject(topic, brokers, output or f"{topic}-out"))
+    if as_json:
+        echo_json({"project": str(directory.resolve()), "files": list(map(str, written))})
+        return
+    for path in written:
+        echo(f"wrote {directory / path.relative_to(directory.resolve())}")
+
+
+@pipeline.command("run", epilog=RUN_EXAMPLES)
+@project_option
+@click.option(
+    "--refresh", multiple=True, metavar="DATASET", help="Run only this dataset; may be repeated."
+)
+@click.option("--check", "check_only", is_flag=True, help="Check the definitions, run nothing.")
+@click.option(
+    "--every", metavar="30s|5m", help="Run again after this pause, with definitions read anew."
+)
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="FLOW",
+    help="Run this flow although its change was refused; may be repeated.",
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Spark's master."
+)
+@click.option(
+    "--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's start."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the events as lines of JSON.")
+def run(
+    directory: Path,
+    refresh: Sequence[str],
+    check_only: bool,
+    every: str | None,
+    accepted: Sequence[str],
+    master: str,
+    settings: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Run a pipeline, and show rows, lag, watermark and state of its flows.
+
+    Exit status 1: a flow failed, or a change was refused.
+    """
+    from barnabas.spark.pipelines.project import load_project
+    from barnabas.spark.pipelines.run_request import RunRequest
+
+    with reported():
+        project = load_project(directory)
+    request = RunRequest(
+        spec=str(project.spec),
+        master=master,
+        settings=key_values(settings, "--conf"),
+        refresh=tuple(refresh),
+        check_only=check_only,
+        accepted=tuple(accepted),
+        every_s=_seconds(every),
+    )
+    sys.exit(run_request(project, request, as_json=as_json))
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    length = duration_ms(text)
+    if length is None:
+        raise click.UsageError(f"--every {text}: write 90s, 15m or 2h")
+    return length / 1000

@@ -1,0 +1,74 @@
+"""The pipelines of the projects that the command line names: lag, watermark and state of flows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from barnabas.cli.pipeline.projects import listed_bounds
+from barnabas.cli.pipeline.run_display import lag_text, short
+from barnabas.console.console import console_of
+from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.errors import ProjectError
+from barnabas.spark.pipelines.notes import read_notes
+from barnabas.spark.pipelines.project import load_project
+from barnabas.spark.pipelines.run_lock import is_running
+from barnabas.spark.pipelines.status import flow_statuses
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from barnabas.client.facade import Client
+    from barnabas.spark.pipelines.status import FlowStatus
+
+__all__ = ["ROUTES"]
+
+
+async def show_pipelines(request: Request) -> Response:
+    """Show the pipelines."""
+    console = console_of(request)
+    directories = console.settings.pipelines
+    found = await console.cluster.ask(lambda client: [_load(client, each) for each in directories])
+    return console.page(request, "pipelines.html", pipelines=found)
+
+
+def _load(client: Client, directory: str) -> dict[str, Any]:
+    """Return a pipeline from its files, with the lag behind the topics of this cluster."""
+    try:
+        project = load_project(Path(directory))
+    except ProjectError as error:
+        return {"name": directory, "state": "", "problem": str(error), "flows": []}
+    checkpoints, notes = read_checkpoints(project), read_notes(project.notes)
+    statuses = flow_statuses(checkpoints, notes, listed_bounds(client, checkpoints))
+    return {
+        "name": project.name,
+        "problem": "",
+        "state": "running" if is_running(project.notes) else notes.last_run.get("result", "new"),
+        "flows": [_flow(each) for each in statuses],
+    }
+
+
+def _flow(status: FlowStatus) -> dict[str, Any]:
+    checkpoint = status.checkpoint
+    watermark_ms = checkpoint.watermark_ms
+    unmet = status.progress.get("expectations", {})
+    return {
+        "name": short(checkpoint.key),
+        "batch": checkpoint.committed_batch if checkpoint.committed_batch >= 0 else None,
+        "is_unfinished": status.has_unfinished_batch,
+        "rows": status.progress.get("rows"),
+        "lag": lag_text(status.lag_by_topic),
+        "lost": sum(status.lost.values()),
+        "watermark": datetime.fromtimestamp(watermark_ms / 1000, UTC) if watermark_ms else None,
+        "state_rows": status.state_rows,
+        "unmet": ", ".join(
+            f"{name}: {counts['failed']} of {counts['rows']}" for name, counts in unmet.items()
+        ),
+    }
+
+
+ROUTES = [Route("/pipelines", show_pipelines)]

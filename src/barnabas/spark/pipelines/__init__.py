@@ -1,0 +1,1 @@
+"""Projects of Spark Declarative Pipelines: new ones, their runs, their checkpoints and resets."""

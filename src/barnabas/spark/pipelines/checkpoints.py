@@ -1,0 +1,167 @@
+"""Reads the checkpoints of a pipeline's flows without Spark.
+
+A checkpoint directory has `offsets/<batch>`, written before a batch, and `commits/<batch>`, written
+after it. Both begin with a line "v1" and a line of JSON; in `offsets` a line for each source
+follows. Spark keeps the newest hundred of them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.offsets import Offsets, from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from barnabas.spark.pipelines.project import Project
+
+_STATE_METADATA = ("_metadata/metadata", "_metadata/v2")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a flow goes on."""
+
+    # The target's name with catalog and database, or the sink's name, and the flow's own name.
+    target: str
+    flow: str
+    path: Path
+    # Id of the query. It changes when the flow starts anew.
+    query_id: str
+    # Newest batch with known offsets, and newest finished batch; -1 before the first. If they
+    # differ, the next run repeats the batch with the same offsets.
+    planned_batch: int = -1
+    committed_batch: int = -1
+    # Where the finished batch ended, by source: offsets of partitions, or another source's JSON.
+    ends: tuple[Any, ...] = ()
+    # Milliseconds since 1970; 0 without watermark.
+    watermark_ms: int = 0
+    # Names of the stateful operators, in the order of their directories.
+    operators: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name under which runs take notes of this flow."""
+        return f"{self.target}/{self.flow}"
+
+    @property
+    def topic_offsets(self) -> Offsets:
+        """The next offset to read of each partition, of all sources that are topics."""
+        found: Offsets = {}
+        for end in self.ends:
+            if _is_of_topics(end):
+                found |= from_json(end)
+        return found
+
+
+def read_checkpoints(project: Project) -> list[Checkpoint]:
+    """Return the newest checkpoint of each flow, sorted by target and flow."""
+    newest: dict[tuple[str, str], tuple[int, Path]] = {}
+    for path in _query_directories(project.checkpoints):
+        *target, flow, version = path.relative_to(project.checkpoints).parts
+        key, number = (".".join(target), flow), int(version)
+        if key not in newest or newest[key][0] < number:
+            newest[key] = (number, path)
+    return [_read(*key, path) for key, (_, path) in sorted(newest.items())]
+
+
+def _query_directories(root: Path) -> Iterator[Path]:
+    """Yield the directories with a number as name and the file of a query's id.
+
+    Directories below them belong to the query.
+    """
+    if not root.is_dir():
+        return
+    for path in sorted(root.iterdir()):
+        if not path.is_dir():
+            continue
+        if path.name.isdigit() and (path / "metadata").is_file():
+            yield path
+        else:
+            yield from _query_directories(path)
+
+
+def _read(target: str, flow: str, path: Path) -> Checkpoint:
+    planned, committed = _newest(path / "offsets"), _newest(path / "commits")
+    ends: tuple[Any, ...] = ()
+    watermark = 0
+    if committed >= 0:
+        nothing: list[Any] = [{}]
+        commit, *_rest = _lines(path / "commits" / str(committed)) or nothing
+        watermark = int(commit.get("nextBatchWatermarkMs", 0))
+        metadata, *sources = _lines(path / "offsets" / str(committed)) or nothing
+        ends = tuple(sources)
+        watermark = max(watermark, int(metadata.get("batchWatermarkMs", 0)))
+    return Checkpoint(
+        target=target,
+        flow=flow,
+        path=path,
+        query_id=json.loads((path / "metadata").read_text())["id"],
+        planned_batch=planned,
+        committed_batch=committed,
+        ends=ends,
+        watermark_ms=watermark,
+        operators=_operators(path / "state"),
+    )
+
+
+def _newest(directory: Path) -> int:
+    """Return the highest batch of a log; -1 if there is none. Other files belong to Spark."""
+    if not directory.is_dir():
+        return -1
+    return max((int(path.name) for path in directory.iterdir() if path.name.isdigit()), default=-1)
+
+
+def _lines(path: Path) -> list[Any]:
+    """Return the lines below the version as values; None for a source without offset ("-").
+
+    A file that is missing or was not written completely has no lines.
+    """
+    try:
+        version, *lines = path.read_text().splitlines()
+        if not version.startswith("v"):
+            return []
+        return [None if line == "-" else json.loads(line) for line in lines]
+    except (FileNotFoundError, ValueError):
+        return []
+
+
+def _operators(directory: Path) -> tuple[str, ...]:
+    """Return the names of the stateful operators; Spark notes them beside their state."""
+    found = []
+    if directory.is_dir():
+        for path in sorted((p for p in directory.iterdir() if p.name.isdigit()), key=_number):
+            for name in _STATE_METADATA:
+                files = path / name
+                newest = max(files.iterdir(), key=_number) if files.is_dir() else files
+                if newest.is_file():
+                    found.append(_operator_name(newest))
+                    break
+    return tuple(found)
+
+
+def _number(path: Path) -> int:
+    return int(path.name) if path.name.isdigit() else -1
+
+
+def _operator_name(path: Path) -> str:
+    for line in path.read_text().splitlines():
+        if line.startswith("{"):
+            return str(json.loads(line)["operatorInfo"]["operatorName"])
+    return "unknown"
+
+
+def _is_of_topics(end: Any) -> bool:
+    return (
+        isinstance(end, dict)
+        and bool(end)
+        and all(
+            isinstance(partitions, dict)
+            and all(name.isdigit() and isinstance(n, int) for name, n in partitions.items())
+            for partitions in end.values()
+        )
+    )

@@ -1,0 +1,180 @@
+"""What a flow reads and which state it keeps, taken from its definition before a run.
+
+A definition in Python is a plan of Spark Connect, a protobuf message, before Spark analyzes it.
+Flows in SQL files are parsed by Spark only, so they have no `FlowDefinition`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# Relations that keep state when their input is a stream.
+_STATEFUL = {
+    "aggregate": "aggregation",
+    "deduplicate": "deduplication",
+    "join": "join of streams",
+    "group_map": "state per group",
+    "apply_in_pandas_with_state": "state per group",
+}
+# Parts of a relation that differ between two equal definitions: numbers of plans and lines of code.
+_NOISE = {"common", "plan_id"}
+# Options that may hold secrets are not noted. The client's address is no secret.
+_NOTED_CLIENT_OPTIONS = ("kafka.bootstrap.servers",)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """A source that a flow reads as a stream."""
+
+    # "table" for a table of the pipeline.
+    format: str
+    # Options with names in lower case, without settings of clients; of a table its name.
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulOperator:
+    """A part of a flow that keeps state."""
+
+    kind: str
+    # Of its keys, windows and functions. Equal digests mean that the state fits.
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowDefinition:
+    """What a checkpoint of a flow depends on."""
+
+    target: str
+    flow: str
+    # In the order in which the checkpoint has their offsets.
+    sources: tuple[StreamSource, ...] = ()
+    operators: tuple[StatefulOperator, ...] = ()
+    # Format and options of the sink; None if the target is a table.
+    sink: StreamSource | None = None
+
+    @property
+    def key(self) -> str:
+        """The name under which runs take notes of this flow."""
+        return f"{self.target}/{self.flow}"
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the flow has a checkpoint. Others are computed again in each run."""
+        return bool(self.sources)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the definition for the notes of a run."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> FlowDefinition:
+        """Return the definition that `to_json` noted."""
+        sink = value["sink"]
+        return cls(
+            value["target"],
+            value["flow"],
+            tuple(StreamSource(**source) for source in value["sources"]),
+            tuple(StatefulOperator(**operator) for operator in value["operators"]),
+            None if sink is None else StreamSource(**sink),
+        )
+
+
+def noted_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that a note may contain, with names in lower case."""
+    named = {name.lower(): value for name, value in options.items()}
+    return {
+        name: value
+        for name, value in sorted(named.items())
+        if not name.startswith("kafka.") or name in _NOTED_CLIENT_OPTIONS
+    }
+
+
+def define_flow(target: str, flow: str, plan: Any, sink: StreamSource | None) -> FlowDefinition:
+    """Return the definition of a flow.
+
+    Args:
+        target: the dataset's name with catalog and database, or the sink's name.
+        flow: the flow's own name.
+        plan: the message `Plan` or `Relation` of the flow's DataFrame.
+        sink: the sink; None if the target is a table.
+    """
+    root = plan.root if "root" in {each.name for each in plan.DESCRIPTOR.fields} else plan
+    relations = [relation for relation in _relations(root) if _is_streaming(relation)]
+    sources = tuple(
+        source
+        for relation in relations
+        if relation.WhichOneof("rel_type") == "read"
+        for source in (_source(relation.read),)
+    )
+    operators = tuple(
+        StatefulOperator(_STATEFUL[kind], _digest(getattr(relation, kind)))
+        for relation in relations
+        for kind in (relation.WhichOneof("rel_type"),)
+        if kind in _STATEFUL and (kind != "join" or _joins_streams(relation.join))
+    )
+    return FlowDefinition(target, flow, sources, operators, sink)
+
+
+def _relations(message: Any) -> Iterator[Any]:
+    """Yield all relations of a message, inputs after the relation that reads them."""
+    if message.DESCRIPTOR.name == "Relation":
+        yield message
+    for descriptor, value in message.ListFields():
+        if descriptor.type != descriptor.TYPE_MESSAGE or _is_map(descriptor):
+            continue
+        for each in value if _is_repeated(value) else (value,):
+            yield from _relations(each)
+
+
+def _is_repeated(value: Any) -> bool:
+    return not hasattr(value, "DESCRIPTOR")
+
+
+def _is_map(descriptor: Any) -> bool:
+    kind = descriptor.message_type
+    return kind is not None and bool(kind.GetOptions().map_entry)
+
+
+def _is_streaming(relation: Any) -> bool:
+    return any(
+        each.WhichOneof("rel_type") == "read" and each.read.is_streaming
+        for each in _relations(relation)
+    )
+
+
+def _joins_streams(join: Any) -> bool:
+    return _is_streaming(join.left) and _is_streaming(join.right)
+
+
+def _source(read: Any) -> StreamSource:
+    if read.WhichOneof("read_type") == "named_table":
+        return StreamSource("table", {"name": read.named_table.unparsed_identifier})
+    return StreamSource(read.data_source.format, noted_options(read.data_source.options))
+
+
+def _digest(message: Any) -> str:
+    """Return a digest of a relation without its inputs and without noise."""
+    parts: list[str] = []
+    _canonical(message, parts)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _canonical(message: Any, parts: list[str]) -> None:
+    for descriptor, value in message.ListFields():
+        kind = descriptor.message_type
+        if descriptor.name in _NOISE or (kind is not None and kind.name == "Relation"):
+            continue
+        if _is_map(descriptor):
+            parts.append(f"{descriptor.name}={sorted((key, repr(value[key])) for key in value)}")
+        elif kind is None:
+            parts.append(f"{descriptor.name}={value!r}")
+        else:
+            for each in value if _is_repeated(value) else (value,):
+                parts.append(f"{descriptor.name}:")
+                _canonical(each, parts)

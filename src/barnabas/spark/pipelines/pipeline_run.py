@@ -1,0 +1,220 @@
+"""One run of a pipeline in a session: register, compare with the checkpoints, let Spark run it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.pipelines import cli
+from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from barnabas.spark.pipelines.changes import find_changes
+from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.errors import ProjectError
+from barnabas.spark.pipelines.explained import explain, is_summary
+from barnabas.spark.pipelines.flow_progress import progress_event
+from barnabas.spark.pipelines.notes import read_notes, write_notes
+from barnabas.spark.pipelines.project import file_address
+from barnabas.spark.pipelines.recording_registry import RecordingRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark.pipelines.changes import Change, Definitions
+    from barnabas.spark.pipelines.definition import FlowDefinition
+    from barnabas.spark.pipelines.project import Project
+    from barnabas.spark.pipelines.run_request import RunRequest
+
+    Emit = Callable[[Mapping[str, Any]], None]
+
+# "Flow spark_catalog.default.a is RUNNING.", "Flow 'a' has FAILED.", "Flow 'a' SKIPPED due to ..."
+_FLOW = re.compile(r"Flow '?([^\s']+)'? (?:(?:is|has) )?([A-Z]{3,})")
+# Of the last batch, after the run has ended.
+_PROGRESS_WAIT_S = 5.0
+_PROGRESS_PAUSE_S = 0.05
+_ERROR = re.compile(r"\nError: (.*)", re.DOTALL)
+
+
+class PipelineRun(StreamingQueryListener):
+    """Runs the pipeline in a session, as often as it is asked to.
+
+    Args:
+        project: the project.
+        request: what to run.
+        session: a session of Spark Connect.
+        emit: takes the events of the run, from several threads.
+    """
+
+    def __init__(
+        self, project: Project, request: RunRequest, session: SparkSession, emit: Emit
+    ) -> None:
+        super().__init__()
+        self._project = project
+        self._request = request
+        self._session = session
+        self._emit = emit
+        # Guards the notes: progress arrives in another thread than events.
+        self._lock = threading.Lock()
+        self._notes = read_notes(project.notes)
+        # By the name that Spark's events have.
+        self._flows: dict[str, FlowDefinition] = {}
+        # Keys of the flows that Spark started in this run.
+        self._started: set[str] = set()
+        session.streams.addListener(self)
+
+    def close(self) -> None:
+        """Receive no more progress; the session can be stopped then."""
+        self._session.streams.removeListener(self)
+
+    def run_once(self) -> bool:
+        """Run the pipeline until it has read what is there; return whether that succeeded.
+
+        Raises:
+            ProjectError: a requested dataset is not defined.
+        """
+        try:
+            graph_id, registry = self._register()
+        except (PySparkException, SyntaxError, ImportError, NameError, TypeError) as error:
+            self._emit({"event": "problem", "flow": None, "text": explain(str(error))})
+            return self._ended("failed")
+        self._check_names(registry.outputs)
+        definitions = registry.definitions()
+        changes = self._changes(definitions)
+        for change in changes:
+            self._emit({"event": "change", **_change_json(change)})
+        if any(change.is_refused for change in changes):
+            return self._ended("refused")
+        self._started = set()
+        self._flows = {flow.flow: flow for flow in definitions.flows}
+        try:
+            self._let_spark_run(graph_id)
+        except PySparkException as error:
+            if not is_summary(str(error)):
+                self._emit({"event": "problem", "flow": None, "text": explain(str(error))})
+            return self._ended("failed")
+        self._await_progress()
+        return self._ended("completed")
+
+    def _register(self) -> tuple[str, RecordingRegistry]:
+        spec = cli.load_pipeline_spec(self._project.spec)
+        graph_id = create_dataflow_graph(
+            self._session, spec.catalog, spec.database, sql_conf=spec.configuration
+        )
+        registry = RecordingRegistry(self._project, self._session, graph_id)
+        cli.register_definitions(self._project.spec, registry, spec, self._session, graph_id)
+        return graph_id, registry
+
+    def _check_names(self, outputs: set[str]) -> None:
+        """Spark would run nothing, and report success, for a name that is not defined."""
+        known = {self._project.qualified(name) for name in outputs}
+        for name in (*self._request.refresh, *self._request.full_refresh):
+            if self._project.qualified(name) not in known:
+                close = difflib.get_close_matches(name, outputs, n=1)
+                hint = f"Did you mean {close[0]}? " if close else ""
+                raise ProjectError(
+                    f"no dataset is called {name}. {hint}There are {', '.join(sorted(outputs))}"
+                )
+
+    def _changes(self, definitions: Definitions) -> Sequence[Change]:
+        anew = {self._project.qualified(name) for name in self._request.full_refresh}
+        return [
+            change
+            for change in find_changes(
+                definitions, read_checkpoints(self._project), self._notes.definitions
+            )
+            if change.target not in anew and change.flow not in self._request.accepted
+        ]
+
+    def _let_spark_run(self, graph_id: str) -> None:
+        results = start_run(
+            self._session,
+            graph_id,
+            full_refresh=list(self._request.full_refresh),
+            full_refresh_all=False,
+            refresh=list(self._request.refresh),
+            dry=self._request.check_only,
+            storage=file_address(self._project.storage),
+        )
+        for result in results:
+            if "pipeline_event_result" in result:
+                self._on_message(result["pipeline_event_result"].event.message)
+
+    def _on_message(self, message: str) -> None:
+        found = _FLOW.match(message)
+        if found is None:
+            return
+        name, state = found[1], found[2].lower()
+        definition = self._flows.get(name.replace("`", "").rsplit(".", 1)[-1])
+        error = _ERROR.search(message)
+        if state == "running" and definition is not None and definition.is_streaming:
+            # From now on the checkpoint is one of this definition.
+            self._started.add(definition.key)
+            with self._lock:
+                self._notes.definitions[definition.key] = definition
+                write_notes(self._project.notes, self._notes)
+        self._emit(
+            {
+                "event": "flow",
+                "flow": definition.key if definition is not None else name,
+                "state": state,
+                "error": explain(error[1]) if error is not None else None,
+            }
+        )
+
+    def _await_progress(self) -> None:
+        """Wait for the progress of the last batches, which arrives in another thread."""
+        deadline = time.monotonic() + _PROGRESS_WAIT_S
+        waiting = [each for each in read_checkpoints(self._project) if each.key in self._started]
+        while waiting and time.monotonic() < deadline:
+            time.sleep(_PROGRESS_PAUSE_S)
+            with self._lock:
+                noted = {(each["query"], each["batch"]) for each in self._notes.progress.values()}
+            waiting = [
+                each for each in waiting if (each.query_id, each.committed_batch) not in noted
+            ]
+
+    def _ended(self, result: str) -> bool:
+        if not self._request.check_only:
+            with self._lock:
+                self._notes.last_run = {"result": result, "ended_ms": int(time.time() * 1000)}
+                write_notes(self._project.notes, self._notes)
+        self._emit({"event": "ended", "result": result})
+        return result == "completed"
+
+    # Spark calls these in a thread of its own.
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Spark requires it."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Report and note a finished batch."""
+        name = str(event.progress.name).rsplit(".", 1)[-1]
+        definition = self._flows.get(name)
+        made = progress_event(definition.key if definition else name, event.progress.json)
+        with self._lock:
+            self._notes.progress[made["flow"]] = made
+            write_notes(self._project.notes, self._notes)
+        self._emit(made)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Spark requires it."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Spark requires it."""
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    return {
+        "flow": change.flow,
+        "target": change.target,
+        "problem": change.problem,
+        "remedy": change.remedy,
+        "refused": change.is_refused,
+    }

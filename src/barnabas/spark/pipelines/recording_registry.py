@@ -1,0 +1,73 @@
+"""Registers the definitions of a pipeline with Spark, and keeps what `changes` compares."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from pyspark.pipelines.output import Sink
+from pyspark.pipelines.spark_connect_graph_element_registry import (
+    SparkConnectGraphElementRegistry,
+)
+
+from barnabas.spark.pipelines.changes import Definitions
+from barnabas.spark.pipelines.definition import StreamSource, define_flow, noted_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.pipelines.flow import Flow
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas.spark.pipelines.project import Project
+
+
+class RecordingRegistry(SparkConnectGraphElementRegistry):
+    """Spark's registry, which also keeps the plans of the flows."""
+
+    def __init__(self, project: Project, session: SparkSession, graph_id: str) -> None:
+        super().__init__(session, graph_id)
+        self._project = project
+        self._connect: Any = session
+        self._plans: list[tuple[Flow, Any]] = []
+        self._sinks: dict[str, StreamSource] = {}
+        self._is_partial = False
+        # Own names of all datasets and sinks.
+        self.outputs: set[str] = set()
+
+    def register_output(self, output: Any) -> None:
+        """Register a dataset or sink."""
+        if isinstance(output, Sink):
+            self._sinks[output.name] = StreamSource(output.format, noted_options(output.options))
+        self.outputs.add(output.name)
+        super().register_output(output)
+
+    def register_flow(self, flow: Any) -> None:
+        """Register a flow, and keep the plan that its function returns."""
+
+        def recorded() -> DataFrame:
+            frame: DataFrame = flow.func()
+            plan: Any = getattr(frame, "_plan")  # noqa: B009 - there is no public way to the plan
+            self._plans.append((flow, plan.to_proto(self._connect.client)))
+            return frame
+
+        super().register_flow(dataclasses.replace(flow, func=recorded))
+
+    def register_sql(self, sql_text: str, file_path: Path) -> None:
+        """Register an SQL file, which Spark parses."""
+        self._is_partial = True
+        super().register_sql(sql_text, file_path)
+
+    def register_auto_cdc_flow(self, flow: Any) -> None:
+        """Register a flow of Auto CDC, whose plan Spark makes."""
+        self._is_partial = True
+        super().register_auto_cdc_flow(flow)
+
+    def definitions(self) -> Definitions:
+        """Return the definitions of all registered flows."""
+        flows = []
+        for flow, plan in self._plans:
+            sink = self._sinks.get(flow.target)
+            target = flow.target if sink is not None else self._project.qualified(flow.target)
+            flows.append(define_flow(target, flow.name.rsplit(".", 1)[-1], plan, sink))
+        return Definitions(flows, self._is_partial)

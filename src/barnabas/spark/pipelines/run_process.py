@@ -1,0 +1,107 @@
+"""The process of a run: `python -m barnabas.spark.pipelines.run_process`.
+
+It reads a request from standard input and writes events as lines of JSON to standard output.
+What Spark and the definitions print goes to standard error. When standard input ends, the command
+has ended, and this process ends with its Java: the next run goes on where the checkpoints are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from barnabas.spark.java import JavaNotFoundError
+from barnabas.spark.pipelines.errors import MissingExtraError, ProjectError
+from barnabas.spark.pipelines.project import load_project
+from barnabas.spark.pipelines.run_lock import RunLock, is_java
+from barnabas.spark.pipelines.run_request import RunRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SUCCEEDED, _FAILED = 0, 1
+# Between two looks at Java.
+_PAUSE_S = 0.5
+
+
+class EventWriter:
+    """Writes events from several threads, one on a line."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+
+    def emit(self, event: Mapping[str, Any]) -> None:
+        """Write an event."""
+        with self._lock:
+            self._file.write(json.dumps(event) + "\n")
+            self._file.flush()
+
+
+def main() -> int:
+    """Run what the first line of standard input asks for, and return the exit status."""
+    # Java inherits standard output, so events need a descriptor of their own.
+    events = EventWriter(os.fdopen(os.dup(1), "w"))
+    os.dup2(2, 1)
+    request = RunRequest.from_json(sys.stdin.readline())
+    threading.Thread(target=_end_with_command, daemon=True).start()
+    try:
+        return _run(request, events)
+    except (ProjectError, JavaNotFoundError) as error:
+        events.emit({"event": "problem", "flow": None, "text": str(error)})
+        events.emit({"event": "ended", "result": "failed"})
+        return _FAILED
+
+
+def _run(request: RunRequest, events: EventWriter) -> int:
+    project = load_project(Path(request.spec))
+    lock = RunLock(project.notes, lambda: events.emit({"event": "waiting"})).acquire()
+    events.emit({"event": "starting"})
+    try:
+        import pyspark.pipelines.cli  # noqa: F401 - with all packages that it needs
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error) from None
+    from barnabas.spark.pipelines.pipeline_session import pipeline_session
+
+    with pipeline_session(project, request.master, request.settings) as (session, java):
+        lock.note_java(java)
+        ending = threading.Event()
+        threading.Thread(target=_end_with_java, args=(java, ending, events), daemon=True).start()
+        # Imports pyspark, which costs a second; by now errors of the project are reported.
+        from barnabas.spark.pipelines.pipeline_run import PipelineRun
+
+        run = PipelineRun(project, request, session, events.emit)
+        try:
+            while (succeeded := run.run_once()) and request.every_s is not None:
+                time.sleep(request.every_s)
+        finally:
+            run.close()
+            ending.set()
+        return _SUCCEEDED if succeeded else _FAILED
+
+
+def _end_with_command() -> None:
+    """Wait for the end of standard input, then end the process group, with Java in it."""
+    while sys.stdin.readline():
+        pass
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _end_with_java(process_id: int, ending: threading.Event, events: EventWriter) -> None:
+    """End this process when Java has ended: Spark's client would try to reach it for minutes."""
+    while not ending.wait(_PAUSE_S):
+        if not is_java(process_id):
+            text = "Spark's Java process was killed, or ended; its log may say why"
+            events.emit({"event": "problem", "flow": None, "text": text})
+            events.emit({"event": "ended", "result": "failed"})
+            os._exit(_FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The console's page of pipelines, from files that a run left."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from barnabas.client.facade import Client
+from barnabas.console.settings import ConsoleSettings
+from barnabas.spark.pipelines.new_project import NewProject, create_project
+from barnabas.spark.pipelines.notes import Notes, write_notes
+from barnabas.spark.pipelines.project import load_project
+from barnabas.testing.broker_process import BrokerProcess
+from console_in_process import NO_BROKER, ConsoleInProcess
+from unit.spark.pipelines.stored_checkpoints import RECORDS, StoredFlow
+
+
+def cells(page: str) -> list[str]:
+    """The text of the cells of the page's tables."""
+    found = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", page, re.DOTALL)
+    return [re.sub(r"<[^>]+>|\s+", " ", each).strip() for each in found]
+
+
+def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> None:
+    directory = tmp_path / "flights"
+    with BrokerProcess() as broker:
+        create_project(directory, NewProject("t", broker.bootstrap, "t-out"))
+        with Client(broker.bootstrap) as client:
+            client.create_topic("t", 1, 1)
+            with client.producer() as producer:
+                producer.send_batch("t", [(None, b"a", [], None), (None, b"b", [], None)], 0)
+        project = load_project(directory)
+        flow = StoredFlow(f"{RECORDS}/0", [[{"t": {"0": 1}}]], commits=1)
+        flow.write(project)
+        progress = {
+            "query": flow.query_id,
+            "rows": 1,
+            "state_rows": 7,
+            "expectations": {"has a key": {"otherwise": "drop", "rows": 4, "failed": 3}},
+        }
+        key = "spark_catalog.default.records/records"
+        write_notes(project.notes, Notes({}, {key: progress}, {"result": "completed"}))
+        settings = ConsoleSettings(broker.bootstrap, {}, pipelines=(str(directory),))
+        with ConsoleInProcess(settings) as console:
+            answer = console.get("/pipelines")
+    assert answer.status == 200, answer.text
+    assert cells(answer.text)[7:] == ["records", "0", "1", "1", "–", "7", "has a key: 3 of 4"]
+    assert re.search(r"flights\s*<span class=\"tag\">completed</span>", answer.text)
+    assert 'href="/pipelines"' in answer.text
+
+
+def test_a_missing_project_is_named_on_the_page(tmp_path: Path) -> None:
+    with BrokerProcess() as broker:
+        settings = ConsoleSettings(broker.bootstrap, {}, pipelines=(str(tmp_path / "gone"),))
+        with ConsoleInProcess(settings) as console:
+            answer = console.get("/pipelines")
+    assert "there is no spark-pipeline.yml" in answer.text
+
+
+def test_without_pipelines_no_page_links_to_them() -> None:
+    with ConsoleInProcess(ConsoleSettings("127.0.0.1:1", NO_BROKER)) as console:
+        assert 'href="/pipelines"' not in console.get("/produce").text
