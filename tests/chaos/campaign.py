@@ -257,12 +257,15 @@ def await_transactions(stress: Stress) -> None:
     if transactional is None:
         return
     transactional.mark()
-    await_that(
-        lambda: (stress.check_alive(), transactional.waiting())[1],
-        lambda waiting: not waiting,
-        HEAL_TIMEOUT_S,
-        "transactions",
-    )
+    try:
+        await_that(
+            lambda: (stress.check_alive(), transactional.waiting())[1],
+            lambda waiting: not waiting,
+            HEAL_TIMEOUT_S,
+            "transactions",
+        )
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{transactional.describe()}") from error
 
 
 def _do_faults(stress: Stress, options: Options, outcome: Outcome, tell: Any) -> None:

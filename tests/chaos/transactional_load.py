@@ -268,6 +268,11 @@ class TransactionalLoad:
         with self._lock:
             return dict(self._errors.most_common())
 
+    def describe(self) -> str:
+        """Return what each process has done last, and does now."""
+        with self._lock:
+            return "\n".join(map(_work_of, self._workers))
+
     def mark(self) -> None:
         """Begin to wait for transactions that begin from now on."""
         self._marked_at = time.monotonic()
