@@ -33,9 +33,7 @@ KILLS = 5
 @pytest.fixture
 def pipeline(tmp_path: Path, bootstrap: str, topic: str) -> Pipeline:
     """A new project that reads the topic."""
-    # Spark, Derby and Java each have their own rules for spaces in paths.
-    made = Pipeline(tmp_path / "my files" / "flights")
-    made.directory.parent.mkdir()
+    made = Pipeline(tmp_path / "flights")
     done = made.command("init", "flights", "--topic", topic, "--bootstrap", bootstrap)
     assert done.returncode == 0, done.stderr
     return made

@@ -12,7 +12,8 @@ others it continues, and loses rows or state, or writes rows twice. Measured wit
 | a table has another name | begins anew: the old table and its checkpoint stay |
 | a table has another column | adds it, with null in old rows; so this is no change here |
 
-Flows in SQL files are not examined, because only Spark parses them, nor flows of Auto CDC.
+Flows in SQL files are not examined, because only Spark parses them, nor flows of Auto CDC. The
+state of a flow in Python that reads a view of an SQL file is not examined either.
 """
 
 from __future__ import annotations
@@ -156,6 +157,8 @@ def _state_changes(
     flow: FlowDefinition, checkpoint: Checkpoint, before: FlowDefinition | None
 ) -> Iterator[str]:
     has = ", ".join(checkpoint.operators)
+    if not flow.is_complete:
+        return
     if checkpoint.operators and not flow.operators:
         yield (
             f"it no longer keeps state, but its checkpoint has that of {has}. Spark would refuse "

@@ -7,11 +7,11 @@ Flows in SQL files are parsed by Spark only, so they have no `FlowDefinition`.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
 # Relations that keep state when their input is a stream.
 _STATEFUL = {
@@ -57,6 +57,8 @@ class FlowDefinition:
     operators: tuple[StatefulOperator, ...] = ()
     # Format and options of the sink; None if the target is a table.
     sink: StreamSource | None = None
+    # Whether all that the flow reads is known; not if it reads what SQL files may define.
+    is_complete: bool = True
 
     @property
     def key(self) -> str:
@@ -82,6 +84,7 @@ class FlowDefinition:
             tuple(StreamSource(**source) for source in value["sources"]),
             tuple(StatefulOperator(**operator) for operator in value["operators"]),
             None if sink is None else StreamSource(**sink),
+            value["is_complete"],
         )
 
 
@@ -119,6 +122,39 @@ def define_flow(target: str, flow: str, plan: Any, sink: StreamSource | None) ->
         if kind in _STATEFUL and (kind != "join" or _joins_streams(relation.join))
     )
     return FlowDefinition(target, flow, sources, operators, sink)
+
+
+def inline_views(
+    flow: FlowDefinition, views: Mapping[str, FlowDefinition], known: Container[str] | None
+) -> FlowDefinition:
+    """Return a flow with the sources and operators of the temporary views that it reads.
+
+    Views have no checkpoints: what they do is in the checkpoint of the flow that reads them.
+
+    Args:
+        flow: the flow.
+        views: definitions of the pipeline's temporary views by name.
+        known: names of all datasets; None if these are all that the pipeline defines.
+    """
+    sources: list[StreamSource] = []
+    operators = list(flow.operators)
+    is_complete = flow.is_complete
+    for source in flow.sources:
+        name = source.options.get("name", "").replace("`", "")
+        if source.format == "table" and name in views:
+            # Spark refuses views that read each other in a circle.
+            others = {key: view for key, view in views.items() if key != name}
+            view = inline_views(views[name], others, known)
+            sources += view.sources
+            operators += view.operators
+            is_complete = is_complete and view.is_complete
+        else:
+            sources.append(source)
+            if source.format == "table" and known is not None:
+                is_complete = is_complete and name.rsplit(".", 1)[-1] in known
+    return replace(
+        flow, sources=tuple(sources), operators=tuple(operators), is_complete=is_complete
+    )
 
 
 def _relations(message: Any) -> Iterator[Any]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING
 
 from barnabas.spark.pipelines.errors import ProjectError
-from barnabas.spark.pipelines.project import SPEC_NAMES, file_address
+from barnabas.spark.pipelines.project import SPEC_NAMES, check_path, file_address
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_PLAIN_IN_YAML = re.compile(r"[\w./:-]+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _SPEC = Template("""\
@@ -112,6 +110,7 @@ def create_project(directory: Path, wanted: NewProject) -> list[Path]:
         raise ProjectError(
             f"{directory.name!r} is no name for a pipeline: use letters, digits, _ and -"
         )
+    check_path(directory)
     for name in (wanted.topic, wanted.output):
         if _TOPIC.fullmatch(name) is None or name in (".", ".."):
             raise ProjectError(f"{name!r} is no name of a topic: use letters, digits, '.', _ and -")
@@ -125,7 +124,7 @@ def create_project(directory: Path, wanted: NewProject) -> list[Path]:
         raise ProjectError(f"{directory} exists already and is not an empty directory")
     values = {
         "name": directory.name,
-        "storage": _yaml_text(file_address(directory / "storage")),
+        "storage": file_address(directory / "storage"),
         "topic": wanted.topic,
         "bootstrap": wanted.bootstrap,
         "output": wanted.output,
@@ -139,8 +138,3 @@ def create_project(directory: Path, wanted: NewProject) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return list(files)
-
-
-def _yaml_text(text: str) -> str:
-    """Return text as a value of YAML. Text of JSON is text of YAML too."""
-    return text if _PLAIN_IN_YAML.fullmatch(text) else json.dumps(text)

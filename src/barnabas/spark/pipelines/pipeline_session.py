@@ -42,7 +42,7 @@ def start_settings(project: Project, given: Mapping[str, str]) -> dict[str, str]
         project: the project; its own settings apply to all sessions.
         given: settings of the user, which override the others.
     """
-    derby = f'"-Dderby.stream.error.file={project.notes / "derby.log"}"'
+    derby = f"-Dderby.stream.error.file={project.notes / 'derby.log'}"
     settings = {
         **_SERVER,
         "spark.sql.catalogImplementation": "hive",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from barnabas.spark.pipelines.errors import MissingExtraError, ProjectError
 
@@ -74,8 +74,21 @@ class Project:
 
 
 def file_address(path: Path) -> str:
-    """Return a path as Spark takes it: with `file://`, and without escapes."""
+    """Return a path as an address of Spark."""
     return f"file://{path}"
+
+
+def check_path(path: Path) -> None:
+    """Refuse paths that Spark 4.2.1 escapes: it writes checkpoints of `my files` to `my%20files`.
+
+    Raises:
+        ProjectError: the path has a character that addresses escape.
+    """
+    if quote(str(path)) != str(path):
+        raise ProjectError(
+            f"{path} has a space or another character that Spark would replace: use a path of "
+            "letters, digits, '-', '_', '.' and '~'"
+        )
 
 
 def load_project(start: Path) -> Project:
@@ -139,6 +152,7 @@ def _local_path(spec: Path, storage: str) -> Path:
             f"{spec} has storage: {storage}, which is not absolute. Spark would resolve it in the "
             f"directory of each run: write {file_address(spec.parent / path)}"
         )
+    check_path(path)
     return path
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from pyspark.pipelines.output import Sink
+from pyspark.pipelines.output import Sink, TemporaryView
 from pyspark.pipelines.spark_connect_graph_element_registry import (
     SparkConnectGraphElementRegistry,
 )
 
 from barnabas.spark.pipelines.changes import Definitions
-from barnabas.spark.pipelines.definition import StreamSource, define_flow, noted_options
+from barnabas.spark.pipelines.definition import (
+    StreamSource,
+    define_flow,
+    inline_views,
+    noted_options,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +36,7 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):
         self._connect: Any = session
         self._plans: list[tuple[Flow, Any]] = []
         self._sinks: dict[str, StreamSource] = {}
+        self._views: set[str] = set()
         self._is_partial = False
         # Own names of all datasets and sinks.
         self.outputs: set[str] = set()
@@ -39,6 +45,8 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):
         """Register a dataset or sink."""
         if isinstance(output, Sink):
             self._sinks[output.name] = StreamSource(output.format, noted_options(output.options))
+        if isinstance(output, TemporaryView):
+            self._views.add(output.name)
         self.outputs.add(output.name)
         super().register_output(output)
 
@@ -65,9 +73,14 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):
 
     def definitions(self) -> Definitions:
         """Return the definitions of all registered flows."""
-        flows = []
+        flows, views = [], {}
         for flow, plan in self._plans:
             sink = self._sinks.get(flow.target)
             target = flow.target if sink is not None else self._project.qualified(flow.target)
-            flows.append(define_flow(target, flow.name.rsplit(".", 1)[-1], plan, sink))
-        return Definitions(flows, self._is_partial)
+            defined = define_flow(target, flow.name.rsplit(".", 1)[-1], plan, sink)
+            if flow.target in self._views:
+                views[flow.target] = defined
+            else:
+                flows.append(defined)
+        known = {name.rsplit(".", 1)[-1] for name in self.outputs} if self._is_partial else None
+        return Definitions([inline_views(each, views, known) for each in flows], self._is_partial)

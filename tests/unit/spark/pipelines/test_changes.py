@@ -184,6 +184,10 @@ def test_a_new_flow_into_a_table_with_another_flow_is_no_change() -> None:
     assert changes(FlowDefinition(RECORDS, "backfill", (TOPIC,))) == []
 
 
+def test_the_state_of_a_flow_that_is_not_complete_is_not_judged() -> None:
+    assert changes(replace(HOURS_FLOW, operators=(), is_complete=False)) == []
+
+
 def test_refused_changes_come_first() -> None:
     latest = StreamSource("barnabas", {**TOPIC.options, "startingoffsets": "latest"})
     found = changes(replace(RECORDS_FLOW, sources=(latest,)), replace(HOURS_FLOW, operators=()))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from google.protobuf import text_format
 from pyspark.sql.connect.proto import Plan
 
-from barnabas.spark.pipelines.definition import FlowDefinition, StreamSource, define_flow
+from barnabas.spark.pipelines.definition import (
+    FlowDefinition,
+    StreamSource,
+    define_flow,
+    inline_views,
+)
 
 TOPIC = """
 read {
@@ -98,3 +103,22 @@ def test_a_deduplication_and_an_aggregation_are_two_operators() -> None:
     deduplicated = f'deduplicate {{ input {{ {TOPIC} }} column_names: "key" }}'
     kinds = [each.kind for each in defined(windows(deduplicated)).operators]
     assert kinds == ["aggregation", "deduplication"]
+
+
+def test_a_flow_has_the_sources_and_the_state_of_the_views_that_it_reads() -> None:
+    views = {
+        "records": defined(
+            windows('read { named_table { unparsed_identifier: "raw" } is_streaming: true }')
+        ),
+        "raw": defined(TOPIC),
+    }
+    flow = inline_views(defined(TABLE), views, None)
+    assert [source.format for source in flow.sources] == ["barnabas"]
+    assert [operator.kind for operator in flow.operators] == ["aggregation"]
+    assert flow.is_complete
+
+
+def test_a_flow_that_may_read_a_view_in_sql_is_not_complete() -> None:
+    assert not inline_views(defined(TABLE), {}, known={"other"}).is_complete
+    assert inline_views(defined(TABLE), {}, known={"records"}).is_complete
+    assert inline_views(defined(TABLE), {}, None).is_complete

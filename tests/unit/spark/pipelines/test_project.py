@@ -28,10 +28,12 @@ def test_a_new_project_is_valid(tmp_path: Path) -> None:
     assert '"departures-out"' in definitions
 
 
-def test_a_path_with_spaces_is_kept(tmp_path: Path) -> None:
-    create_project(tmp_path / "my files" / "flights", WANTED)
-    project = load_project(tmp_path / "my files" / "flights")
-    assert project.storage == tmp_path / "my files" / "flights" / "storage"
+def test_a_path_that_spark_would_write_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match="has a space"):
+        create_project(tmp_path / "my files" / "flights", WANTED)
+    (tmp_path / "spark-pipeline.yml").write_text("name: p\nstorage: file:///my files/storage")
+    with pytest.raises(ProjectError, match="has a space"):
+        load_project(tmp_path)
 
 
 def test_an_existing_project_is_not_overwritten(tmp_path: Path) -> None:

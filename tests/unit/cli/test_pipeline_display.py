@@ -1,0 +1,100 @@
+"""What `barnabas pipeline run` shows of the events of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, short, shown
+
+RECORDS, OUT = "spark_catalog.default.records/records", "out/to_topic"
+
+
+def flow(key: str, state: str, error: str | None = None) -> dict[str, Any]:
+    return {"event": "flow", "flow": key, "state": state, "error": error}
+
+
+def batch(key: str, rows: int, **more: Any) -> dict[str, Any]:
+    plain = {
+        "lag": {}, "watermark": None, "state_rows": None, "late_rows": 0, "expectations": {},
+    }  # fmt: skip
+    return {"event": "progress", "flow": key, "batch": 4, "rows": rows, **plain, **more}
+
+
+def lines_of(capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> list[str]:
+    totals = RunTotals()
+    with shown(totals, as_json=False) as show:
+        for event in events:
+            totals.take(event)
+            show(event)
+    captured = capsys.readouterr()
+    return (captured.out + captured.err).splitlines()
+
+
+def test_flows_are_named_after_their_table_or_sink() -> None:
+    assert short(RECORDS) == "records"
+    assert short(OUT) == "out/to_topic"
+    assert short("spark_catalog.sales.records/backfill") == "records/backfill"
+
+
+def test_the_lag_names_topics_if_there_are_several() -> None:
+    assert lag_text({}) is None
+    assert lag_text({"t": 4}) == "4"
+    assert lag_text({"t": 4, "u": None}) == "t 4, u -"
+
+
+def test_a_batch_is_a_line_with_all_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    expectations = {"a key": {"otherwise": "drop", "rows": 9, "failed": 2}}
+    (line,) = lines_of(
+        capsys,
+        batch(
+            RECORDS,
+            9,
+            lag={"t": 3},
+            watermark="2026-11-27T05:57:23.501Z",
+            state_rows=7,
+            late_rows=1,
+            expectations=expectations,
+        ),
+    )
+    assert line == (
+        "records: batch 4, 9 rows, lag 3, watermark 2026-11-27T05:57:23.501Z, state 7 rows, "
+        "1 rows too late, 2 of 9 rows without 'a key' (drop)"
+    )
+
+
+def test_only_states_of_flows_that_run_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    found = lines_of(
+        capsys, flow(RECORDS, "queued"), flow(RECORDS, "running"), flow(OUT, "failed", "no broker")
+    )
+    assert found == ["records: running", "out/to_topic: failed: no broker"]
+
+
+def test_a_refused_change_has_its_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    change = {
+        "event": "change", "flow": "records", "problem": "it reads u", "remedy": "reset records",
+        "refused": True,
+    }  # fmt: skip
+    assert lines_of(capsys, change) == ["refused: records: it reads u", "  → reset records"]
+
+
+def test_the_table_sums_batches_and_leaves_out_empty_columns() -> None:
+    totals = RunTotals()
+    for event in (
+        {"event": "starting"},
+        flow(RECORDS, "running"),
+        batch(RECORDS, 5, lag={"t": 6}),
+        batch(RECORDS, 6, lag={"t": 0}),
+        flow(RECORDS, "completed"),
+        {"event": "ended", "result": "completed"},
+    ):
+        totals.take(event)
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(render(totals))
+    head, columns, row = (line.split() for line in captured.get().splitlines())
+    assert head == ["barnabas", "pipeline", "completed"]
+    assert columns == ["flow", "state", "batches", "rows", "lag"]
+    assert row == ["records", "completed", "2", "11", "0"]
