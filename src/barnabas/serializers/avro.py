@@ -36,7 +36,6 @@ __all__ = ["AvroDeserializer", "AvroSerializer", "parse_registered"]
 _CONFLICT = 409
 _DECODE_ERRORS = (EOFError, LookupError, ValueError, TypeError, ArithmeticError, RecursionError)
 _ENCODE_ERRORS = (*_DECODE_ERRORS, AttributeError)
-_SHOWN_CHARACTERS = 80
 
 
 def parse_registered(registry: SchemaRegistry, schema: Schema) -> AvroSchema:
@@ -103,7 +102,8 @@ class AvroSerializer(SchemaSerializer):
             if error.status != _CONFLICT:
                 raise
             raise self._conflict(subject, error) from None
-        header, root = encode_header(schema_id), self.avro_schema(subject).root
+        header, parsed = encode_header(schema_id), self.avro_schema(subject)
+        root = parsed.root
 
         def encode(value: Any) -> bytes:
             stream = BytesIO()
@@ -111,7 +111,7 @@ class AvroSerializer(SchemaSerializer):
             try:
                 schemaless_writer(stream, root, value, strict_allow_default=True)
             except _ENCODE_ERRORS as error:
-                raise _unfit(value, root, error) from None
+                raise _unfit(value, parsed, error) from None
             return stream.getvalue()
 
         return encode
@@ -194,26 +194,12 @@ class AvroDeserializer(SchemaDeserializer):
         return decode
 
 
-def _unfit(value: Any, root: Any, error: Exception) -> SchemaMismatchError:
+def _unfit(value: Any, schema: AvroSchema, error: Exception) -> SchemaMismatchError:
     """Return the error of a value that does not fit, with the field if it is found."""
-    from fastavro.validation import ValidationError, validate
+    from barnabas.serializers.avro_unfit import find_unfit
 
-    try:
-        validate(value, root)
-    except ValidationError as found:
-        first = found.errors[0]
-        field = _path(getattr(first, "field", "") or "", root)
-        shown = repr(getattr(first, "datum", value))[:_SHOWN_CHARACTERS]
-        wanted = getattr(first, "schema", root)
-        name = wanted.get("name", wanted.get("type")) if isinstance(wanted, dict) else wanted
-        where = f"field {field}" if field else "the value"
-        return SchemaMismatchError(f"{where}: {shown} is not {name}", field)
-    except _ENCODE_ERRORS:
-        pass
-    return SchemaMismatchError(f"the value does not fit the Avro schema: {error}"[:500])
-
-
-def _path(field: str, root: Any) -> str:
-    """Return the path of a field without the name of the record, with which fastavro begins."""
-    name = root.get("name", "") if isinstance(root, dict) else ""
-    return field.removeprefix(name).removeprefix(".") if name else field
+    found = find_unfit(value, schema)
+    if found is None:
+        return SchemaMismatchError(f"the value does not fit the Avro schema: {error}"[:500])
+    where = f"field {found.field}" if found.field else "the value"
+    return SchemaMismatchError(f"{where}: {found.reason}", found.field)

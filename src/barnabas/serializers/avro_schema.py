@@ -26,6 +26,7 @@ _JSON_DEPTH_MAX = 256
 # Limit for the number of values that a type makes of few bytes, such as nulls.
 _FREE_VALUES_MAX = 1000
 _VALUES_PER_BYTE_MAX = 16
+_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _SIZES = {"null": 0, "float": 4, "double": 8}
 
 
@@ -105,12 +106,13 @@ def check_depth(value: Any) -> None:
 
 
 def _json(text: str) -> Any:
+    word = text.strip()
+    if word in _PRIMITIVES:
+        # Registries store the name of a type without quotes, too.
+        return word
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        if text and text.strip().replace("_", "").isalnum():
-            # Registries store schemas such as "string" without quotes, too.
-            return text.strip()
         raise SchemaError(f"the Avro schema is not JSON: {error}") from None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Unpack
 
-from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from barnabas.serializers.errors import SchemaMismatchError, WireFormatError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.serializers.lookups import SerializerOptions
     from barnabas.serializers.registry import SchemaRegistry
 
-__all__ = ["ProtobufDeserializer", "ProtobufSerializer"]
+__all__ = ["ProtobufDeserializer", "ProtobufSerializer", "message_as_json"]
 
 
 class ProtobufSerializer(SchemaSerializer):
@@ -93,8 +93,9 @@ class ProtobufSerializer(SchemaSerializer):
                     )
                 return header + value.SerializeToString()
             except (ParseError, EncodeError, RecursionError) as error:
+                reason = " ".join(str(error).split())
                 raise SchemaMismatchError(
-                    f"the value does not fit the message {descriptor.full_name}: {error}"[:500]
+                    f"the value does not fit the message {descriptor.full_name}: {reason}"[:500]
                 ) from None
 
         return encode
@@ -169,3 +170,21 @@ class ProtobufDeserializer(SchemaDeserializer):
                 ) from None
 
         return decode
+
+
+def message_as_json(message: Message) -> dict[str, Any]:
+    """Return a message in Protobuf's JSON mapping, with the names of the schema and all defaults.
+
+    Raises:
+        WireFormatError: The message has a part without such a form.
+    """
+    try:
+        found: dict[str, Any] = MessageToDict(
+            message,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+            descriptor_pool=message.DESCRIPTOR.file.pool,
+        )
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise WireFormatError(f"the message cannot be shown as JSON: {error}") from None
+    return found

@@ -286,7 +286,7 @@ def _refusal(url: str, response: web.WebResponse) -> RegistryError:
         answer = msgspec.json.decode(response.body, type=_ErrorAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         answer = _ErrorAnswer()
-    said = f": {answer.message[:1000]}" if answer.message else ""
+    said = f": {answer.message[:1000].rstrip('.')}" if answer.message else ""
     hint = ""
     if status in _UNAUTHORIZED:
         hint = ". Check the user and the password, or the token"
