@@ -71,7 +71,7 @@ class _Parser:
 
     @property
     def _is_proto3(self) -> bool:
-        return self._file.syntax == "proto3"
+        return bool(self._file.syntax == "proto3")
 
     def parse(self) -> FileDescriptorProto:
         """Read all statements of the file."""

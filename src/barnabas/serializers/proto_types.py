@@ -81,7 +81,8 @@ class ProtoTypes:
                 level = list(found.nested_types)
             if found is None:
                 raise SchemaError("the Protobuf schema has no message")
-            known = self._classes[key] = message_factory.GetMessageClass(found)
+            made: type[Message] = message_factory.GetMessageClass(found)
+            known = self._classes[key] = made
         return known
 
     def named(self, name: str) -> type[Message]:
@@ -97,7 +98,8 @@ class ProtoTypes:
             except KeyError:
                 continue
             if found.file.name == self.file.name:
-                return message_factory.GetMessageClass(found)
+                made: type[Message] = message_factory.GetMessageClass(found)
+                return made
         known = ", ".join(each.full_name for each in self._messages)
         raise SchemaError(f"the Protobuf schema has no message {name}; it has {known}")
 

@@ -91,7 +91,7 @@ class ProtobufSerializer(SchemaSerializer):
                         f"{type(value).__name__} is neither a {descriptor.full_name} nor a "
                         f"dictionary"
                     )
-                return header + value.SerializeToString()
+                return header + bytes(value.SerializeToString())
             except (ParseError, EncodeError, RecursionError) as error:
                 reason = " ".join(str(error).split())
                 raise SchemaMismatchError(
