@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         AvroDeserializer as AvroDeserializer,
         AvroSerializer as AvroSerializer,
     )
+    from barnabas.serializers.avro_arrow import (
+        avro_to_arrow as avro_to_arrow,
+    )
     from barnabas.serializers.errors import (
         RegistryError as RegistryError,
         SchemaError as SchemaError,
@@ -77,6 +80,7 @@ _DEFINED_IN = {
         "AvroDeserializer",
         "AvroSerializer",
     ),
+    "barnabas.serializers.avro_arrow": ("avro_to_arrow",),
     "barnabas.serializers.errors": (
         "RegistryError",
         "SchemaError",
@@ -126,6 +130,7 @@ __all__ = [
     "Serializer",
     "UnknownSchemaError",
     "WireFormatError",
+    "avro_to_arrow",
     "deserialize_boolean",
     "deserialize_bytes",
     "deserialize_double",
