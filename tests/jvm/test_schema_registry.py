@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ from barnabas import (
     aio,
     serializers,
 )
+from barnabas.console.settings import ConsoleSettings
 from barnabas.serializers import (
     AvroDeserializer,
     AvroSerializer,
@@ -54,6 +56,7 @@ from barnabas.serializers import (
     SchemaType,
 )
 from barnabas.testing.broker_process import BrokerProcess
+from console_in_process import ConsoleInProcess
 
 _numbers = itertools.count(1)
 DEADLINE_S = 60.0
@@ -408,6 +411,20 @@ def test_confluents_client_sees_our_schemas(
     latest = SchemaRegistryClient({"url": schema_registry}).get_latest_version(f"{topic}-value")
     assert isinstance(latest.schema, ConfluentSchema)
     assert json.loads(str(latest.schema.schema_str)) == FLIGHT_AVRO
+
+
+def test_the_console_shows_values_by_their_schemas(
+    broker: str, topic: str, registry: SchemaRegistry
+) -> None:
+    with Producer(broker, value_serializer=AvroSerializer(registry, FLIGHT_AVRO)) as producer:
+        producer.send(topic, FLIGHT)
+    settings = ConsoleSettings(broker, {}, interval=3600.0, timeout=DEADLINE_S, registry=registry)
+    with ConsoleInProcess(settings) as console:
+        listed = console.get("/messages", topic=topic, **{"from": "beginning"})
+        full = console.get("/message", topic=topic, partition="0", offset="0")
+    for page in (listed, full):
+        assert "&#34;fare&#34;: &#34;120.50&#34;" in page.text
+        assert re.search(r">schema \d+<", page.text)
 
 
 # The command line

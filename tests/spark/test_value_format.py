@@ -1,4 +1,7 @@
-"""`valueFormat=avro`: the column `value` has the fields of the records, in reads and streams."""
+"""`valueFormat=avro`: the column `value` has the fields of the records, in reads and streams.
+
+One test runs the block of docs/schemas.md.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
+from documents.blocks import sections_of
 from spark.queries import to_the_end
 
 pytestmark = pytest.mark.spark
@@ -74,6 +78,27 @@ def test_a_read_has_the_fields_of_the_latest_schema(
     for each in found:
         each["departed"] = each["departed"].astimezone(UTC)
     assert found == [{**FLIGHT, "delay": None}, FLIGHT]
+
+
+def test_the_program_of_the_document_shows_the_fields(
+    spark: SparkSession,
+    bootstrap: str,
+    flights: str,
+    schema_registry: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    [block] = [
+        block
+        for section in sections_of("docs/schemas.md")
+        for block in section.blocks
+        if block.checked_by == "tests/spark/test_value_format.py"
+    ]
+    text = block.text.replace("127.0.0.1:9092", bootstrap)
+    text = text.replace("http://127.0.0.1:8081", schema_registry)
+    exec(text.replace('"flights"', repr(flights)), {"spark": spark})
+    shown = capsys.readouterr().out
+    assert "|origin|delay|" in shown
+    assert "|   JFK|   42|" in shown
 
 
 def test_a_stream_has_the_same_fields(

@@ -17,6 +17,7 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
+from barnabas.cli.common.schema_formats import open_registry, registry_option
 from barnabas.cli.profiles.selection import (
     BOOTSTRAP_VARIABLE,
     CONFIG_VARIABLE,
@@ -37,6 +38,7 @@ Examples:
   barnabas console -b broker.example:9092 --port 8081
   barnabas console --config client.properties
   barnabas console --allow-changes
+  barnabas console --registry http://registry.example:8081
   barnabas console --host 0.0.0.0 --password-file secret --allowed-host kafka.example
 
 \b
@@ -77,6 +79,7 @@ _PASSWORD_BYTES_MAX = 1024
     f"default: the current profile]",
 )
 @metrics_option
+@registry_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -112,6 +115,7 @@ def console(
     config_file: str | None,
     profile: str | None,
     metrics: Sequence[str],
+    registry: str | None,
     host: str,
     port: int,
     allowed_hosts: Sequence[str],
@@ -146,6 +150,7 @@ def console(
         password,
         interval,
         _TIMEOUT_S,
+        registry=open_registry(registry, chosen.properties, is_needed=False),
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):

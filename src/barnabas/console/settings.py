@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.serializers.registry import SchemaRegistry
+
 __all__ = ["ConsoleSettings", "SearchLimits", "is_loopback"]
 
 
@@ -44,6 +46,8 @@ class ConsoleSettings:
     # Longest time of all requests of a page to the cluster (s).
     timeout: float = 10.0
     search: SearchLimits = field(default_factory=SearchLimits)
+    # For keys and values with a schema.
+    registry: SchemaRegistry | None = None
 
     @property
     def login_to_read(self) -> bool:

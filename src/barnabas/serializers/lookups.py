@@ -214,6 +214,10 @@ class SchemaDeserializer(ABC):
             raise SchemaLookup(lambda: self.look_up(schema_id))
         return decode(data)
 
+    def knows(self, schema_id: int) -> bool:
+        """Return whether records with this schema id are deserialized without a lookup."""
+        return self._decoders.get(schema_id) is not None
+
     def look_up(self, schema_id: int) -> Callable[[bytes], Any]:
         """Get the schema with an id, and return its decoder. This blocks."""
         decode = self.decoder(schema_id, self.registry.schema(schema_id))

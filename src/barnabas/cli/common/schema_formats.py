@@ -7,7 +7,7 @@ record.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import click
 
@@ -25,6 +25,7 @@ __all__ = [
     "REGISTRY_VARIABLE",
     "SchemaFormats",
     "open_registry",
+    "registry_option",
     "schema_options",
     "with_format_options",
 ]
@@ -42,6 +43,15 @@ _SETTINGS = {
 }
 
 
+registry_option = click.option(
+    "--registry",
+    metavar="URL[,...]",
+    envvar=REGISTRY_VARIABLE,
+    help=f"Schema registry of records in Avro, JSON Schema and Protobuf.  "
+    f"[env var: {REGISTRY_VARIABLE}; default: the setting {_URL}]",
+)
+
+
 def schema_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --key-format, --value-format, --key-schema, --value-schema and --registry."""
     file = click.Path(exists=True, dir_okay=False)
@@ -54,13 +64,7 @@ def schema_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--value-schema", type=file, help="File with the schema of values, for a schema format."
         ),
-        click.option(
-            "--registry",
-            metavar="URL[,...]",
-            envvar=REGISTRY_VARIABLE,
-            help=f"Schema registry of the formats avro, json-schema and protobuf.  "
-            f"[env var: {REGISTRY_VARIABLE}; default: the setting {_URL}]",
-        ),
+        registry_option,
     ]
     for option in reversed(options):
         command = option(command)
@@ -79,8 +83,25 @@ def with_format_options(
     return found
 
 
-def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry:
+@overload
+def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry: ...
+
+
+@overload
+def open_registry(
+    url: str | None, properties: Sequence[str], *, is_needed: bool
+) -> SchemaRegistry | None: ...
+
+
+def open_registry(
+    url: str | None, properties: Sequence[str], *, is_needed: bool = True
+) -> SchemaRegistry | None:
     """Return a client of the registry that the options and settings name. It does not connect yet.
+
+    Args:
+        url: The value of --registry.
+        properties: The settings of the user.
+        is_needed: Whether a missing URL is an error; otherwise, None is returned.
 
     Raises:
         click.UsageError: No URL was given, or a setting is invalid.
@@ -91,6 +112,8 @@ def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry:
         key.replace("_", "."): value for key, value in key_values(properties, "--property").items()
     }
     url = url or settings.get(_URL)
+    if not url and not is_needed:
+        return None
     if not url:
         raise click.UsageError(
             f"this format needs a schema registry: give --registry URL, the variable "
