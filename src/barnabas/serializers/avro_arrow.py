@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from barnabas.serializers.avro import AvroDeserializer, parse_registered
-from barnabas.serializers.avro_schema import AvroSchema, node_type
+from barnabas.serializers.avro_schema import MARKS, AvroSchema, node_type
 from barnabas.serializers.errors import SchemaError
 from barnabas.serializers.wire_format import schema_id_of
 
@@ -248,5 +248,5 @@ def plain_schema(node: Any) -> Any:
     if isinstance(node, list):
         return [plain_schema(each) for each in node]
     if isinstance(node, dict):
-        return {key: plain_schema(value) for key, value in node.items() if not key.startswith("__")}
+        return {key: plain_schema(value) for key, value in node.items() if key not in MARKS}
     return node

@@ -16,13 +16,15 @@ from barnabas.serializers.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["AvroNode", "AvroSchema", "check_depth", "node_type"]
+__all__ = ["MARKS", "AvroNode", "AvroSchema", "check_depth", "node_type"]
 
 # A schema as JSON: a name, a list for a union, or an object.
 AvroNode: TypeAlias = "str | list[Any] | dict[str, Any]"
 
 # Limit for the nesting of the JSON of a schema. A record in a record adds four levels.
 _JSON_DEPTH_MAX = 256
+# With these attributes, `fastavro` takes a schema as checked already.
+MARKS = frozenset(("__fastavro_parsed", "__named_schemas"))
 # Limit for the number of values that a type makes of few bytes, such as nulls.
 _FREE_VALUES_MAX = 1000
 _VALUES_PER_BYTE_MAX = 16
@@ -94,8 +96,8 @@ def check_depth(value: Any) -> None:
         below: list[Any] = []
         for each in level:
             if isinstance(each, dict):
-                if any(key.startswith("__") for key in each):
-                    raise SchemaError("a schema must not have attributes that begin with __")
+                if not MARKS.isdisjoint(each):
+                    raise SchemaError(f"a schema must not have the attributes {sorted(MARKS)}")
                 below += each.values()
             elif isinstance(each, list):
                 below += each
@@ -166,7 +168,7 @@ def _inlined(node: Any, named: Mapping[str, Any], seen: set[str]) -> Any:
         return [_inlined(each, named, seen) for each in node]
     if isinstance(node, str):
         return _inlined(named[node], named, seen) if node in named and node not in seen else node
-    made = {key: value for key, value in node.items() if not key.startswith("__")}
+    made = {key: value for key, value in node.items() if key not in MARKS}
     if "name" in made:
         seen.add(made["name"])
     match node["type"]:

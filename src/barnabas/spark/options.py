@@ -37,9 +37,9 @@ _SOURCE_NAMES = {
         "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
         "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
         "maxTriggerDelay", "includeHeaders", "groupIdPrefix", "mirrorOffsets",
-        "valueFormat", "registry", "registryUserInfo", "registryCaFile", "valueSchema",
-        "valueErrors", "kafkaConsumer.pollTimeoutMs",
-        "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+        "valueFormat", "valueSchema", "valueErrors",
+        "registry", "registryUser", "registryPassword", "registryCaFile",
+        "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     )
 }  # fmt: skip
 _SINK_NAMES = {

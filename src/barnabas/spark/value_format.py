@@ -6,7 +6,7 @@ the topic's subject. Records of other versions are converted to it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
@@ -22,7 +22,8 @@ __all__ = ["ValueColumn", "ValueFormat", "column_type", "parse_value_format", "r
 
 _NEEDING_A_FORMAT = {
     "registry": "registry",
-    "registryuserinfo": "registryUserInfo",
+    "registryuser": "registryUser",
+    "registrypassword": "registryPassword",
     "registrycafile": "registryCaFile",
     "valueschema": "valueSchema",
     "valueerrors": "valueErrors",
@@ -38,7 +39,8 @@ class ValueFormat:
     schema: str = ""
     # The topic whose latest schema is used; "" if the option gives the schema.
     topic: str = ""
-    user_info: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
     ca_file: str = ""
     # Whether a record that cannot be decoded has a null value.
     null_on_error: bool = False
@@ -77,7 +79,8 @@ def parse_value_format(options: Mapping[str, str], topics: tuple[str, ...]) -> V
         registry,
         schema,
         "" if schema else topics[0],
-        options.get("registryuserinfo", ""),
+        options.get("registryuser", ""),
+        options.get("registrypassword", ""),
         options.get("registrycafile", ""),
         errors == "null",
     )
@@ -123,8 +126,8 @@ def open_registry(given: ValueFormat) -> SchemaRegistry:
     from barnabas.serializers.registry import RegistryOptions, SchemaRegistry
 
     options = RegistryOptions()
-    if given.user_info:
-        options["user_info"] = given.user_info
+    if given.user:
+        options["user_info"] = f"{given.user}:{given.password}"
     if given.ca_file:
         options["ca_file"] = given.ca_file
     try:
