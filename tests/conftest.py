@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
+from jvm.schema_registry import SchemaRegistryProcess
 from jvm.tool_host import ToolHost
 from schedule import DurationRecorder, LongestFirst, longest_first, read_durations
 from selection import is_nightly, is_short, left_out, needs_kafka
@@ -161,6 +162,13 @@ def reference_broker(
         yield process.start()
     finally:
         process.close()
+
+
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a running Apicurio Registry; tests use subjects of their own."""
+    with SchemaRegistryProcess(tmp_path_factory.mktemp("registry")) as process:
+        yield process.url
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ _PORT = re.compile(r"(?:(?<=[\w/\]]:)|(?<=--port ))9(?=\d{3}\b|\$\{)")
 _HOST = re.compile(r"\bhost(?=(?:[1-9]|\$\w+):)")
 _DIRECTORY = re.compile(r"(?<![\w./}-])(?=/(?:var/lib|etc)/barnabas\b|/data\b)")
 
+_REGISTRY = "http://127.0.0.1:8081"
+
 # A broker or cluster that is started without an address takes the port of the page.
 _BARNABAS = """#!/bin/sh
 case "$*" in
@@ -44,6 +46,7 @@ class Surroundings:
         python: the interpreter whose Barnabas is used.
         commands: other commands that the page uses, with the words that run them.
         bootstrap: a broker that the page takes as running at 127.0.0.1:9092.
+        registry: a schema registry that the page takes as running at 127.0.0.1:8081.
     """
 
     def __init__(
@@ -52,10 +55,12 @@ class Surroundings:
         python: str = sys.executable,
         commands: Mapping[str, Sequence[str]] | None = None,
         bootstrap: str | None = None,
+        registry: str | None = None,
     ) -> None:
         self.directory = directory
         self.python = python
         self._bootstrap = bootstrap
+        self._registry = registry
         self._thousands = _free_thousands()
         self._commands = directory / ".bin"
         self._commands.mkdir(parents=True)
@@ -70,6 +75,8 @@ class Surroundings:
         """Return text of the page with the addresses and directories of this machine."""
         if self._bootstrap is not None:
             text = text.replace("127.0.0.1:9092", self._bootstrap)
+        if self._registry is not None:
+            text = text.replace(_REGISTRY, self._registry)
         text = _HOST.sub("127.0.0.", text)
         text = _PORT.sub(str(self._thousands), text)
         return _DIRECTORY.sub(str(self.directory), text)

@@ -121,14 +121,23 @@ def running_broker(kind: str | None, directory: Path) -> Iterator[str | None]:
 
 @pytest.mark.parametrize(("section", "broker"), cases(), ids=name_of)
 def test_the_output_of_the_blocks_equals_the_page(
-    tmp_path: Path, section: Section, broker: str | None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    section: Section,
+    broker: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    need(*(each for each in section.needs if each != "kafka"))
+    need(*(each for each in section.needs if each not in ("kafka", "registry")))
     if section.page in ("docs/pipelines.md", "docs/spark.md"):
         monkeypatch.setenv(VARIABLE, quick_java())
     commands = kafka_scripts(section)
     with running_broker(broker, tmp_path / "broker") as bootstrap:
-        surroundings = Surroundings(tmp_path / "page", sys.executable, commands, bootstrap)
+        registry = (
+            request.getfixturevalue("schema_registry") if "registry" in section.needs else None
+        )
+        surroundings = Surroundings(
+            tmp_path / "page", sys.executable, commands, bootstrap, registry
+        )
         with PageRun(surroundings, on_kafka=broker == "kafka") as run:
             run.run(section)
 

@@ -87,6 +87,11 @@ _UPPER_CASE = ("security_protocol", "sasl_mechanism", "ssl_keystore_type", "ssl_
 # properties files written for Java clients work.
 IGNORED = frozenset({
     "auto_include_jmx_reporter", "client_dns_lookup", "enable_metrics_push",
+    # Settings of a schema registry, which the command line uses.
+    "basic_auth_credentials_source", "basic_auth_user_info", "schema_registry_url",
+    "schema_registry_basic_auth_user_info", "schema_registry_bearer_auth_token",
+    "schema_registry_ssl_ca_location", "schema_registry_ssl_certificate_location",
+    "schema_registry_ssl_key_location",
     "interceptor_classes",
     "key_deserializer", "key_serializer", "log_level",
     "metric_reporters", "metrics_num_samples", "metrics_recording_level",

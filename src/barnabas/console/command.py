@@ -17,6 +17,7 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
+from barnabas.cli.common.schema_formats import open_registry, registry_option
 from barnabas.cli.profiles.selection import (
     BOOTSTRAP_VARIABLE,
     CONFIG_VARIABLE,
@@ -38,6 +39,7 @@ Examples:
   barnabas console --config client.properties
   barnabas console --allow-changes
   barnabas console --pipeline flights
+  barnabas console --registry http://registry.example:8081
   barnabas console --host 0.0.0.0 --password-file secret --allowed-host kafka.example
 
 \b
@@ -78,6 +80,7 @@ _PASSWORD_BYTES_MAX = 1024
     f"default: the current profile]",
 )
 @metrics_option
+@registry_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -120,6 +123,7 @@ def console(
     config_file: str | None,
     profile: str | None,
     metrics: Sequence[str],
+    registry: str | None,
     host: str,
     port: int,
     allowed_hosts: Sequence[str],
@@ -156,6 +160,7 @@ def console(
         interval,
         _TIMEOUT_S,
         pipelines=tuple(pipelines),
+        registry=open_registry(registry, chosen.properties, is_needed=False),
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse
 
 from barnabas.console.cluster_access import ClusterAccess
 from barnabas.console.history import History
+from barnabas.console.message_decoding import MessageDecoder, Shown
 from barnabas.console.message_tail import Tails
 from barnabas.console.rendering import Renderer, assets
 from barnabas.console.sessions import Session, Sessions
@@ -44,7 +45,10 @@ class Console:
         self.sessions = Sessions(self.clock, SystemRng(), settings.password, announce)
         self.assets = assets()
         self._renderer = Renderer(self.assets)
-        self.tails = Tails(self.clock)
+        registry = settings.registry
+        # Shows keys and values, by their schemas if there is a registry.
+        self.shown = Shown() if registry is None else MessageDecoder(registry, self.clock)
+        self.tails = Tails(self.clock, self.shown)
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.console.rendering import size
-from barnabas.console.shown_bytes import LISTED_BYTES, ShownBytes, shown_bytes, shown_headers
+from barnabas.console.shown_bytes import LISTED_BYTES, ShownBytes, shown_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.fetch.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.message_decoding import Shown
     from barnabas.console.settings import SearchLimits
     from barnabas.runtime.clock import Clock
 
@@ -75,15 +76,15 @@ class Found:
     rest: dict[int, int] = field(default_factory=dict)
 
 
-def shown_message(record: ConsumerRecord, limit: int = LISTED_BYTES) -> ShownMessage:
+def shown_message(record: ConsumerRecord, shown: Shown, limit: int = LISTED_BYTES) -> ShownMessage:
     """Return a record as a page shows it, with at most `limit` bytes of key and value each."""
     return ShownMessage(
         record.topic,
         record.partition,
         record.offset,
         record.timestamp,
-        shown_bytes(record.key, limit),
-        shown_bytes(record.value, limit),
+        shown.show(record.key, limit),
+        shown.show(record.value, limit),
         shown_headers(record.headers),
     )
 
@@ -95,7 +96,7 @@ class MessageSearch:
         consumer: A consumer without a group.
         clock: Measures the time.
         limits: Where the search ends.
-        wanted: What the records must contain.
+        wanted: What the records must contain, and how they are shown.
         results_max: Number of records after which the search ends; with `keep_newest`, the number
             of records that it keeps.
         keep_newest: Whether to examine all ranges and keep the records with the newest timestamps.
@@ -106,7 +107,7 @@ class MessageSearch:
         consumer: aio.Consumer,
         clock: Clock,
         limits: SearchLimits,
-        wanted: Match,
+        wanted: tuple[Match, Shown],
         results_max: int,
         *,
         keep_newest: bool = False,
@@ -114,7 +115,7 @@ class MessageSearch:
         self._consumer = consumer
         self._clock = clock
         self._limits = limits
-        self._wanted = wanted
+        self._wanted, self._shown = wanted
         self._results_max = results_max
         self._found = Found()
         # A heap, the oldest first, of at most `results_max`; None if results are kept in order.
@@ -145,6 +146,7 @@ class MessageSearch:
             records = await self._consumer.poll(
                 min(_POLL_S, remaining_s), max_records=_POLL_RECORDS
             )
+            await self._shown.look_up(record for record in records if self._wanted.fits(record))
             for tp, part in records.items():
                 if tp in left and not found.limit:
                     self._examine(part, tp, ranges[tp][1], left)
@@ -181,15 +183,15 @@ class MessageSearch:
     def _keep(self, record: ConsumerRecord) -> None:
         found = self._found
         if self._newest is None:
-            found.messages.append(shown_message(record))
+            found.messages.append(shown_message(record, self._shown))
             if len(found.messages) >= self._results_max:
                 found.limit = f"{self._results_max} results"
             return
         place = (record.timestamp, record.partition, record.offset)
         if len(self._newest) < self._results_max:
-            heapq.heappush(self._newest, (*place, shown_message(record)))
+            heapq.heappush(self._newest, (*place, shown_message(record, self._shown)))
         elif place > self._newest[0][:3]:
-            heapq.heapreplace(self._newest, (*place, shown_message(record)))
+            heapq.heapreplace(self._newest, (*place, shown_message(record, self._shown)))
 
     async def _drop_finished(
         self,

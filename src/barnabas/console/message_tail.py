@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.fetch.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.message_decoding import Shown
     from barnabas.console.shown_bytes import ShownBytes
     from barnabas.runtime.clock import Clock
 
@@ -40,8 +41,9 @@ _SILENT_POLLS = 10
 class Tails:
     """All tails of a console: a bounded number, and the closing of their consumers."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, shown: Shown) -> None:
         self._clock = clock
+        self._shown = shown
         self._count = 0
         self._has_ended = False
         # Consumers that are being closed. The event loop holds only weak references to tasks.
@@ -78,7 +80,8 @@ class Tails:
             while self._clock.monotonic_ms() < ends_ms and not self._has_ended:
                 records = await consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
                 fitting = [record for record in records if wanted.fits(record)]
-                for event in _events(fitting):
+                await self._shown.look_up(fitting[:_SHOWN_MAX])
+                for event in _events(fitting, self._shown):
                     yield event
                 silent = 0 if fitting else silent + 1
                 if silent >= _SILENT_POLLS:
@@ -98,9 +101,9 @@ class Tails:
             task.add_done_callback(self._closing.discard)
 
 
-def _events(records: Sequence[ConsumerRecord]) -> Iterator[bytes]:
+def _events(records: Sequence[ConsumerRecord], shown: Shown) -> Iterator[bytes]:
     for record in records[:_SHOWN_MAX]:
-        yield _event("message", _as_json(shown_message(record)))
+        yield _event("message", _as_json(shown_message(record, shown)))
     if len(records) > _SHOWN_MAX:
         yield _event("skipped", {"count": len(records) - _SHOWN_MAX})
 
@@ -128,4 +131,5 @@ def _bytes_as_json(shown: ShownBytes) -> dict[str, Any]:
         "text": printable_lines(shown.text),
         "size": shown.size,
         "cut": shown.is_cut,
+        "note": printable(shown.note),
     }

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.serializers.registry import SchemaRegistry
+
 __all__ = ["ConsoleSettings", "SearchLimits", "is_loopback"]
 
 
@@ -46,6 +48,8 @@ class ConsoleSettings:
     search: SearchLimits = field(default_factory=SearchLimits)
     # Directories of projects of declarative pipelines.
     pipelines: tuple[str, ...] = ()
+    # For keys and values with a schema.
+    registry: SchemaRegistry | None = None
 
     @property
     def login_to_read(self) -> bool:

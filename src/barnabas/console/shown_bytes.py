@@ -38,6 +38,8 @@ class ShownBytes(NamedTuple):
     # Number of bytes, including those that are not shown.
     size: int
     is_cut: bool
+    # The schema by which the bytes were decoded, or why they were not; "" for bytes without one.
+    note: str = ""
 
 
 def shown_bytes(data: bytes | None, limit: int) -> ShownBytes:

@@ -1,19 +1,26 @@
-"""HTTP requests to servers that issue tokens and publish keys. They block: use the executor."""
+"""Blocking HTTP requests: to issuers of tokens, publishers of keys, and schema registries.
+
+Code on an event loop calls these functions through the executor.
+"""
 
 from __future__ import annotations
 
+import http.client
+import time
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
 # A response is a few kilobytes. A response above this limit is an error, so that it cannot fill the
 # memory.
 RESPONSE_BYTES_MAX = 1 << 20
+_CHUNK_BYTES = 1 << 16
 
 
 class WebRequest(msgspec.Struct, frozen=True):
@@ -23,6 +30,15 @@ class WebRequest(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes | None = None
     timeout_s: float = 10.0
+    # Trusted certificates, and the own one; None for those of the system.
+    tls: ssl.SSLContext | None = None
+
+
+class WebResponse(NamedTuple):
+    """The response of a server, whatever its status."""
+
+    status: int
+    body: bytes
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -40,21 +56,56 @@ def fetch(request: WebRequest) -> bytes:
         OSError: the URL is not HTTP, the server was not reached, or the response is late, too
             large or an error.
     """
+    response = exchange(request)
+    if not 200 <= response.status < 300:
+        raise OSError(f"{request.url} answered with status {response.status}")
+    return response.body
+
+
+def exchange(request: WebRequest) -> WebResponse:
+    """Send a request over HTTP or HTTPS, and return the response; its status may be an error.
+
+    Raises:
+        OSError: the URL is not HTTP, the server was not reached, or the response is late, too
+            large or no HTTP.
+    """
     if not request.url.lower().startswith(("http://", "https://")):
         raise OSError(f"{request.url} is not an HTTP or HTTPS address")
-    opener = urllib.request.build_opener(_NoRedirects())
-    made = urllib.request.Request(  # noqa: S310 - the scheme is checked
-        request.url, request.body, dict(request.headers)
-    )
+    secure = urllib.request.HTTPSHandler(context=request.tls)
+    opener = urllib.request.build_opener(_NoRedirects(), secure)
+    deadline = time.monotonic() + request.timeout_s
     try:
-        with opener.open(made, timeout=request.timeout_s) as response:
-            body: bytes = response.read(RESPONSE_BYTES_MAX + 1)
-    except urllib.error.HTTPError as error:
-        raise OSError(f"{request.url} answered with status {error.code}") from None
+        made = urllib.request.Request(  # noqa: S310 - the scheme is checked
+            request.url, request.body, dict(request.headers)
+        )
+        try:
+            with opener.open(made, timeout=request.timeout_s) as response:
+                return WebResponse(response.status, _read(request, response, deadline))
+        except urllib.error.HTTPError as error:
+            with error:
+                return WebResponse(error.code, _read(request, error, deadline))
     except urllib.error.URLError as error:
         raise OSError(f"{request.url}: {error.reason}") from None
-    except ValueError as error:
-        raise OSError(f"{request.url}: {error}") from None
-    if len(body) > RESPONSE_BYTES_MAX:
-        raise OSError(f"{request.url} responded with more than {RESPONSE_BYTES_MAX} bytes")
-    return body
+    except (ValueError, http.client.HTTPException) as error:
+        raise OSError(f"{request.url}: {error or type(error).__name__}") from None
+
+
+def pause(seconds: float) -> None:
+    """Wait before a request is repeated."""
+    time.sleep(seconds)
+
+
+def _read(
+    request: WebRequest,
+    response: http.client.HTTPResponse | urllib.error.HTTPError,
+    deadline: float,
+) -> bytes:
+    """Read the body. The socket's timeout is for one read, the deadline for all."""
+    body = bytearray()
+    while chunk := response.read1(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > RESPONSE_BYTES_MAX:
+            raise OSError(f"{request.url} responded with more than {RESPONSE_BYTES_MAX} bytes")
+        if time.monotonic() > deadline:
+            raise OSError(f"{request.url} did not respond within {request.timeout_s:g} s")
+    return bytes(body)

@@ -18,6 +18,7 @@ from barnabas.client.errors import ClientConfigError
 from barnabas.spark.client_options import ClientOptions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import EARLIEST, Offsets, parse_offsets, parse_partitions
+from barnabas.spark.value_format import ValueFormat, parse_value_format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,8 @@ _SOURCE_NAMES = {
         "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
         "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
         "maxTriggerDelay", "includeHeaders", "groupIdPrefix", "mirrorOffsets",
+        "valueFormat", "valueSchema", "valueErrors",
+        "registry", "registryUser", "registryPassword", "registryCaFile",
         "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     )
 }  # fmt: skip
@@ -127,6 +130,8 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
+    # How values are decoded; None for bytes.
+    value_format: ValueFormat | None = None
     # How long a task waits for missing records, in ms; None for the client's default.
     poll_timeout_ms: int | None = None
 
@@ -169,6 +174,7 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=_duration(options, "maxtriggerdelay", 15 * 60_000),
+        value_format=parse_value_format(options, _topics_of(selection)),
         poll_timeout_ms=_number(options, "kafkaconsumer.polltimeoutms"),
     )
 
@@ -290,6 +296,11 @@ def _selection(options: Mapping[str, str]) -> Selection:
     if not topics:
         raise OptionError("subscribe names no topic")
     return Selection(topics=tuple(topics))
+
+
+def _topics_of(selection: Selection) -> tuple[str, ...]:
+    """Return the topics that are read; empty if a pattern selects them."""
+    return tuple(sorted({*selection.topics, *(tp.topic for tp in selection.partitions)}))
 
 
 def _bound(options: Mapping[str, str], side: str, default: BoundKind) -> OffsetBound:

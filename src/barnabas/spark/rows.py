@@ -10,11 +10,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.record.arrow_arrays import header_rows, keys_and_values
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
+from barnabas.spark.value_format import ValueColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql.types import StructType
+
+    from barnabas.spark.value_format import ValueFormat
 
 # Fewer rows per batch are slow in Spark: 10,000 rows halve the throughput.
 ROWS_MIN = 50_000
@@ -26,11 +29,21 @@ _COLUMNS = 7
 class RowBatches:
     """Collects record sets of one partition and emits Arrow batches of sufficient size."""
 
-    def __init__(self, topic: str, partition: int, schema: StructType) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        schema: StructType,
+        value_format: ValueFormat | None = None,
+    ) -> None:
         self._topic = topic
         self._partition = partition
         # Spark requires the schema of the first batch to be equal to this one.
         self._schema = to_arrow_schema(schema, timezone="UTC")
+        # None for values as bytes.
+        self._value_column: ValueColumn | None = None
+        if value_format is not None:
+            self._value_column = ValueColumn(value_format, self._schema.field(1).type)
         self._with_headers = len(self._schema) > _COLUMNS
         # Columns of the record sets that are not yet emitted, with their rows and bytes.
         self._parts: list[list[pa.Array]] = []
@@ -71,6 +84,8 @@ class RowBatches:
     def _arrays(self, records: DecodedRecords) -> list[pa.Array]:
         count = len(records.offsets)
         keys, values = keys_and_values(records)
+        if self._value_column is not None:
+            values = self._value_column.array(values)
         arrays = [
             keys,
             values,

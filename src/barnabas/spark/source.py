@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from barnabas.spark.misconfigured_stream_reader import MisconfiguredStreamReader
+    from barnabas.spark.options import SourceOptions
     from barnabas.spark.reader import TopicReader
     from barnabas.spark.sink.writer import TopicStreamWriter, TopicWriter
     from barnabas.spark.stream_reader import TopicStreamReader
@@ -50,14 +51,18 @@ class BarnabasSource(DataSource):
         from barnabas.spark.options import parse_source_options
 
         try:
-            parse_source_options(self.options, streaming=True)
+            options = parse_source_options(self.options, streaming=True)
         except OptionError:
-            parse_source_options(self.options, streaming=False)
-        return ", ".join(f"{name} {kind}" for name, kind in self._columns())
+            options = parse_source_options(self.options, streaming=False)
+        return ", ".join(f"{name} {kind}" for name, kind in self._columns(_resolved(options)))
 
-    def _columns(self) -> tuple[tuple[str, str], ...]:
-        with_headers = str(self.options.get("includeHeaders", "false")).lower() == "true"
-        return (*_COLUMNS, _HEADERS) if with_headers else _COLUMNS
+    def _columns(self, options: SourceOptions) -> tuple[tuple[str, str], ...]:
+        columns = _COLUMNS
+        if options.value_format is not None:
+            from barnabas.spark.value_format import column_type
+
+            columns = (columns[0], ("value", column_type(options.value_format)), *columns[2:])
+        return (*columns, _HEADERS) if options.include_headers else columns
 
     def reader(self, schema: StructType) -> TopicReader:
         """Return the reader for `spark.read`.
@@ -68,8 +73,8 @@ class BarnabasSource(DataSource):
         from barnabas.spark.options import parse_source_options
         from barnabas.spark.reader import TopicReader
 
-        options = parse_source_options(self.options, streaming=False)
-        self._check_schema(schema)
+        options = _resolved(parse_source_options(self.options, streaming=False))
+        self._check_schema(schema, options)
         return TopicReader(options, schema)
 
     def streamReader(self, schema: StructType) -> TopicStreamReader | MisconfiguredStreamReader:
@@ -80,8 +85,8 @@ class BarnabasSource(DataSource):
         from barnabas.spark.stream_reader import TopicStreamReader
 
         try:
-            options = parse_source_options(self.options, streaming=True)
-            self._check_schema(schema)
+            options = _resolved(parse_source_options(self.options, streaming=True))
+            self._check_schema(schema, options)
         except OptionError as error:
             return MisconfiguredStreamReader(error)
         return TopicStreamReader(options, schema, SystemClock())
@@ -128,10 +133,21 @@ class BarnabasSource(DataSource):
             options, columns, is_transactional=is_transactional(options, default=True)
         )
 
-    def _check_schema(self, schema: StructType) -> None:
+    def _check_schema(self, schema: StructType, options: SourceOptions) -> None:
         given = tuple((column.name, column.dataType.simpleString()) for column in schema.fields)
-        if given != self._columns():
+        if given != self._columns(options):
             raise OptionError(
                 "the columns of a topic are fixed: leave .schema(...) out, and parse `value` with "
                 "from_json, from_csv or a cast"
             )
+
+
+def _resolved(options: SourceOptions) -> SourceOptions:
+    """Return the options with the schema of the column `value`, for which the registry is asked."""
+    if options.value_format is None:
+        return options
+    from dataclasses import replace
+
+    from barnabas.spark.value_format import resolve
+
+    return replace(options, value_format=resolve(options.value_format))

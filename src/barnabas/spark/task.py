@@ -36,7 +36,7 @@ def read_range(
         DataLossError: records of the range were deleted, and failOnDataLoss is on.
     """
     client = reading_client(options.client | _poll_timeout(options))
-    rows = RowBatches(wanted.topic, wanted.partition, schema)
+    rows = RowBatches(wanted.topic, wanted.partition, schema, options.value_format)
     tp = wanted.topic_partition
     position: int | None = wanted.start
     while position is not None and position < wanted.end:

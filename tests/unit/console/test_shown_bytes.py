@@ -27,7 +27,7 @@ def test_json_is_indented_and_keeps_numbers_order_and_repeated_names() -> None:
 
 @pytest.mark.parametrize("data", [b"{nearly}", b"[1,", b'{"a":1} x', b"plain", b"12"])
 def test_other_text_stays_as_it_is(data: bytes) -> None:
-    assert shown_bytes(data, 100) == ("text", data.decode(), len(data), False)
+    assert shown_bytes(data, 100) == ("text", data.decode(), len(data), False, "")
 
 
 def test_bytes_are_dumped() -> None:

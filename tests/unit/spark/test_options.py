@@ -233,3 +233,33 @@ def test_the_poll_timeout_limits_how_long_a_task_waits() -> None:
         "kafkaConsumer.pollTimeoutMs": "1234",
     }
     assert parse_source_options(given, streaming=False).poll_timeout_ms == 1234
+
+
+AVRO = {"valueFormat": "avro", "registry": "http://h:8081"}
+
+
+def test_values_are_bytes_unless_a_format_is_given() -> None:
+    assert batch().value_format is None
+    assert batch(valueFormat="binary").value_format is None
+    found = stream(**AVRO, registryUser="ana", registryPassword=SECRET).value_format
+    assert found is not None
+    assert (found.topic, found.schema, found.null_on_error) == ("t", "", False)
+    assert SECRET not in repr(found)
+    given = batch(**AVRO, valueSchema='"int"', valueErrors="null").value_format
+    assert given is not None
+    assert (given.topic, given.schema, given.null_on_error) == ("", '"int"', True)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"valueFormat": "avro"}, "needs registry"),
+        ({"valueFormat": "json"}, "expected 'binary' or 'avro'"),
+        ({"valueErrors": "null"}, "valueErrors has no meaning without"),
+        (AVRO | {"valueErrors": "skip"}, "expected 'fail' or 'null'"),
+        (AVRO | {"subscribe": "t,u"}, "several topics needs valueSchema"),
+    ],
+)
+def test_a_wrong_option_of_values_is_named(more: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        batch(**more)

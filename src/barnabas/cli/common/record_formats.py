@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 import click
@@ -21,7 +21,9 @@ from barnabas import serializers
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["NAMES", "Format", "parse_formats"]
+    from barnabas.serializers.lookups import Part
+
+__all__ = ["NAMES", "Format", "FormatMaker", "parse_formats"]
 
 
 class Format(NamedTuple):
@@ -31,6 +33,14 @@ class Format(NamedTuple):
     read: Callable[[bytes], Any]
     # Convert text or a JSON value to bytes. Both functions raise ValueError or TypeError.
     write: Callable[[Any], bytes | None]
+
+
+class FormatMaker(Protocol):
+    """Makes the formats of a schema registry (`schema_formats`)."""
+
+    def named(self, name: str, part: Part) -> Format:
+        """Return the format of keys or values."""
+        ...
 
 
 def _number(kind: type[int | float]) -> Callable[[Any], Any]:
@@ -84,29 +94,41 @@ _FORMATS: dict[str, Format] = {
     "hex": Format(bytes.hex, bytes.fromhex),
     "base64": Format(lambda data: base64.b64encode(data).decode(), _base64),
 }
-NAMES = tuple(_FORMATS)
+# Formats of a schema registry; see `schema_formats`.
+SCHEMA_FORMATS = ("avro", "json-schema", "protobuf")
+NAMES = (*_FORMATS, *SCHEMA_FORMATS)
 
 
-def parse_formats(specs: Sequence[str], *, layouts: bool) -> tuple[Format | None, Format | None]:
+def parse_formats(
+    specs: Sequence[str], *, layouts: bool, schemas: FormatMaker | None = None
+) -> tuple[Format | None, Format | None]:
     """Return the formats of key and value that the `-s` options select; None for raw bytes.
 
     Args:
         specs: key=NAME, value=NAME, or NAME for both. The last option wins.
         layouts: Whether layouts of kcat are allowed. They can be read but not written.
+        schemas: Makes the formats of a schema registry; None if these are not allowed.
 
     Raises:
-        click.UsageError: There is no such format.
+        click.UsageError: There is no such format, or it lacks an option.
+        click.ClickException: The schema registry was not reached.
     """
-    key: Format | None = None
-    value: Format | None = None
+    names: dict[Part, str] = {}
     for spec in specs:
         where, separator, name = spec.rpartition("=")
         if separator and where not in ("key", "value"):
             raise click.UsageError(f"-s {spec}: write FORMAT, key=FORMAT or value=FORMAT")
-        found = _named(name, layouts=layouts)
-        key = found if where != "value" else key
-        value = found if where != "key" else value
-    return key, value
+        if where != "value":
+            names["key"] = name
+        if where != "key":
+            names["value"] = name
+    made: dict[Part, Format] = {}
+    for part, name in names.items():
+        if name in SCHEMA_FORMATS and schemas is not None:
+            made[part] = schemas.named(name, part)
+        else:
+            made[part] = _named(name, layouts=layouts)
+    return made.get("key"), made.get("value")
 
 
 def _named(name: str, *, layouts: bool) -> Format:

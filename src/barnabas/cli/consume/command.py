@@ -15,6 +15,11 @@ from barnabas.cli.common.output import client_config, client_options, connected
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.record_formats import parse_formats
 from barnabas.cli.common.record_progress import progress
+from barnabas.cli.common.schema_formats import (
+    SchemaFormats,
+    schema_options,
+    with_format_options,
+)
 from barnabas.cli.common.termination import termination_as_interrupt
 from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.cli.consume.json_lines import json_lines
@@ -50,6 +55,7 @@ Examples:
   barnabas consume flights --share checks --on-error skip      acquire and accept records
   barnabas consume '^flights-.*' -q > flights.txt
   barnabas consume -t flights -o beginning -e -s value=json --on-error skip
+  barnabas consume flights --value-format avro --registry http://host:8081
 
 \b
 Places (--from, --to): beginning, end, an offset, -N for N records before the end, an ISO time, @MS
@@ -63,7 +69,8 @@ Templates (-f): %t topic, %p partition, %o offset, %T timestamp in ms, %I as ISO
 \b
 Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64, or a
 layout as in kcat, such as '>iq' for integers of four and eight bytes. key=FORMAT and value=FORMAT
-apply to keys or values only.
+apply to keys or values only. With a schema registry: avro, json-schema, protobuf. They print JSON;
+--value-schema converts values to that schema.
 """
 
 
@@ -180,6 +187,7 @@ def _literal(data: bytes) -> str:
 @click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values.")
 @click.option("-s", "--as", "formats", multiple=True, metavar="[key=|value=]FORMAT",
               help="Decode keys or values in this format (see below).")  # fmt: skip
+@schema_options
 @click.option("--grep", metavar="REGEX", help="Print only records whose values match.")
 @click.option("--grep-key", metavar="REGEX", help="Print only records whose keys match.")
 @click.option(
@@ -212,6 +220,11 @@ def consume(
     delimiter: bytes | None,
     show_null: bool,
     formats: Sequence[str],
+    key_format: str | None,
+    value_format: str | None,
+    key_schema: str | None,
+    value_schema: str | None,
+    registry: str | None,
     grep: str | None,
     grep_key: str | None,
     on_error: str,
@@ -227,8 +240,10 @@ def consume(
     start = _start(place, from_beginning=from_beginning, offset=offset, timestamp=timestamp)
     end = None if to is None else check_end(parse_place(to, "--to"))
     _check_groups(group, share)
-    key_format, value_format = parse_formats(formats, layouts=True)
-    reading = Reading(key_format, value_format, b"NULL" if show_null else b"")
+    schemas = SchemaFormats(registry, properties, {"key": key_schema, "value": value_schema})
+    specs = with_format_options(formats, key_format, value_format)
+    how_key, how_value = parse_formats(specs, layouts=True, schemas=schemas)
+    reading = Reading(how_key, how_value, b"NULL" if show_null else b"")
     look = _OutputOptions(
         template, as_json, with_headers, with_key, with_offset, delimiter, key_delimiter, reading
     )

@@ -22,6 +22,11 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.record_formats import parse_formats
 from barnabas.cli.common.record_progress import progress, summary_line
+from barnabas.cli.common.schema_formats import (
+    SchemaFormats,
+    schema_options,
+    with_format_options,
+)
 from barnabas.cli.common.termination import termination_as_interrupt
 from barnabas.cli.produce.chunks import input_chunks
 from barnabas.cli.produce.creation_notice import CreationNotice
@@ -46,6 +51,7 @@ Examples:
   barnabas consume delays --from beginning -e --json | barnabas produce copy --from-json
   barnabas produce pictures --whole-files departures.png arrivals.png
   printf 'JFK 42\\n' | barnabas produce delays -K ' ' -s value=long
+  echo '{"delay": 42}' | barnabas produce delays --value-format avro --registry http://host:8081
   barnabas produce flights flights.csv --rate 1000
   barnabas produce -t flights < flights.csv
 
@@ -57,7 +63,8 @@ bytes.
 \b
 Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64: the
 text of a line, or the value in a JSON line, is encoded in this format. key=FORMAT and value=FORMAT
-apply to keys or values only.
+apply to keys or values only. With a schema registry: avro, json-schema, protobuf. They encode JSON
+by the schema in --value-schema, which is registered, or else by the latest schema of the subject.
 
 Ctrl-C ends the reading, and the command waits for the acknowledgement of sent records. A second
 Ctrl-C ends the command.
@@ -125,6 +132,7 @@ Ctrl-C ends the command.
     metavar="[key=|value=]FORMAT",
     help="Encode keys or values in this format (see below).",
 )
+@schema_options
 @click.option("-T", "--tee", is_flag=True, help="Print sent records, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress on the terminal.")
 @client_options
@@ -145,6 +153,11 @@ def produce(
     empty_is_null: bool,
     from_json: bool,
     formats: Sequence[str],
+    key_format: str | None,
+    value_format: str | None,
+    key_schema: str | None,
+    value_schema: str | None,
+    registry: str | None,
     tee: bool,
     quiet: bool,
     bootstrap: str,
@@ -160,17 +173,19 @@ def produce(
     if tee and as_json:
         raise click.UsageError("--tee and --json both write to standard output: give only one")
     end = delimiter or b"\n"
-    key_format, value_format = parse_formats(formats, layouts=False)
+    schemas = SchemaFormats(registry, properties, {"key": key_schema, "value": value_schema}, topic)
+    specs = with_format_options(formats, key_format, value_format)
+    how_key, how_value = parse_formats(specs, layouts=False, schemas=schemas)
     options = Options(
         separator=key_separator,
-        key=_fixed_key(key, key_format),
+        key=_fixed_key(key, how_key),
         headers=tuple(_header(header) for header in headers),
         partition=partition,
         timestamp=None if timestamp is None else moment_ms(timestamp, "--timestamp"),
         empty_is_null=empty_is_null,
         from_json=from_json,
-        key_format=key_format,
-        value_format=value_format,
+        key_format=how_key,
+        value_format=how_value,
     )
     limits = Limits(rate, max_records, end if tee else None)
     inputs = files or (sys.stdin.buffer,)

@@ -26,7 +26,7 @@ __all__ = ["BOOTSTRAP", "Profiles", "check_name", "checked_settings", "is_secret
 BOOTSTRAP = "bootstrap.servers"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SECRET = re.compile(
-    r"password|passphrase|secret|token|jaas|credential|private|(^|\.)keystore\.key|ssl\.key\b"
+    r"password|passphrase|user\.info|secret|token|jaas|credential|private|(^|\.)keystore\.key|ssl\.key\b"
 )
 # Maximum size of the file in bytes, far above that of any real file.
 _SIZE_MAX = 1 << 20

@@ -16,6 +16,7 @@ from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
 from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBase, consumer_config
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+from barnabas.client.errors import RecordDeserializationError
 from barnabas.client.fetch.list_offsets import EARLIEST, LATEST
 from barnabas.client.group.user_code import UserCode
 from barnabas.client.topic_partition import TopicPartition, as_partition
@@ -52,7 +53,7 @@ class Consumer(AsyncWithBlock, ConsumerBase):
     """
 
     def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
-        checked, parts = consumer_config(bootstrap_servers, config)
+        checked, parts = consumer_config(bootstrap_servers, config, may_block=False)
         self._session = session = AsyncSession(checked, "consumer")
         # Tasks of the user's `async def` callbacks. The event loop holds only weak references to
         # tasks.
@@ -148,7 +149,11 @@ class Consumer(AsyncWithBlock, ConsumerBase):
                 while True:
                     calls.check_open(begun)
                     core.round()
-                    records = core.take(limit)
+                    try:
+                        records = core.take(limit)
+                    except RecordDeserializationError as error:
+                        await self._session.look_up(error)
+                        continue
                     if records is not None:
                         return records
                     if not has_time:

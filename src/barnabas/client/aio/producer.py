@@ -22,6 +22,7 @@ from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_base import ProducerBase
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.session.plan_runner import run_plan_async
+from barnabas.serializers.lookups import SchemaLookup
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -169,7 +170,7 @@ class Producer(AsyncWithBlock, ProducerBase):
         core = self._core
         if core.needs_preparation:
             given = ProducerRecord(topic, value, key, partition)
-            (topic, value, key, partition, _, _), options = core.prepare(given, options)
+            (topic, value, key, partition, _, _), options = await self._prepare(given, options)
         now = self._clock.wall_ms()
         record = (key, value, partition)
         batch = core.enqueue(topic, record, options, now)
@@ -203,12 +204,18 @@ class Producer(AsyncWithBlock, ProducerBase):
             UnfitRecordError: An item is not such a tuple, or a part has the wrong type.
         """
         core = self._core
-        if core.needs_preparation:
-            records = core.prepare_all(topic, records)
         for given in records:
             key, value, headers, timestamp = record_parts(topic, given)
             options: SendOptions = {}
             if headers or timestamp is not None:
+                options = {"headers": headers, "timestamp_ms": timestamp}
+            if core.needs_preparation:
+                unprepared = ProducerRecord(topic, value, key, None, headers, timestamp)
+                made, _ = await self._prepare(unprepared, options)
+                key, value, headers, timestamp = (
+                    *(made.key, made.value),
+                    *(made.headers, made.timestamp_ms),
+                )
                 options = {"headers": headers, "timestamp_ms": timestamp}
             record = (key, value, partition)
             now = self._clock.wall_ms()
@@ -216,6 +223,18 @@ class Producer(AsyncWithBlock, ProducerBase):
                 await self._run(producer_plans.enqueue(core, topic, record, options, now))
             if self._is_turn_due(now):
                 await self._step(now)
+
+    async def _prepare(
+        self, record: ProducerRecord, options: SendOptions
+    ) -> tuple[ProducerRecord, SendOptions]:
+        """Pass a record through interceptors and serializers; look schemas up in a thread."""
+        core = self._core
+        record, options = core.intercept(record, options)
+        while True:
+            try:
+                return core.serialize(record, may_block=False), options
+            except SchemaLookup as lookup:
+                await self._session.loop.run_in_executor(None, lookup.run)
 
     flush = _awaited(producer_plans.flush)
     partitions_for = _awaited(producer_plans.partitions_for)

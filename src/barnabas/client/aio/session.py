@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
-from barnabas.client.errors import ClientError, ClientTimeoutError
+from barnabas.client.errors import (
+    ClientError,
+    ClientTimeoutError,
+    RecordDeserializationError,
+)
 from barnabas.client.session.lifetime import Lifetime
 from barnabas.runtime.loop import close_workers, system_runtime
+from barnabas.serializers.lookups import SchemaLookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,6 +60,23 @@ class AsyncSession:
         self.runtime = system_runtime(self.loop, _WORKERS)
         self.cluster = Cluster(self.runtime, config)
         self.coordinators = Coordinators(self.cluster)
+
+    async def look_up(self, error: RecordDeserializationError) -> None:
+        """Run the lookup of a schema that a deserializer asked for, in a thread.
+
+        Raises:
+            RecordDeserializationError: The error itself, if it has another cause; or with the
+                error of the lookup as its cause.
+        """
+        lookup = error.__cause__
+        if not isinstance(lookup, SchemaLookup):
+            raise error
+        try:
+            await self.loop.run_in_executor(None, lookup.run)
+        except Exception as cause:
+            raise RecordDeserializationError(
+                error.partition, error.offset, error.what, cause
+            ) from cause
 
     def check_usable(self) -> None:
         """Raise unless calls may be made now.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.consumer.errors import ConcurrentUseError
+from barnabas.client.errors import RecordDeserializationError
 from barnabas.client.share.share_config import share_consumer_config
 from barnabas.client.share.share_consumer_base import CLOSE_S, MS_PER_S, ShareConsumerBase
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
@@ -43,7 +44,7 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
     """
 
     def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
-        checked, deserializing = share_consumer_config(bootstrap_servers, config)
+        checked, deserializing = share_consumer_config(bootstrap_servers, config, may_block=False)
         self._session = session = AsyncSession(checked, "share consumer")
         core = ShareConsumerCore(session.cluster, session.coordinators, deserializing)
         super().__init__(core, session.runtime.clock)
@@ -136,7 +137,12 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
                 while True:
                     self._session.check_usable()
                     core.round()
-                    records = core.take(self.config.max_poll_records)
+                    try:
+                        records = core.take(self.config.max_poll_records)
+                    except RecordDeserializationError as error:
+                        # The record was released, so it is delivered again after the lookup.
+                        await self._session.look_up(error)
+                        continue
                     if records is not None:
                         return records
                     if not has_time:

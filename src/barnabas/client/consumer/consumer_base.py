@@ -45,14 +45,19 @@ _SHARE_ONLY = ("share_acknowledgement_mode", "share_acquire_mode")
 
 
 def consumer_config(
-    bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]
+    bootstrap_servers: str | Sequence[str], given: Mapping[str, Any], *, may_block: bool = True
 ) -> tuple[ClientConfig, UserObjects]:
     """Return a consumer's keyword arguments as a checked config and the user's objects.
+
+    Args:
+        bootstrap_servers: As given to the consumer.
+        given: All other keyword arguments.
+        may_block: Whether deserializers may block; see `take_user_objects`.
 
     Raises:
         ClientConfigError: A key is unknown or its value is invalid.
     """
-    parts, keys = take_user_objects(given)
+    parts, keys = take_user_objects(given, may_block=may_block)
     for key in keys:
         if key.replace(".", "_") in _SHARE_ONLY:
             raise ClientConfigError(

@@ -75,8 +75,14 @@ class UserObjects:
     interceptors: ConsumerInterceptors
 
 
-def take_user_objects(given: Mapping[str, Any]) -> tuple[UserObjects, dict[str, Any]]:
+def take_user_objects(
+    given: Mapping[str, Any], *, may_block: bool = True
+) -> tuple[UserObjects, dict[str, Any]]:
     """Separate the user's objects from the other keyword arguments.
+
+    Args:
+        given: All keyword arguments.
+        may_block: Whether deserializers may look schemas up. Otherwise they raise `SchemaLookup`.
 
     Returns:
         The objects, and the remaining keyword arguments.
@@ -86,13 +92,16 @@ def take_user_objects(given: Mapping[str, Any]) -> tuple[UserObjects, dict[str, 
     """
     left = dict(given)
     deserializing = Deserializing(
-        _deserializer(left, "key_deserializer"), _deserializer(left, "value_deserializer")
+        _deserializer(left, "key_deserializer", may_block=may_block),
+        _deserializer(left, "value_deserializer", may_block=may_block),
     )
     chain: Sequence[ConsumerInterceptor] = left.pop("interceptors", None) or ()
     return UserObjects(deserializing, ConsumerInterceptors(chain)), left
 
 
-def _deserializer(given: dict[str, Any], name: str) -> Callable[[bytes], Any] | None:
+def _deserializer(
+    given: dict[str, Any], name: str, *, may_block: bool
+) -> Callable[[bytes], Any] | None:
     found = given.pop(name, None)
     if found is None or isinstance(found, str):
         # Ignore names of Java classes, which properties files contain.
@@ -100,4 +109,7 @@ def _deserializer(given: dict[str, Any], name: str) -> Callable[[bytes], Any] | 
     if not callable(found):
         raise ClientConfigError(f"{name}={found!r} is not callable")
     deserializer: Callable[[bytes], Any] = found
+    if not may_block:
+        # Only deserializers with a schema registry have both forms.
+        deserializer = getattr(found, "without_blocking", found)
     return deserializer

@@ -136,13 +136,24 @@ class ProducerCore:
     def prepare(
         self, record: ProducerRecord, options: SendOptions
     ) -> tuple[ProducerRecord, SendOptions]:
-        """Pass a record through interceptors and serializers.
+        """Pass a record through interceptors and serializers; a serializer may block.
 
         Returns:
             The record to enqueue, and the options of `send` that belong to it.
 
         Raises:
             Exception: any exception of a serializer.
+        """
+        record, options = self.intercept(record, options)
+        return self.serialize(record, may_block=True), options
+
+    def intercept(
+        self, record: ProducerRecord, options: SendOptions
+    ) -> tuple[ProducerRecord, SendOptions]:
+        """Pass a record through the interceptors.
+
+        Returns:
+            The record, and the options of `send` that belong to it.
         """
         parts = self._parts
         if parts.interceptors is not None:
@@ -156,11 +167,22 @@ class ProducerCore:
                 "timestamp_ms": record.timestamp_ms,
                 "on_delivery": parts.interceptors.wrap(options.get("on_delivery")),
             }
-        if parts.key_serializer is not None:
-            record = record._replace(key=parts.key_serializer(record.key))
-        if parts.value_serializer is not None:
-            record = record._replace(value=parts.value_serializer(record.value))
         return record, options
+
+    def serialize(self, record: ProducerRecord, *, may_block: bool) -> ProducerRecord:
+        """Pass a record through the serializers.
+
+        Raises:
+            SchemaLookup: a serializer would have to block, and may not.
+            Exception: any exception of a serializer.
+        """
+        key, value = self._parts.key_serializer, self._parts.value_serializer
+        topic = record.topic
+        if key is not None:
+            record = record._replace(key=key(topic, record.key, may_block))
+        if value is not None:
+            record = record._replace(value=value(topic, record.value, may_block))
+        return record
 
     def prepare_all(self, topic: str, records: Iterable[BatchRecord]) -> Iterable[BatchRecord]:
         """Apply `prepare` to the records of `send_batch`; interceptors get no acknowledgements."""

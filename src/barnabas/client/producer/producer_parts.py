@@ -18,11 +18,11 @@ from barnabas.client.producer.partitioner import (
     StickyPartitioner,
     TopicPartitioner,
 )
+from barnabas.client.producer.serializing import RecordSerializer, record_serializer
 
 if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.runtime.rng import Rng
-    from barnabas.serializers import Serializer
 
 __all__ = ["ProducerParts", "take_parts"]
 
@@ -42,8 +42,8 @@ _NAMES = {
 class ProducerParts:
     """The objects that the user passed to one producer."""
 
-    key_serializer: Serializer | None = None
-    value_serializer: Serializer | None = None
+    key_serializer: RecordSerializer | None = None
+    value_serializer: RecordSerializer | None = None
     # "" means Kafka's default partitioner.
     partitioner: PartitionFunction | str = ""
     interceptors: Interceptors | None = None
@@ -90,22 +90,9 @@ def take_parts(given: Mapping[str, Any]) -> tuple[ProducerParts, dict[str, Any]]
         raise ClientConfigError(f"partitioner={partitioner!r} is not callable")
     chain: Sequence[ProducerInterceptor] = left.pop("interceptors", None) or ()
     parts = ProducerParts(
-        _serializer(left, "key_serializer"),
-        _serializer(left, "value_serializer"),
+        record_serializer("key", left.pop("key_serializer", None)),
+        record_serializer("value", left.pop("value_serializer", None)),
         partitioner,
         Interceptors(chain) if chain else None,
     )
     return parts, left
-
-
-def _serializer(given: dict[str, Any], name: str) -> Serializer | None:
-    found = given.get(name)
-    if found is None or isinstance(found, str):
-        # The name of a Java class in a properties file has no meaning here.
-        given.pop(name, None)
-        return None
-    if not callable(found):
-        raise ClientConfigError(f"{name}={found!r} is not callable")
-    given.pop(name)
-    serializer: Serializer = found
-    return serializer

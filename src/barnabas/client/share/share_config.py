@@ -34,9 +34,14 @@ _REFUSED = (
 
 
 def share_consumer_config(
-    bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]
+    bootstrap_servers: str | Sequence[str], given: Mapping[str, Any], *, may_block: bool = True
 ) -> tuple[ClientConfig, Deserializing]:
     """Return a share consumer's keyword arguments as a checked config and its deserializers.
+
+    Args:
+        bootstrap_servers: As given to the consumer.
+        given: All other keyword arguments.
+        may_block: Whether deserializers may block; see `take_user_objects`.
 
     Raises:
         ClientConfigError: A key is unknown or not supported by share consumers, or its value is
@@ -51,7 +56,7 @@ def share_consumer_config(
             f"where reading starts and which isolation level applies (share.auto.offset.reset, "
             f"share.isolation.level)"
         )
-    objects, keys = take_user_objects(given)
+    objects, keys = take_user_objects(given, may_block=may_block)
     config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
     if config.group_id is None or not config.group_id.strip():
         raise InvalidGroupIdError("group.id is missing or blank: a share consumer needs a group")

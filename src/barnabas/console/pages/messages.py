@@ -58,7 +58,7 @@ async def show_messages(request: Request) -> Response:
             window = min(window, limit)
         ranges = await _ranges(consumer, bounds, query, max(1, window))
         search = MessageSearch(
-            consumer, console.clock, limits, wanted, limit, keep_newest=is_newest
+            consumer, console.clock, limits, (wanted, console.shown), limit, keep_newest=is_newest
         )
         found = await search.run(ranges)
         count = len(await consumer.partitions_for(topic))
@@ -89,7 +89,10 @@ async def show_message(request: Request) -> Response:
             consumer.seek(tp, offset)
             timeout = console.settings.search.seconds
             record = next(iter(await consumer.poll(timeout, max_records=1)), None)
-    message = None if record is None else shown_message(record, FULL_BYTES)
+    message = None
+    if record is not None:
+        await console.shown.look_up([record])
+        message = shown_message(record, console.shown, FULL_BYTES)
     return console.page(
         request,
         "message.html",

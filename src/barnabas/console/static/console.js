@@ -50,6 +50,12 @@ function showBytes(cell, shown) {
     tag.textContent = `cut, ${shown.size} bytes in all`;
     cell.append(tag);
   }
+  if (shown.note) {
+    const tag = document.createElement("span");
+    tag.className = "tag";
+    tag.textContent = shown.note;
+    cell.append(tag);
+  }
 }
 
 function addMessage(message, topic) {

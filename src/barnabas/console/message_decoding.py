@@ -1,0 +1,123 @@
+"""Values with a schema, as JSON: the console asks the schema registry, and never waits long for it.
+
+Only messages that are shown are decoded. What cannot be decoded is shown as bytes, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.console.shown_bytes import FULL_BYTES, ShownBytes, shown_bytes
+from barnabas.serializers.any_schema import AnyDeserializer
+from barnabas.serializers.bounded_cache import BoundedCache
+from barnabas.serializers.errors import RegistryError, SchemaError
+from barnabas.serializers.lookups import SchemaLookup
+from barnabas.serializers.wire_format import schema_id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.runtime.clock import Clock
+    from barnabas.serializers.registry import SchemaRegistry
+
+__all__ = ["MessageDecoder", "Shown"]
+
+# Lookups for one set of records; a record with any other id is shown as bytes.
+_LOOKUPS_MAX = 20
+# A failed lookup is not repeated for this time (ms).
+_FAILURE_MS = 10_000
+_FAILURES_MAX = 1000
+_REASON_CHARACTERS = 200
+
+
+class Shown:
+    """Shows keys and values as bytes; the base of the decoder, for consoles without a registry."""
+
+    async def look_up(self, records: Iterable[ConsumerRecord]) -> None:
+        """Look up the schemas of these records."""
+
+    def show(self, data: bytes | None, limit: int) -> ShownBytes:
+        """Return a key or a value as a page shows it."""
+        return shown_bytes(data, limit)
+
+
+class MessageDecoder(Shown):
+    """Decodes keys and values by their schemas.
+
+    Args:
+        registry: The registry.
+        clock: Measures the time since a failure.
+    """
+
+    def __init__(self, registry: SchemaRegistry, clock: Clock) -> None:
+        self._deserializer = AnyDeserializer(registry)
+        self._clock = clock
+        # By schema id: the time (ms) of a failed lookup, and its reason.
+        self._failures: BoundedCache[int, tuple[float, str]] = BoundedCache(_FAILURES_MAX)
+
+    async def look_up(self, records: Iterable[ConsumerRecord]) -> None:
+        """Look up the schemas of these records in a thread; failures are kept as reasons."""
+        missing: dict[int, SchemaLookup] = {}
+        for record in records:
+            for data in (record.key, record.value):
+                found = self._missing(data)
+                if found is not None and len(missing) < _LOOKUPS_MAX:
+                    missing.setdefault(*found)
+        if missing:
+            await asyncio.get_running_loop().run_in_executor(None, self._run, missing)
+
+    def show(self, data: bytes | None, limit: int) -> ShownBytes:
+        """Return a key or a value as JSON, or as bytes with the reason if it cannot be decoded."""
+        plain = shown_bytes(data, limit)
+        if data is None or not _may_have_schema(data):
+            return plain
+        schema_id = schema_id_of(data)
+        try:
+            value = self._deserializer.without_blocking(data)
+            text = value if isinstance(value, str) else None
+            content = msgspec.json.encode(value) if text is None else text.encode()
+        except SchemaLookup:
+            failure = self._failures.get(schema_id)
+            reason = "its schema was not looked up" if failure is None else failure[1]
+            return plain._replace(note=reason)
+        except (SchemaError, TypeError, ValueError, RecursionError) as error:
+            return plain._replace(note=str(error)[:_REASON_CHARACTERS])
+        shown = shown_bytes(content, limit)
+        return shown._replace(size=len(data), note=f"schema {schema_id}")
+
+    def _missing(self, data: bytes | None) -> tuple[int, SchemaLookup] | None:
+        """Return the schema id of a key or value, and its lookup if it is needed."""
+        if data is None or not _may_have_schema(data):
+            return None
+        schema_id = schema_id_of(data)
+        failure = self._failures.get(schema_id)
+        if failure is not None and self._clock.monotonic_ms() - failure[0] < _FAILURE_MS:
+            return None
+        if self._deserializer.knows(schema_id):
+            return None
+        return schema_id, SchemaLookup(lambda: self._deserializer.look_up(schema_id))
+
+    def _run(self, missing: dict[int, SchemaLookup]) -> None:
+        """Run lookups in a thread. After an error of the registry, the others fail like it."""
+        unreachable = ""
+        for schema_id, lookup in missing.items():
+            reason = unreachable
+            if not unreachable:
+                try:
+                    lookup.run()
+                    continue
+                except RegistryError as error:
+                    unreachable = reason = str(error)
+                except (SchemaError, ModuleNotFoundError) as error:
+                    reason = str(error)
+            failed_at = self._clock.monotonic_ms()
+            self._failures.put(schema_id, (failed_at, reason[:_REASON_CHARACTERS]))
+
+
+def _may_have_schema(data: bytes) -> bool:
+    """Return whether bytes may begin with a schema id, and are few enough to decode on the loop."""
+    return 5 <= len(data) <= FULL_BYTES and data[0] == 0 and data[1] < 0x80

@@ -1,0 +1,39 @@
+"""A deserializer for records of any schema type: for tools that show records to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.serializers.lookups import SchemaDeserializer
+from barnabas.serializers.schema import SchemaType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.serializers.schema import Schema
+
+__all__ = ["AnyDeserializer"]
+
+
+class AnyDeserializer(SchemaDeserializer):
+    """Deserialize Avro, JSON Schema and Protobuf by the schema of each record.
+
+    Values are those that JSON can hold, and times, decimals and bytes of Avro.
+    """
+
+    def decoder(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
+        """Return a function from the bytes of a record to its value."""
+        match schema.kind:
+            case SchemaType.AVRO:
+                from barnabas.serializers.avro import AvroDeserializer
+
+                return AvroDeserializer(self.registry).decoder(schema_id, schema)
+            case SchemaType.JSON:
+                from barnabas.serializers.json_schema import JsonSchemaDeserializer
+
+                return JsonSchemaDeserializer(self.registry).decoder(schema_id, schema)
+            case SchemaType.PROTOBUF:
+                from barnabas.serializers.protobuf import ProtobufDeserializer, message_as_json
+
+                decode = ProtobufDeserializer(self.registry).decoder(schema_id, schema)
+                return lambda data: message_as_json(decode(data))

@@ -1,0 +1,130 @@
+"""Which field of a reader's Avro schema cannot be read from data of a writer's schema.
+
+Source: "Schema Resolution" of the Avro specification. `fastavro` resolves the data, but its errors
+do not name the field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.serializers.avro_schema import node_type
+
+if TYPE_CHECKING:
+    from barnabas.serializers.avro_schema import AvroNode, AvroSchema
+
+__all__ = ["Mismatch", "find_mismatch"]
+
+_PROMOTIONS = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+
+
+class Mismatch(NamedTuple):
+    """A part of a reader's schema that does not fit the writer's."""
+
+    # The path of the field; "" for the whole schema.
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"field {self.field}: {self.reason}" if self.field else self.reason
+
+
+def find_mismatch(
+    writer: AvroSchema, reader: AvroSchema, *, strict: bool = False
+) -> Mismatch | None:
+    """Return the first part of the reader's schema that does not fit; None if all parts fit.
+
+    Args:
+        writer, reader: The two schemas.
+        strict: Whether each branch of a writer's union and each symbol of its enum must fit.
+            Otherwise, it depends on the record, and is not reported.
+    """
+    return _Resolution(writer, reader, strict=strict).compare(writer.root, reader.root, "")
+
+
+class _Resolution:
+    """The comparison of two schemas."""
+
+    def __init__(self, writer: AvroSchema, reader: AvroSchema, *, strict: bool) -> None:
+        self._writer = writer.names
+        self._reader = reader.names
+        self._strict = strict
+        # Pairs of records that are compared already; recursive schemas contain them again.
+        self._seen: set[tuple[str, str]] = set()
+
+    def compare(self, writer: AvroNode, reader: AvroNode, path: str) -> Mismatch | None:
+        """Return the first mismatch below a path."""
+        written, written_definition = node_type(writer, self._writer)
+        wanted, wanted_definition = node_type(reader, self._reader)
+        if isinstance(written_definition, list):
+            return self._from_union(written_definition, reader, path)
+        if isinstance(wanted_definition, list):
+            found = [self.compare(writer, branch, path) for branch in wanted_definition]
+            if None in found:
+                return None
+            branches = ", ".join(node_type(each, self._reader)[0] for each in wanted_definition)
+            # The only branch besides null says more than the list of branches.
+            inner = [each for each in found if each is not None and each.field != path]
+            return inner[0] if inner else Mismatch(path, f"{written} is none of {branches}")
+        if written != wanted:
+            if wanted in _PROMOTIONS.get(written, ()):
+                return None
+            return Mismatch(path, f"{written} of the writer cannot be read as {wanted}")
+        if isinstance(written_definition, dict) and isinstance(wanted_definition, dict):
+            return self._compare_complex(wanted, written_definition, wanted_definition, path)
+        return None
+
+    def _from_union(self, branches: list[Any], reader: AvroNode, path: str) -> Mismatch | None:
+        found = [self.compare(branch, reader, path) for branch in branches]
+        wrong = [each for each in found if each is not None]
+        is_wrong = bool(wrong) if self._strict else len(wrong) == len(branches)
+        return wrong[0] if wrong and is_wrong else None
+
+    def _compare_complex(
+        self, kind: str, writer: dict[str, Any], reader: dict[str, Any], path: str
+    ) -> Mismatch | None:
+        match kind:
+            case "record" | "error":
+                return self._compare_records(writer, reader, path)
+            case "array":
+                return self.compare(writer["items"], reader["items"], f"{path}[]")
+            case "map":
+                return self.compare(writer["values"], reader["values"], f"{path}{{}}")
+            case "fixed" if writer["size"] != reader["size"]:
+                return Mismatch(
+                    path, f"{writer['size']} bytes of the writer are not {reader['size']}"
+                )
+            case "enum" if self._strict and "default" not in reader:
+                missing = [each for each in writer["symbols"] if each not in reader["symbols"]]
+                if missing:
+                    return Mismatch(path, f"the reader has neither {missing[0]} nor a default")
+        return None
+
+    def _compare_records(
+        self, writer: dict[str, Any], reader: dict[str, Any], path: str
+    ) -> Mismatch | None:
+        pair = writer["name"], reader["name"]
+        if pair in self._seen:
+            return None
+        self._seen.add(pair)
+        written = {field["name"]: field for field in writer["fields"]}
+        for field in reader["fields"]:
+            names = [field["name"], *field.get("aliases", ())]
+            below = f"{path}.{field['name']}" if path else field["name"]
+            source = next((written[name] for name in names if name in written), None)
+            if source is None:
+                if "default" in field:
+                    continue
+                return Mismatch(
+                    below, "the writer's schema has no such field, and it has no default"
+                )
+            found = self.compare(source["type"], field["type"], below)
+            if found is not None:
+                return found
+        return None

@@ -1,0 +1,171 @@
+"""Message classes of a Protobuf schema: from its .proto text or its descriptor in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message import DecodeError
+
+from barnabas.serializers.errors import SchemaError
+from barnabas.serializers.proto_text import parse_proto
+from barnabas.serializers.schema import SchemaType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
+    from google.protobuf.message import Message
+
+    from barnabas.serializers.schema import Schema
+
+__all__ = ["ProtoTypes", "is_well_known", "message_indexes"]
+
+# Name of the file of a schema; a registry does not store one.
+_MAIN = "registry/schema.proto"
+_WELL_KNOWN = "google/protobuf/"
+_WELL_KNOWN_MODULES = (
+    *("any", "api", "descriptor", "duration", "empty", "field_mask"),
+    *("source_context", "struct", "timestamp", "type", "wrappers"),
+)
+
+
+class ProtoTypes:
+    """The message types of one schema.
+
+    Args:
+        schema: The schema.
+        references: The schemas to which it refers, by the paths of their imports, each behind
+            those that it imports.
+
+    Raises:
+        SchemaError: The schema is invalid, of another type, or imports an unknown file.
+    """
+
+    def __init__(self, schema: Schema, references: Mapping[str, Schema]) -> None:
+        if schema.kind is not SchemaType.PROTOBUF:
+            raise SchemaError(
+                f"the schema is of type {schema.kind}, not PROTOBUF: use its deserializer"
+            )
+        self.pool = descriptor_pool.DescriptorPool()
+        self._added: set[str] = set()
+        for name, each in references.items():
+            self._add(_descriptor(each.text, name))
+        main = _descriptor(schema.text, _MAIN)
+        self._add(main)
+        self.file: FileDescriptor = self.pool.FindFileByName(main.name)
+        self._classes: dict[tuple[int, ...], type[Message]] = {}
+        # The top-level messages in the order of the file.
+        self._messages: list[Descriptor] = [
+            self.file.message_types_by_name[each.name] for each in main.message_type
+        ]
+
+    def message_class(self, indexes: Sequence[int] = (0,)) -> type[Message]:
+        """Return the class of the message type at a path of indexes.
+
+        Raises:
+            SchemaError: The file has no such message.
+        """
+        key = tuple(indexes)
+        known = self._classes.get(key)
+        if known is None:
+            level, found = self._messages, None
+            for index in key:
+                if index >= len(level):
+                    raise SchemaError(f"the Protobuf schema has no message at the path {list(key)}")
+                found = level[index]
+                level = list(found.nested_types)
+            if found is None:
+                raise SchemaError("the Protobuf schema has no message")
+            made: type[Message] = message_factory.GetMessageClass(found)
+            known = self._classes[key] = made
+        return known
+
+    def named(self, name: str) -> type[Message]:
+        """Return the class of a message type by its name, with or without the package.
+
+        Raises:
+            SchemaError: The file has no such message.
+        """
+        package = self.file.package
+        for full in (name, f"{package}.{name}"):
+            try:
+                found = self.pool.FindMessageTypeByName(full)
+            except KeyError:
+                continue
+            if found.file.name == self.file.name:
+                made: type[Message] = message_factory.GetMessageClass(found)
+                return made
+        known = ", ".join(each.full_name for each in self._messages)
+        raise SchemaError(f"the Protobuf schema has no message {name}; it has {known}")
+
+    def _add(self, file: FileDescriptorProto) -> None:
+        """Add a file to the pool, behind the files of the library that it imports."""
+        if file.name in self._added:
+            return
+        for name in file.dependency:
+            if name not in self._added:
+                library = _library_file(name)
+                if library is None:
+                    raise SchemaError(
+                        f"the Protobuf schema imports {name}, which is not among its references"
+                    )
+                self._add(library)
+        try:
+            self.pool.Add(file)
+            self.pool.FindFileByName(file.name)
+        except (TypeError, KeyError, ValueError) as error:
+            raise SchemaError(f"the Protobuf schema is invalid: {error}"[:500]) from None
+        self._added.add(file.name)
+
+
+def is_well_known(name: str) -> bool:
+    """Return whether a file is part of Protobuf, so that no registry needs it."""
+    return name.startswith(_WELL_KNOWN)
+
+
+def message_indexes(descriptor: Descriptor) -> tuple[int, ...]:
+    """Return the path of a message type within its file."""
+    path: list[int] = []
+    inner: Any = descriptor
+    while inner is not None:
+        outer = inner.containing_type
+        siblings = (
+            list(inner.file.message_types_by_name.values())
+            if outer is None
+            else list(outer.nested_types)
+        )
+        names = [each.full_name for each in siblings]
+        path.insert(0, names.index(inner.full_name))
+        inner = outer
+    return tuple(path)
+
+
+def _descriptor(text: str, name: str) -> FileDescriptorProto:
+    """Return the descriptor of a schema, whose text may be the descriptor itself in base64."""
+    try:
+        data = base64.b64decode(text.strip(), validate=True)
+        found = FileDescriptorProto.FromString(data)
+    except (binascii.Error, ValueError, DecodeError):
+        return parse_proto(text, name)
+    if name != _MAIN:
+        # Imports use the name of the reference.
+        found.name = name
+    return found
+
+
+def _library_file(name: str) -> FileDescriptorProto | None:
+    """Return a file of Protobuf itself, or of a generated module that the program has imported."""
+    if is_well_known(name):
+        word = name.removeprefix(_WELL_KNOWN).removesuffix(".proto")
+        if word in _WELL_KNOWN_MODULES:
+            import_module(f"google.protobuf.{word}_pb2")
+    try:
+        descriptor = descriptor_pool.Default().FindFileByName(name)
+    except KeyError:
+        return None
+    return FileDescriptorProto.FromString(descriptor.serialized_pb)

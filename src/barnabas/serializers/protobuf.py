@@ -1,0 +1,190 @@
+"""Protobuf with a schema registry: `ProtobufSerializer` and `ProtobufDeserializer`.
+
+Generated classes are not needed: message classes are made of the schema in the registry. With a
+generated class, its values are that class. Source: the wire format in `wire_format`.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, Unpack
+
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import DecodeError, EncodeError, Message
+
+from barnabas.serializers.errors import SchemaMismatchError, WireFormatError
+from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
+from barnabas.serializers.proto_text import UnsupportedProtoError
+from barnabas.serializers.proto_types import ProtoTypes, is_well_known, message_indexes
+from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
+from barnabas.serializers.wire_format import (
+    HEADER_BYTES,
+    decode_indexes,
+    encode_header,
+    encode_indexes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from google.protobuf.descriptor import FileDescriptor
+
+    from barnabas.serializers.lookups import SerializerOptions
+    from barnabas.serializers.registry import SchemaRegistry
+
+__all__ = ["ProtobufDeserializer", "ProtobufSerializer", "message_as_json"]
+
+
+class ProtobufSerializer(SchemaSerializer):
+    """Serialize messages, or dictionaries in the form of Protobuf's JSON.
+
+    Args:
+        registry: The registry.
+        message: A generated message class, whose file is registered with the files it imports. Or
+            the name of a message of `schema`; by default its first message.
+        schema: .proto text, or a `Schema` if it has imports. None: the file of the generated class,
+            or the latest schema of the subject.
+        options: How the schema is found in the registry; see `SerializerOptions`.
+
+    Raises:
+        SchemaError: The schema is invalid, or has no such message.
+        RegistryError: A reference was not found.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        message: type[Message] | str | None = None,
+        schema: str | Schema | None = None,
+        **options: Unpack[SerializerOptions],
+    ) -> None:
+        if isinstance(schema, str):
+            schema = Schema(schema, SchemaType.PROTOBUF)
+        super().__init__(registry, schema, options)
+        self._name = message if isinstance(message, str) else ""
+        self._class: type[Message] | None = message if isinstance(message, type) else None
+        if schema is not None and self._class is None:
+            self._class = self._class_of(schema)
+
+    @property
+    def record_name(self) -> str:
+        """The full name of the message type."""
+        return self._name if self._class is None else self._class.DESCRIPTOR.full_name
+
+    def encoder(self, subject: str) -> Callable[[Any], bytes]:
+        """Register the schema; return a function from a message to a record's bytes."""
+        if self._schema is None and self._class is not None:
+            self._schema = self._registered_file(self._class.DESCRIPTOR.file)
+        schema_id, schema = self.registered(subject)
+        kind = self._class or self._class_of(schema)
+        descriptor = kind.DESCRIPTOR
+        header = encode_header(schema_id) + encode_indexes(message_indexes(descriptor))
+
+        def encode(value: Any) -> bytes:
+            try:
+                if isinstance(value, dict):
+                    value = ParseDict(value, kind(), descriptor_pool=descriptor.file.pool)
+                elif not isinstance(value, Message) or (
+                    value.DESCRIPTOR.full_name != descriptor.full_name
+                ):
+                    raise SchemaMismatchError(
+                        f"{type(value).__name__} is neither a {descriptor.full_name} nor a "
+                        f"dictionary"
+                    )
+                return header + bytes(value.SerializeToString())
+            except (ParseError, EncodeError, RecursionError) as error:
+                reason = " ".join(str(error).split())
+                raise SchemaMismatchError(
+                    f"the value does not fit the message {descriptor.full_name}: {reason}"[:500]
+                ) from None
+
+        return encode
+
+    def _class_of(self, schema: Schema) -> type[Message]:
+        types = ProtoTypes(schema, self.registry.referenced(schema))
+        return types.named(self._name) if self._name else types.message_class()
+
+    def _registered_file(self, file: FileDescriptor) -> Schema:
+        """Return the schema of a generated file; register the files that it imports first."""
+        references = []
+        for each in file.dependencies:
+            if is_well_known(each.name):
+                continue
+            imported = self._registered_file(each)
+            if self._options.get("auto_register", True):
+                self.registry.register(each.name, imported)
+            version = self.registry.find(each.name, imported).version
+            references.append(SchemaReference(each.name, each.name, version))
+        text = base64.b64encode(file.serialized_pb).decode()
+        return Schema(text, SchemaType.PROTOBUF, tuple(references))
+
+
+class ProtobufDeserializer(SchemaDeserializer):
+    """Deserialize messages.
+
+    Args:
+        registry: The registry.
+        message: A generated class, to which all records are converted. None: a class that is made
+            of the schema of each record.
+    """
+
+    def __init__(self, registry: SchemaRegistry, message: type[Message] | None = None) -> None:
+        super().__init__(registry)
+        self._class = message
+
+    def decoder(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
+        """Return a function from the bytes of a record to its message."""
+        target = self._class
+        types: ProtoTypes | None = None
+        try:
+            types = ProtoTypes(schema, self.registry.referenced(schema))
+        except UnsupportedProtoError:
+            if target is None:
+                raise
+
+        def class_at(indexes: tuple[int, ...]) -> type[Message]:
+            if types is None:
+                assert target is not None
+                return target
+            written = types.message_class(indexes)
+            if target is None:
+                return written
+            name, wanted = written.DESCRIPTOR.full_name, target.DESCRIPTOR.full_name
+            if name != wanted:
+                raise SchemaMismatchError(f"the record is a {name}, not a {wanted}")
+            return target
+
+        known: dict[tuple[int, ...], type[Message]] = {}
+
+        def decode(data: bytes) -> Message:
+            indexes, position = decode_indexes(data, HEADER_BYTES)
+            kind = known.get(indexes)
+            if kind is None:
+                kind = known[indexes] = class_at(indexes)
+            try:
+                return kind.FromString(bytes(data[position:]))
+            except DecodeError as error:
+                raise WireFormatError(
+                    f"the bytes are no {kind.DESCRIPTOR.full_name}, the message of schema id "
+                    f"{schema_id}: {error}"
+                ) from None
+
+        return decode
+
+
+def message_as_json(message: Message) -> dict[str, Any]:
+    """Return a message in Protobuf's JSON mapping, with the names of the schema and all defaults.
+
+    Raises:
+        WireFormatError: The message has a part without such a form.
+    """
+    try:
+        found: dict[str, Any] = MessageToDict(
+            message,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+            descriptor_pool=message.DESCRIPTOR.file.pool,
+        )
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise WireFormatError(f"the message cannot be shown as JSON: {error}") from None
+    return found

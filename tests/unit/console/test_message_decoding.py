@@ -1,0 +1,112 @@
+"""Messages with a schema are shown as JSON; a failing registry leaves them as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.client.fetch.record_decoding import ConsumerRecord
+from barnabas.console.message_decoding import MessageDecoder
+from barnabas.console.shown_bytes import FULL_BYTES, LISTED_BYTES, ShownBytes
+from barnabas.runtime import web
+from barnabas.runtime.clock import SystemClock
+from barnabas.serializers import (
+    AvroSerializer,
+    JsonSchemaSerializer,
+    ProtobufSerializer,
+    SchemaRegistry,
+)
+from unit.serializers.registry_server import RegistryServer
+
+SCHEMA = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [{"name": "origin", "type": "string"}, {"name": "delay", "type": "int"}],
+}
+FLIGHT = {"origin": "JFK", "delay": 42}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    monkeypatch.setattr(web, "pause", lambda _seconds: None)
+    with RegistryServer() as running:
+        yield running
+
+
+def shown(url: str, *values: bytes | None, decoder: MessageDecoder | None = None) -> list[Any]:
+    """Values as a list of messages shows them."""
+    made = decoder or MessageDecoder(SchemaRegistry(url), SystemClock())
+    records = [
+        ConsumerRecord("t", 0, offset, 0, 0, None, value, ()) for offset, value in enumerate(values)
+    ]
+    asyncio.run(made.look_up(records))
+    return [made.show(value, LISTED_BYTES) for value in values]
+
+
+def test_values_of_all_formats_are_json(server: RegistryServer) -> None:
+    registry = SchemaRegistry(server.url)
+    proto = 'syntax = "proto3"; message Flight { string origin = 1; int32 delay = 2; }'
+    for serializer in (
+        AvroSerializer(registry, SCHEMA),
+        JsonSchemaSerializer(registry, {"title": "Flight"}),
+        ProtobufSerializer(registry, schema=proto),
+    ):
+        data = serializer.serialize("flights", FLIGHT)
+        assert data is not None
+        [found] = shown(server.url, data)
+        schema_id = int.from_bytes(data[1:5], "big")
+        text = '{"origin": "JFK", "delay": 42}'
+        assert found == ShownBytes("json", text, len(data), False, f"schema {schema_id}")
+
+
+def test_other_bytes_are_shown_as_before_and_ask_nothing(server: RegistryServer) -> None:
+    found = shown(server.url, None, b"", b"plain", b"\0", b"\0" * (FULL_BYTES + 1))
+    assert [(each.kind, each.note) for each in found] == [
+        ("null", ""),
+        ("empty", ""),
+        ("text", ""),
+        ("bytes", ""),
+        ("bytes", ""),
+    ]
+    assert server.requests == []
+
+
+def test_an_unknown_id_is_asked_for_once_and_its_reason_is_shown(server: RegistryServer) -> None:
+    decoder = MessageDecoder(SchemaRegistry(server.url), SystemClock())
+    data = struct.pack(">bIq", 0, 77, 5)
+    for _ in range(2):
+        [found] = shown(server.url, data, decoder=decoder)
+        assert found.kind == "bytes"
+        assert "no schema with id 77" in found.note
+    assert len(server.requests) == 1
+
+
+def test_lookups_of_one_page_are_bounded(server: RegistryServer) -> None:
+    found = shown(server.url, *(struct.pack(">bIq", 0, 100 + n, 5) for n in range(30)))
+    assert len(server.requests) == 20
+    assert found[-1].note == "its schema was not looked up"
+
+
+def test_an_unreachable_registry_is_asked_once_per_page() -> None:
+    tries: list[str] = []
+
+    def broken(method: str, path: str, headers: Any) -> tuple[int, bytes]:
+        tries.append(path)
+        return 401, b"{}"
+
+    with RegistryServer(broken) as server:
+        found = shown(server.url, *(struct.pack(">bIq", 0, n, 5) for n in range(5)))
+    assert len(tries) == 1
+    assert all("status 401" in each.note for each in found)
+
+
+def test_damaged_bytes_are_shown_with_the_reason(server: RegistryServer) -> None:
+    data = AvroSerializer(SchemaRegistry(server.url), SCHEMA).serialize("flights", FLIGHT)
+    assert data is not None
+    [found] = shown(server.url, data[:-1])
+    assert found.kind == "bytes"
+    assert "do not fit the Avro schema" in found.note

@@ -1,0 +1,105 @@
+"""A small schema registry in this process: what a real one answers, and what a broken one does."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+# (method, path, headers) -> (status, body), or None for the regular answer.
+Override = Callable[[str, str, Any], "tuple[int, bytes] | None"]
+
+
+class RegistryServer:
+    """A registry on a free port; a context manager.
+
+    Args:
+        override: Answers requests in place of the registry.
+        tls: Serves HTTPS with this context.
+    """
+
+    def __init__(self, override: Override | None = None, tls: ssl.SSLContext | None = None) -> None:
+        # The id of a schema is its place, from 1.
+        self.schemas: list[dict[str, Any]] = []
+        self.subjects: dict[str, list[int]] = {}
+        # Method and path of each request.
+        self.requests: list[str] = []
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.respond(b"")
+
+            def do_POST(self) -> None:
+                self.respond(self.rfile.read(int(self.headers["Content-Length"])))
+
+            def respond(self, body: bytes) -> None:
+                registry.requests.append(f"{self.command} {self.path}")
+                found = override and override(self.command, self.path, self.headers)
+                status, answer = found or registry.answer(self.command, self.path, body)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+
+    def add(self, text: str, kind: str = "AVRO") -> int:
+        """Add a schema without a subject; return its id."""
+        schema = {"schema": text, "schemaType": kind}
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        return self.schemas.index(schema) + 1
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Return status and body of a regular answer."""
+        words = [unquote(word) for word in urlsplit(path).path.strip("/").split("/")]
+        match words:
+            case ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
+                return _json(self.schemas[int(number) - 1])
+            case ["schemas", "ids", _]:
+                return _json({"error_code": 40403, "message": "Schema not found"}, 404)
+            case ["subjects"]:
+                return _json(list(self.subjects))
+            case ["subjects", subject, "versions"] if method == "POST":
+                given = json.loads(body)
+                number = self.add(given["schema"], given.get("schemaType", "AVRO"))
+                self.subjects.setdefault(subject, []).append(number)
+                return _json({"id": number})
+            case ["subjects", subject, "versions", "latest"] if subject in self.subjects:
+                ids = self.subjects[subject]
+                place = {"subject": subject, "version": len(ids), "id": ids[-1]}
+                return _json({**place, **self.schemas[ids[-1] - 1]})
+        return _json({"error_code": 40401, "message": "Subject not found."}, 404)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _json(content: Any, status: int = 200) -> tuple[int, bytes]:
+    return status, json.dumps(content).encode()

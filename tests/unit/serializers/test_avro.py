@@ -1,0 +1,220 @@
+"""Avro: round trips, hostile schemas and data, errors that name the field."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from barnabas.serializers import (
+    AvroDeserializer,
+    AvroSerializer,
+    SchemaError,
+    SchemaMismatchError,
+    SchemaRegistry,
+    WireFormatError,
+)
+from barnabas.serializers.avro_resolution import find_mismatch
+from barnabas.serializers.avro_schema import AvroSchema
+from barnabas.serializers.wire_format import encode_header
+from unit.serializers.registry_server import RegistryServer
+
+PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
+    "null": st.none(),
+    "boolean": st.booleans(),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "bytes": st.binary(max_size=20),
+    "string": st.text(max_size=20),
+}
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [{"name": "left", "type": ["null", "Tree"]}, {"name": "n", "type": "int"}],
+}
+
+
+@st.composite
+def schemas_and_values(draw: st.DrawFn, depth: int = 2, name: str = "R") -> tuple[Any, Any]:
+    """A schema and a value that fits it."""
+    kinds = [*PRIMITIVES, *(("array", "map", "record") if depth else ())]
+    kind = draw(st.sampled_from(kinds))
+    if kind in PRIMITIVES:
+        return kind, draw(PRIMITIVES[kind])
+    inner, value = draw(schemas_and_values(depth - 1, f"{name}x"))
+    if kind == "array":
+        # One value several times: items of another schema would not fit.
+        return {"type": "array", "items": inner}, [value] * draw(st.integers(0, 3))
+    if kind == "map":
+        return {"type": "map", "values": inner}, {"a": value} if draw(st.booleans()) else {}
+    other, second = draw(schemas_and_values(depth - 1, f"{name}y"))
+    fields = [{"name": "f", "type": inner}, {"name": "g", "type": other}]
+    return {"type": "record", "name": name, "fields": fields}, {"f": value, "g": second}
+
+
+@given(schemas_and_values())
+def test_values_of_any_schema_come_back(
+    registry: SchemaRegistry, given_pair: tuple[Any, Any]
+) -> None:
+    schema, value = given_pair
+    topic = json.dumps(schema)
+    data = AvroSerializer(registry, schema).serialize(topic, value)
+    assert AvroDeserializer(registry)(data) == value
+
+
+def test_null_is_a_tombstone_and_asks_nothing(server: RegistryServer) -> None:
+    registry = SchemaRegistry(server.url)
+    before = len(server.requests)
+    assert AvroSerializer(registry, TREE).serialize("t", None) is None
+    assert AvroDeserializer(registry)(None) is None
+    assert len(server.requests) == before
+
+
+@given(data=st.binary(max_size=40))
+def test_any_bytes_are_a_value_or_an_error(
+    server: RegistryServer, registry: SchemaRegistry, data: bytes
+) -> None:
+    fields = [
+        {"name": "t", "type": TREE},
+        {"name": "l", "type": {"type": "array", "items": "null"}},
+    ]
+    schema = {"type": "record", "name": "All", "fields": fields}
+    header = encode_header(server.add(json.dumps(schema)))
+    with contextlib.suppress(WireFormatError):
+        AvroDeserializer(registry)(header + data)
+
+
+def test_deeply_nested_data_is_refused_before_it_is_decoded(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    header = encode_header(server.add(json.dumps(TREE)))
+    with pytest.raises(WireFormatError, match="nested over 100 levels"):
+        AvroDeserializer(registry)(header + b"\x02" * 1_000_000)
+
+
+def test_a_list_of_countless_nulls_is_refused(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    header = encode_header(server.add('{"type": "array", "items": "null"}'))
+    with pytest.raises(WireFormatError, match="more than 10000000 values"):
+        AvroDeserializer(registry)(header + b"\x80\x80\x80\x80\x80\x80\x80\x01\x00")
+
+
+def bomb(size: int) -> str:
+    """Records of which each has the next one twice: 2^size values without a byte."""
+    schema: Any = "null"
+    for number in range(size):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{number - 1}"}]
+        schema = {
+            "type": "record",
+            "name": f"R{number}",
+            "fields": fields if number else fields[:1],
+        }
+    return json.dumps(schema)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type": "recor',
+        '{"type": "record", "fields": []}',
+        '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Missing"}]}',
+        '{"type": "array", "items": ' * 300 + '"int"' + "}" * 300,
+        "[" * 100_000,
+        bomb(40),
+        '{"type": "string", "__fastavro_parsed": true}',
+        '{"type": "enum", "name": "E", "symbols": 3}',
+        "7",
+    ],
+    ids=["cut", "nameless", "name", "deep", "deeper", "bomb", "mark", "enum", "number"],
+)
+def test_a_wrong_or_hostile_schema_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError):
+        AvroSchema(text)
+
+
+def test_bytes_after_the_value_are_refused(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    header = encode_header(server.add('"int"'))
+    assert AvroDeserializer(registry)(header + b"\x02") == 1
+    with pytest.raises(WireFormatError, match="remain after the value"):
+        AvroDeserializer(registry)(header + b"\x02\x00")
+
+
+def test_a_schema_of_another_type_is_refused(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    header = encode_header(server.add("{}", "JSON"))
+    with pytest.raises(SchemaError, match="of type JSON, not AVRO"):
+        AvroDeserializer(registry)(header + b"{}")
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "message"),
+    [
+        ({"left": None, "n": "x"}, "n", "'x' is not int"),
+        ({"left": {"left": None, "n": 2**31}, "n": 1}, "left.n", "2147483648 is not int"),
+        ({"left": None}, "n", "field n: it is missing, and has no default"),
+        ({"left": None, "n": 1, "extra": 2}, "extra", "the schema has no such field"),
+        ([], "", "is not Tree"),
+    ],
+)
+def test_a_value_that_does_not_fit_names_the_field(
+    registry: SchemaRegistry, value: Any, field: str, message: str
+) -> None:
+    with pytest.raises(SchemaMismatchError, match=message) as raised:
+        AvroSerializer(registry, TREE).serialize("tree", value)
+    assert raised.value.field == field
+
+
+def record(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": list(fields)}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "field"),
+    [
+        ("int", "long", None),
+        ("long", "int", ""),
+        ("string", "bytes", None),
+        (["null", "int"], "int", None),
+        ("int", ["null", "string"], ""),
+        ({"type": "array", "items": "int"}, {"type": "array", "items": "string"}, "[]"),
+        ({"type": "map", "values": "int"}, {"type": "map", "values": "boolean"}, "{}"),
+        (TREE, TREE, None),
+        (
+            {"type": "fixed", "name": "F", "size": 2},
+            {"type": "fixed", "name": "F", "size": 3},
+            "",
+        ),
+        (record(), record({"name": "a", "type": "int"}), "a"),
+        (record(), record({"name": "a", "type": "int", "default": 0}), None),
+        (
+            record({"name": "b", "type": "int"}),
+            record({"name": "a", "aliases": ["b"], "type": "long"}),
+            None,
+        ),
+        (
+            record({"name": "a", "type": ["null", {**record(), "name": "In"}]}),
+            record(
+                {
+                    "name": "a",
+                    "type": ["null", {**record({"name": "z", "type": "int"}), "name": "In"}],
+                }
+            ),
+            "a.z",
+        ),
+    ],
+)
+def test_the_field_that_does_not_resolve_is_found(
+    writer: Any, reader: Any, field: str | None
+) -> None:
+    found = find_mismatch(
+        AvroSchema(json.dumps(writer)), AvroSchema(json.dumps(reader)), strict=field == "a.z"
+    )
+    assert (None if found is None else found.field) == field

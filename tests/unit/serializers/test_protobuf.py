@@ -1,0 +1,198 @@
+"""Protobuf: .proto texts beside the descriptors of the compiler, round trips, hostile input."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib
+from pathlib import Path
+from typing import Any
+
+import google.rpc
+import pytest
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FileDescriptorProto
+from hypothesis import given, strategies as st
+
+from barnabas.serializers import (
+    ProtobufDeserializer,
+    ProtobufSerializer,
+    SchemaError,
+    SchemaMismatchError,
+    SchemaRegistry,
+    WireFormatError,
+)
+from barnabas.serializers.proto_text import UnsupportedProtoError, parse_proto
+from barnabas.serializers.wire_format import encode_header
+from unit.serializers.registry_server import RegistryServer
+
+# Files of a package, whose modules the compiler made of the texts beside them.
+ROOT = Path(google.rpc.__path__[0]).parent
+TEXTS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.proto"))
+FLIGHT = """
+syntax = "proto3";
+package flights; // the schema of a test
+import "google/protobuf/timestamp.proto";
+option java_package = "org.example";
+/* A flight. */
+message Flight {
+  reserved 9, 15 to 20;
+  string origin = 1 [deprecated = true, (my.option) = { a: [1, 2] b: "}" }];
+  optional int32 delay = 2;
+  oneof cause { string weather = 3; Kind kind = 4; }
+  map<string, Leg> legs = 5;
+  repeated int64 miles = 6 [packed = false];
+  google.protobuf.Timestamp departed = 7;
+  enum Kind { option allow_alias = true; UNKNOWN = 0; FOG = 1; MIST = 1; }
+  message Leg { string to = 1; }
+  ;
+}
+service Board { rpc Get (Flight) returns (stream Flight) { option deprecated = true; } }
+"""
+
+
+def without_options(file: FileDescriptorProto) -> FileDescriptorProto:
+    """A descriptor with only what decides about messages."""
+    for name in ("name", "options", "service", "extension", "source_code_info"):
+        file.ClearField(name)  # type: ignore[arg-type]
+    for message in file.message_type:
+        strip_message(message)
+    for enum in file.enum_type:
+        strip_enum(enum)
+    return file
+
+
+def strip_message(message: DescriptorProto) -> None:
+    if not message.options.map_entry:
+        message.ClearField("options")
+    for name in ("extension", "extension_range", "reserved_range", "reserved_name"):
+        message.ClearField(name)  # type: ignore[arg-type]
+    for field in message.field:
+        packed = field.options.packed if field.options.HasField("packed") else None
+        field.ClearField("options")
+        if packed is not None:
+            field.options.packed = packed
+    for enum in message.enum_type:
+        strip_enum(enum)
+    for each in message.nested_type:
+        strip_message(each)
+
+
+def strip_enum(enum: EnumDescriptorProto) -> None:
+    for name in ("options", "reserved_range", "reserved_name"):
+        enum.ClearField(name)  # type: ignore[arg-type]
+    for value in enum.value:
+        value.ClearField("options")
+
+
+def add_imports(pool: Any, file: Any) -> None:
+    for each in file.dependencies:
+        add_imports(pool, each)
+        pool.AddSerializedFile(each.serialized_pb)
+
+
+@pytest.mark.parametrize("path", TEXTS)
+def test_a_text_has_the_descriptor_that_the_compiler_made(path: str) -> None:
+    module = importlib.import_module(
+        "google." + path.removesuffix(".proto").replace("/", ".") + "_pb2"
+    )
+    expected = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+    pool = descriptor_pool.DescriptorPool()
+    add_imports(pool, module.DESCRIPTOR)
+    pool.Add(parse_proto((ROOT / path).read_text(), "parsed.proto"))
+    found = FileDescriptorProto()
+    pool.FindFileByName("parsed.proto").CopyToProto(found)
+    assert without_options(found) == without_options(expected)
+
+
+def test_some_texts_are_compared() -> None:
+    assert len(TEXTS) > 50
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "origin": st.text(min_size=1, max_size=5),
+            "delay": st.integers(-(2**31), 2**31 - 1),
+            "weather": st.text(max_size=5),
+            "legs": st.dictionaries(st.text(max_size=3), st.just({"to": "JFK"}), min_size=1),
+        },
+    )
+)
+def test_dictionaries_come_back_as_messages(
+    registry: SchemaRegistry, value: dict[str, Any]
+) -> None:
+    data = ProtobufSerializer(registry, schema=FLIGHT).serialize("flights", value)
+    message = ProtobufDeserializer(registry)(data)
+    assert message.origin == value.get("origin", "")
+    assert message.HasField("delay") == ("delay" in value)
+    assert message.WhichOneof("cause") == ("weather" if "weather" in value else None)
+    legs = dict.fromkeys(value.get("legs", {}), "JFK")
+    assert {name: leg.to for name, leg in message.legs.items()} == legs
+
+
+def test_a_message_of_another_pool_is_accepted_by_its_name(registry: SchemaRegistry) -> None:
+    serializer = ProtobufSerializer(registry, schema=FLIGHT)
+    data = serializer.serialize("flights", {"origin": "JFK"})
+    message = ProtobufDeserializer(registry)(data)
+    assert serializer.serialize("flights", message) == data
+    with pytest.raises(SchemaMismatchError, match=r"neither a .* nor a dictionary"):
+        serializer.serialize("flights", message.departed)
+
+
+def test_a_dictionary_that_does_not_fit_names_the_field(registry: SchemaRegistry) -> None:
+    with pytest.raises(SchemaMismatchError, match='no field named "orign"'):
+        ProtobufSerializer(registry, schema=FLIGHT).serialize("flights", {"orign": "JFK"})
+    with pytest.raises(SchemaMismatchError, match="delay"):
+        ProtobufSerializer(registry, schema=FLIGHT).serialize("flights", {"delay": "late"})
+
+
+@given(data=st.binary(max_size=40))
+def test_any_bytes_are_a_message_or_an_error(
+    server: RegistryServer, registry: SchemaRegistry, data: bytes
+) -> None:
+    header = encode_header(server.add(FLIGHT, "PROTOBUF"))
+    with contextlib.suppress(WireFormatError, SchemaError):
+        ProtobufDeserializer(registry)(header + data)
+
+
+def nested(depth: int) -> str:
+    return "message M { " * depth + "}" * depth
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "message",
+        "message M { string a = 0; }",
+        "message M { string a = 1; string b = 1; }",
+        "message M { Missing a = 1; }",
+        "message M { string a = 99999999999999999999; }",
+        'import "other.proto"; message M {}',
+        'import "google/protobuf/../x.proto"; message M {}',
+        "message M { /* without an end",
+        'syntax = "proto9";',
+        nested(40),
+        "message M { " + "oneof o { " * 1000,
+        base64.b64encode(b"\x0a\x01x").decode() + "!",
+    ],
+)
+def test_a_wrong_or_hostile_text_is_refused(registry: SchemaRegistry, text: str) -> None:
+    with pytest.raises(SchemaError):
+        ProtobufSerializer(registry, schema=text)
+
+
+@pytest.mark.parametrize(
+    "text", ['edition = "2023"; message M {}', "message M { optional group G = 1 {} }"]
+)
+def test_parts_of_the_language_that_are_not_read_are_named(text: str) -> None:
+    with pytest.raises(UnsupportedProtoError, match="not supported"):
+        parse_proto(text, "x.proto")
+
+
+def test_a_path_to_no_message_is_refused(server: RegistryServer, registry: SchemaRegistry) -> None:
+    header = encode_header(server.add(FLIGHT, "PROTOBUF"))
+    with pytest.raises(SchemaError, match=r"no message at the path \[5\]"):
+        ProtobufDeserializer(registry)(header + b"\x02\x0a")
