@@ -143,7 +143,7 @@ class DataBrokers:
         active = self.hosts.active()
         if active is not None and is_noticed:
             controller = active.controller
-            controller.on_broker_doubted(broker_id, epoch)
+            controller.on_broker_suspected(broker_id, epoch)
             timer = active.driver.doors.timer
             timer.call_later(200, lambda: controller.on_broker_lost(broker_id, epoch))
 

@@ -158,7 +158,7 @@ def test_a_request_with_constant_concurrent_writes_completes(scene: Scene) -> No
 
 def test_a_request_gets_not_controller_if_the_controller_is_deposed(scene: Scene) -> None:
     scene.serve()
-    scene.state.cease()
+    scene.state.end()
     scene.finish()
     (refusal,) = scene.answers
     assert isinstance(refusal, Refusal)

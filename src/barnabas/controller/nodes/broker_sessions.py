@@ -14,7 +14,7 @@ _SLACK_MS = 1.0
 class BrokerSessions:
     """The sessions of all brokers. They exist only at the active controller."""
 
-    __slots__ = ("_doubtful", "_heard", "_own_id", "_timeout_ms")
+    __slots__ = ("_heard", "_own_id", "_suspected", "_timeout_ms")
 
     def __init__(self, timeout_ms: int, own_id: int) -> None:
         self._timeout_ms = timeout_ms
@@ -24,40 +24,40 @@ class BrokerSessions:
         # session.
         self._heard: dict[int, float] = {}
         # Ids of unfenced brokers that may be dead. A heartbeat removes the broker from the set.
-        self._doubtful: set[int] = set()
+        self._suspected: set[int] = set()
 
     @property
-    def doubtful(self) -> AbstractSet[int]:
+    def suspected(self) -> AbstractSet[int]:
         """Unfenced brokers that may be dead. This is the live set, which changes over time.
 
         It has each broker without a heartbeat since this controller became active, and each broker
         whose heartbeat connection is lost. It also has each broker that was silent for half a
         session when the session of another broker ended.
         """
-        return self._doubtful
+        return self._suspected
 
     def begin(self, broker_ids: Iterable[int], now_ms: float) -> None:
         """Start a full session for each of these brokers, when this controller becomes active."""
         self._heard = dict.fromkeys(broker_ids, now_ms)
-        self._doubtful.clear()
-        self._doubtful.update(self._heard)
+        self._suspected.clear()
+        self._suspected.update(self._heard)
 
     def touch(self, broker_id: int, now_ms: float) -> None:
         """Renew the broker's session after a heartbeat."""
         before_ms = self._heard.get(broker_id, now_ms)
         assert now_ms >= before_ms, f"heartbeats of broker {broker_id} at {before_ms}, {now_ms} ms"
         self._heard[broker_id] = now_ms
-        self._doubtful.discard(broker_id)
+        self._suspected.discard(broker_id)
 
-    def doubt(self, broker_id: int) -> None:
+    def suspect(self, broker_id: int) -> None:
         """Mark the broker as possibly dead until its next heartbeat."""
-        self._doubtful.add(broker_id)
+        self._suspected.add(broker_id)
 
-    def doubt_silent(self, now_ms: float) -> None:
+    def suspect_silent(self, now_ms: float) -> None:
         """Mark every other broker that was silent for half a session or more as possibly dead."""
         for broker_id, heard in self._heard.items():
             if heard + self._timeout_ms / 2 <= now_ms and broker_id != self._own_id:
-                self._doubtful.add(broker_id)
+                self._suspected.add(broker_id)
 
     def end(self, broker_id: int) -> None:
         """End the session of a broker that is gone, or that has registered again."""
