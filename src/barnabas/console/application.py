@@ -73,7 +73,7 @@ def make_application(console: Console) -> Starlette:
 
 
 async def _show_produce(request: Request) -> Response:
-    topic = query_fields(request).word("topic")
+    topic = query_fields(request).stripped("topic")
     return console_of(request).page(request, "produce.html", topic=topic)
 
 

@@ -1,7 +1,7 @@
-"""What every request must pass before a page sees it, and what every response gets.
+"""Checks of each request before its page is called, and headers of each response.
 
 - Host: only known names. A site whose name was pointed at this machine (DNS rebinding) is refused.
-- Origin: a form of another site is refused, before its CSRF token is looked at.
+- Origin: a form of another site is refused, before its CSRF token is checked.
 - Size of the body, and time until the response begins.
 - A log-in, if the console can be reached from other machines.
 """
@@ -115,7 +115,7 @@ def host_name(header: str) -> str:
 
 
 def _is_foreign(request: Request, host: str) -> bool:
-    """Return whether a browser says that the form comes from elsewhere, or it is no form."""
+    """Return whether the headers name another site, or a content type other than a form."""
     if request.headers.get("content-type", "").split(";")[0].strip() != FORM_TYPE:
         return True
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):

@@ -117,5 +117,5 @@ def _problem(text: str = "") -> dict[str, object]:
     return {
         "path": "/", "here": "/", "bootstrap": "b", "allow_changes": False, "has_login": False,
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
-        "trouble": "", "title": "t", "text": text, "advice": "",
+        "sample_error": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip
