@@ -94,7 +94,7 @@ class LoopStepper:
         self._depth = 1
         self._has_stepped = False
         if self._keeper is not None:
-            self._keeper.step_aside()
+            self._keeper.acquire_turn()
         return True
 
     def leave(self) -> None:
@@ -105,7 +105,7 @@ class LoopStepper:
             return
         self._user = None
         if self._keeper is not None:
-            self._keeper.take_over(has_stepped=self._has_stepped)
+            self._keeper.release_turn(has_stepped=self._has_stepped)
         self._entry.release()
 
     def keep_alive(self) -> None:

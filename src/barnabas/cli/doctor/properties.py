@@ -148,7 +148,7 @@ def _examine_tls(configuration: Configuration, diagnosis: Diagnosis) -> None:
             continue
         tls = ListenerTls(name, protocol, is_listening=name in listening, connects_to_itself=False)
         try:
-            tls.take(configuration.parsed, configuration.given)
+            tls.reload(configuration.parsed, configuration.given)
         except ConfigError as error:
             diagnosis.wrong(str(error), f"correct {error.key}")
         else:

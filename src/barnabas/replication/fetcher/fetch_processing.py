@@ -110,14 +110,14 @@ class FetchProcessing:
                 continue
             self._states.mark_changed(key)
             if data.error_code:
-                self._take_error(key, state, query, ErrorCode.of(data.error_code))
+                self._handle_error(key, state, query, ErrorCode.of(data.error_code))
             elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:
                 # The watermarks follow with the first fetch after the truncation.
                 end = data.diverging_epoch
                 processed.diverging[key] = EpochEndOffset(end.epoch, end.end_offset)
             else:
                 try:
-                    yield from self._take_records(key, state, data, processed)
+                    yield from self._append_in_steps(key, state, data, processed)
                 except AssertionError:
                     raise
                 except Exception:  # noqa: BLE001 - the other partitions are still handled
@@ -130,7 +130,7 @@ class FetchProcessing:
             processed.bytes_appended,
         )
 
-    def _take_records(
+    def _append_in_steps(
         self, key: TopicPartition, state: FetchState, data: PartitionData, tally: _Tally
     ) -> Generator[None, None, None]:
         records = data.records or b""
@@ -218,7 +218,7 @@ class FetchProcessing:
                     "Batch is larger than replica.fetch.max.bytes: partition=%s bytes=%d", key, size
                 )
 
-    def _take_error(
+    def _handle_error(
         self,
         key: TopicPartition,
         state: FetchState,

@@ -23,7 +23,7 @@ _PATIENCE_S = 0.1
 
 
 class LoopKeeper:
-    """Runs `loop` between `take_over` and `step_aside`, which the user of the loop calls."""
+    """Runs `loop` between `release_turn` and `acquire_turn`, which the user of the loop calls."""
 
     __slots__ = ("_ended", "_is_user_inside", "_loop", "_stepped_s", "_thread", "_turn")
 
@@ -42,14 +42,14 @@ class LoopKeeper:
         """Start the thread. The caller holds the turn."""
         self._thread.start()
 
-    def step_aside(self) -> None:
+    def acquire_turn(self) -> None:
         """Give the turn to the calling thread, which runs the loop from now on."""
         self._is_user_inside = True
         if not self._turn.acquire(blocking=False):
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._turn.acquire()
 
-    def take_over(self, *, has_stepped: bool) -> None:
+    def release_turn(self, *, has_stepped: bool) -> None:
         """Return the turn to this thread, after a delay if the user has run the loop."""
         if has_stepped:
             self._stepped_s = monotonic()

@@ -177,7 +177,7 @@ def test_a_change_survives_a_restart(tmp_path: Path) -> None:
         ),
         (
             lambda folder: issue(names=("elsewhere",)).write_pem(folder / "x.pem"),
-            "lacks names of the present one: broker",
+            "lacks names of the current certificate: broker",
         ),
     ],
 )

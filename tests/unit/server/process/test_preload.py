@@ -68,7 +68,7 @@ AT_START = {
     "barnabas.waiting.timing_wheel",
 }
 # Packages that a broker does not run.
-OTHERS = {"aio.py", "cli", "client", "serializers.py", "sim", "spark", "testing"}
+OTHERS = {"aio.py", "cli", "client", "console", "serializers.py", "sim", "spark", "testing"}
 
 
 def imported_within_functions() -> set[str]:
