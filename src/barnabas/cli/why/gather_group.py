@@ -61,12 +61,12 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         for each in (streams.subtopologies if streams is not None else ())
         for topic in each.changelog_topics
     }
-    there = client.describe_topics()
+    existing = client.describe_topics()
     read = {tp for member in described.members for tp in member.assignment}
     unread = [
         TopicPartition(topic, number)
-        for topic in sorted(subscribed & set(there))
-        for number in sorted(there[topic].partitions)
+        for topic in sorted(subscribed & set(existing))
+        for number in sorted(existing[topic].partitions)
         if (topic, number) not in read
     ]
     return GroupFacts(
@@ -76,7 +76,7 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         brokers,
         elapsed,
         _with_transactions(client, readers),
-        frozenset((subscribed | changelogs) - set(there)),
+        frozenset((subscribed | changelogs) - set(existing)),
         unread,
         _fetch_quotas(client, {member.client_id for member in described.members}),
         streams,
@@ -124,12 +124,12 @@ def _readers(
     # Deleted topics have no records to read. A task has no partition in those of its topics that
     # have fewer partitions.
     is_streams = described.type == "streams"
-    there = [
+    existing = [
         tp
         for tp in wanted
         if tp.topic in topics and (not is_streams or tp.partition in topics[tp.topic].partitions)
     ]
-    led = [tp for tp in there if _leader(topics, tp) >= 0]
+    led = [tp for tp in existing if _leader(topics, tp) >= 0]
     admin = client.admin
     starts = admin.list_offsets(dict.fromkeys(led, "earliest"))
     watermarks = admin.list_offsets(dict.fromkeys(led, "latest"))
@@ -148,7 +148,7 @@ def _readers(
             _name(members[tp]) if tp in members else "",
             members[tp].client_id if tp in members else "",
         )
-        for tp in there
+        for tp in existing
     ]
 
 
