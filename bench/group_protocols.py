@@ -1,10 +1,10 @@
-"""`python -m bench.group_protocols`: many groups of each protocol, beside Apache Kafka.
+"""`python -m bench.group_protocols`: many groups of each protocol, compared with Apache Kafka.
 
 1,000 groups of 2 members, classic, consumer (KIP-848) and share (KIP-932). Each member is a
-connection of its own that joins and sends heartbeats as clients do. The brokers take turns,
+separate connection that joins and sends heartbeats as clients do. The brokers take turns,
 protocol by protocol, after a warm-up with fewer groups. The table has processor time of the broker
 until all groups are stable and for their heartbeats, its memory, and the time of a heartbeat. It
-needs `ulimit -n 4096` or more. `--json FILE` keeps the figures.
+needs `ulimit -n 4096` or more. `--json FILE` stores the figures.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def main() -> None:
     """Run all protocols on all brokers and print the table."""
     parser = new_parser(__doc__)
     parser.add_argument("--groups", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=15.0, help="of heartbeats")
+    parser.add_argument("--seconds", type=float, default=15.0, help="duration of the heartbeats")
     options = parser.parse_args()
     console = new_console()
     names = installed(options.brokers, console)
