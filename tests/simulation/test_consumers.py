@@ -1,7 +1,7 @@
-"""The consumer's core against a whole broker in virtual time: resets, delays, deaths, from a seed.
+"""The consumer's core with a complete broker in virtual time: resets, delays and kills, by a seed.
 
-Each record that is handed out is the one at the position (checked in `SimulatedConsumer`), so no
-fault loses, repeats or reorders one.
+`SimulatedConsumer` checks that each returned record is the record at the position, so that no fault
+loses, repeats or reorders records.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ GROUP = {"group_initial_rebalance_delay_ms": "0", "group_min_session_timeout_ms"
 
 
 def filled_broker(seed: int, **settings: str) -> tuple[SimulatedBroker, dict[TopicPartition, int]]:
-    """A broker with batches of different sizes in each partition, and the partitions' ends."""
+    """Return a broker with batches of different sizes, and the end of each partition."""
     broker = SimulatedBroker(seed, **settings)
     broker.make_topic("t", PARTITIONS)
     return broker, fill(broker, random.Random(seed), 0)
 
 
 def fill(broker: SimulatedBroker, rng: random.Random, start: int) -> dict[TopicPartition, int]:
-    """Append batches to each partition, from the offset `start` on; the partitions' ends."""
+    """Append batches to each partition from offset `start`, and return the new ends."""
     ends = {}
     for number in range(PARTITIONS):
         offset = start
@@ -133,7 +133,7 @@ def test_no_record_is_missed_while_members_join_and_leave(seed: int) -> None:
         member.poll_on()
         broker.world.run_for(rng.random() * 500)
     members[0].leave()
-    # An absent user: its heartbeats go on, its partitions stay.
+    # A user that does not poll: heartbeats continue, and the partitions stay assigned.
     members[1].pause_polling()
     broker.world.run_for(2_000)
     members[1].poll_on()

@@ -168,7 +168,7 @@ def test_a_replica_behind_the_log_start_loads_the_leaders_snapshot() -> None:
     behind = hosts.replicas[down]
     assert behind is not None
     assert behind.driver.log.log_start_offset > 30
-    # It lives on it after a restart, and votes by it.
+    # After a restart it uses the snapshot, also for votes.
     hosts.lose_power(down)
     hosts.start(down)
     leader = hosts.leader()
