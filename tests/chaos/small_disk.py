@@ -1,6 +1,6 @@
-"""A small file system for one node, which a test fills and frees, if mounting is allowed.
+"""A small file system for one node, which a test fills and frees.
 
-Otherwise a limit of the process's file sizes replaces the full disk: files cannot grow either.
+Without the right to mount, a limit on the file sizes of the process replaces the full disk.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _PIECE = bytes(64 * 1024)
 
 
 class SmallDisk:
-    """A tmpfs of its own below a node's directory.
+    """A tmpfs below a node's directory.
 
     Args:
-        node: not started yet; its data goes there.
-        size_mb: how much it holds.
+        node: a node that is not started yet, for its data.
+        size_mb: size of the file system.
     """
 
     def __init__(self, node: NodeProcess, size_mb: int) -> None:
@@ -63,10 +63,10 @@ class SmallDisk:
 
 
 def limit_file_sizes(node: NodeProcess, topic: str = "") -> None:
-    """Let a process's files grow no more than a little.
+    """Limit the growth of a process's files to a few kilobytes.
 
     Args:
-        node: it runs.
+        node: the running node.
         topic: the limit lies a little over the smallest of its active segments, so that one of them
             meets it before it is rolled; without a topic, over the largest log of all.
     """
