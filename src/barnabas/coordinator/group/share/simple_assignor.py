@@ -12,9 +12,10 @@ from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
+from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
+    member_order,
     number_hash,
     partition_order,
     place_hash,
@@ -35,7 +36,7 @@ P = TypeVar("P")
 
 def assign_simply(given: AssignorInput) -> Assigning:
     """Return the target assignment of each member. Yields."""
-    order = yield from ordered_members(given)
+    order = yield from member_order(given.members)
     if not given.is_homogeneous:
         return (yield from _assign_by_topic(given, order))
     if not order or not given.members[order[0]].subscribed_topic_ids:

@@ -17,11 +17,11 @@ from barnabas.coordinator.group.streams.assignors.sticky_task_assignor import as
 from barnabas.coordinator.group.streams.assignors.task_input import (
     StreamsInput,
     StreamsMemberInput,
-    finish_tasks,
 )
 from barnabas.coordinator.group.streams.streams_records import target_epoch_record, target_record
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -104,7 +104,7 @@ class StreamsTargets:
             TaskAssignorError: the assignor failed.
         """
         group = request.group
-        targets = _targets(finish_tasks(_assign(request, members)), members)
+        targets = _targets(run_to_end(_assign(request, members)), members)
         records = [
             target_record(group.group_id, member_id, target)
             for member_id, target in targets.items()

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
+from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
     copied,
+    member_order,
     partition_order,
     topic_id_hash,
 )
@@ -59,7 +60,7 @@ class _Quotas(msgspec.Struct):
 
 def assign_equal(given: AssignorInput) -> Assigning:
     """Return the target assignment of each member; there is at least one. Yields."""
-    order = yield from ordered_members(given)
+    order = yield from member_order(given.members)
     topic_ids = given.members[order[0]].subscribed_topic_ids
     if not topic_ids:
         return dict.fromkeys(order, NOTHING)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
     capacity_for,
+    member_order,
     string_hash,
     string_order,
 )
@@ -23,7 +24,6 @@ from barnabas.coordinator.group.streams.assignors.process_load import ProcessLoa
 from barnabas.coordinator.group.streams.assignors.task_input import (
     STEP,
     TaskAssignorError,
-    ordered_members,
 )
 from barnabas.coordinator.group.streams.tasks import MemberTasks, Tasks
 
@@ -124,7 +124,7 @@ class _Assigning:
 
     def read_members(self) -> Generator[None, None, None]:
         """Collect the processes, and the tasks and offsets of all members."""
-        members = yield from ordered_members(self._given)
+        members = yield from member_order(self._given.members)
         for member_id in members:
             member = self._given.members[member_id]
             # Each look-up may enlarge Kafka's map.
