@@ -11,14 +11,14 @@ import random
 import pytest
 
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from simulation.simulated_consumer import SimulatedConsumer
 from unit.server.simulated_broker import SimulatedBroker, produce_request
 
 PARTITIONS = 3
 BATCHES = 40
 SEEDS = range(6)
-ROUGH = NetworkWeather(0.1, 30.0, 5.0, reset_chance=0.03)
+ROUGH = NetworkConditions(0.1, 30.0, 5.0, reset_chance=0.03)
 GROUP = {"group_initial_rebalance_delay_ms": "0", "group_min_session_timeout_ms": "1000"}
 
 
@@ -53,7 +53,7 @@ def check_values(consumer: SimulatedConsumer) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_record_is_read_once_and_in_order_under_network_failures(seed: int) -> None:
     broker, ends = filled_broker(seed)
-    broker.world.network.weather = ROUGH
+    broker.world.network.conditions = ROUGH
     consumer = SimulatedConsumer(broker.world, "reader", max_partition_fetch_bytes=2_000)
     consumer.core.assign(ends)
     consumer.poll_on()
@@ -69,7 +69,7 @@ def test_every_record_is_read_once_and_in_order_under_network_failures(seed: int
 def test_seeks_and_pauses_work_under_network_failures(seed: int) -> None:
     broker, ends = filled_broker(seed)
     rng = random.Random(seed)
-    broker.world.network.weather = ROUGH
+    broker.world.network.conditions = ROUGH
     consumer = SimulatedConsumer(
         broker.world, "reader", max_partition_fetch_bytes=1_000, max_poll_records=17
     )
@@ -123,7 +123,7 @@ def test_reading_continues_after_a_broker_restart(seed: int) -> None:
 def test_no_record_is_missed_while_members_join_and_leave(seed: int) -> None:
     broker, ends = filled_broker(seed, **GROUP)
     rng = random.Random(seed)
-    broker.world.network.weather = NetworkWeather(0.1, 10.0, 2.0, reset_chance=0.01)
+    broker.world.network.conditions = NetworkConditions(0.1, 10.0, 2.0, reset_chance=0.01)
     members = [
         SimulatedConsumer(broker.world, f"member-{n}", group_id="g", max_poll_records=20)
         for n in range(3)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.listener import SnapshotId
 from barnabas.raft.log.snapshot import list_snapshots
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from simulation.dynamic_hosts import Answer, DynamicHosts
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, Replica, host_name
 
@@ -319,7 +319,7 @@ def change_voters(hosts: DynamicHosts, answers: list[Answer]) -> None:
 def run_failures(hosts: DynamicHosts, rounds: int) -> None:
     """Change voters during deaths, resets and partitions; then wait without failures."""
     network, rng = hosts.world.network, hosts.rng
-    network.weather = NetworkWeather(0.1, 10.0, 1.0, reset_chance=0.01)
+    network.conditions = NetworkConditions(0.1, 10.0, 1.0, reset_chance=0.01)
     answers: list[Answer] = []
     for _ in range(rounds):
         hosts.run_for(rng.randint(20, 1500))
@@ -343,7 +343,7 @@ def run_failures(hosts: DynamicHosts, rounds: int) -> None:
                 hosts.start_all()
         hosts.check()
     network.heal()
-    network.weather = NetworkWeather()
+    network.conditions = NetworkConditions()
     for node_id in hosts.ids:
         hosts.slow_disk(node_id, 5)
     hosts.start_all()

@@ -101,7 +101,11 @@ IGNORED = frozenset({
 
 # With the consumer protocol (KIP-848) the broker decides these, and Kafka's client refuses the
 # keys.
-_OF_THE_BROKER = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
+_CLASSIC_PROTOCOL_KEYS = (
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "partition_assignment_strategy",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +289,7 @@ class ClientConfig:
         if self.group_instance_id == "":
             raise ClientConfigError("group.instance.id is empty: name the member, or leave it out")
         if self.group_protocol == "consumer":
-            for name in _OF_THE_BROKER:
+            for name in _CLASSIC_PROTOCOL_KEYS:
                 if name in given:
                     key = name.replace("_", ".")
                     raise ClientConfigError(

@@ -95,7 +95,7 @@ def query_fields(request: Request) -> Fields:
 
 
 async def form_fields(request: Request) -> Fields:
-    """Return the fields of a form. The gatekeeper has limited its size.
+    """Return the fields of a form. `RequestChecks` has limited its size.
 
     Raises:
         FormError: The form is malformed.

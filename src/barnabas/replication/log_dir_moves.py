@@ -114,10 +114,10 @@ class LogDirMoves:
 
     def _begin(self, partition: Partition, directory: LogDirectory) -> ErrorCode:
         key = partition.topic_partition
-        going_to = self._logs.future_directory_of(key)
-        if going_to is directory:
+        future_directory = self._logs.future_directory_of(key)
+        if future_directory is directory:
             return ErrorCode.NONE
-        if going_to is not None:
+        if future_directory is not None:
             self._give_up(key)
         if self._logs.directory_of(key) is directory:
             return ErrorCode.NONE

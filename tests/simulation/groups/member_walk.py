@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from chaos.groups.member_checker import check_consumer_group
 from chaos.verdict import Verdict
 from simulation.cluster_faults import ClusterFaults
@@ -41,7 +41,7 @@ class Style:
     # Milliseconds between two steps.
     pause_ms: tuple[float, float] = (100.0, 900.0)
     hold_ms: tuple[float, float] = (50.0, 3_000.0)
-    weather: NetworkWeather = field(default_factory=NetworkWeather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
 
 
 FAILOVER = ("_join", "_leave", "_kill_member", "_kill_coordinator")
@@ -52,7 +52,7 @@ STYLES = {
     # The coordinator dies while members join and leave.
     "failover": Style(faults=0.5, chosen=FAILOVER, hold_ms=(50.0, 1_500.0)),
     "stalls": Style(actions=0.8, faults=0.0, chosen=("_freeze_member", "_pause_user", "_join")),
-    "slow": Style(weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=15.0)),
+    "slow": Style(conditions=NetworkConditions(delay_min_ms=1.0, delay_max_ms=15.0)),
     # Isolated or paused nodes that do not know of their successor as coordinator.
     "isolated": Style(
         faults=0.5, chosen=("_isolate_coordinator", "_pause_coordinator", "_join", "_leave")
@@ -108,7 +108,7 @@ class MemberWalk:
     def play(self, seconds: float = SECONDS) -> Verdict:
         """Cause faults for some virtual seconds, end them, and return the verdict."""
         world, network = self.world, self.world.cluster.world.network
-        network.weather = self.style.weather
+        network.conditions = self.style.conditions
         self._fill_up()
         end = world.now + seconds
         while world.now < end:
@@ -123,7 +123,7 @@ class MemberWalk:
                 self._perform(self.rng.choice(self._faults))
                 self._heal()
             self._fill_up()
-        network.weather = NetworkWeather()
+        network.conditions = NetworkConditions()
         self._cluster.end()
         world.delay_removals()
         self._user_pauses.clear()

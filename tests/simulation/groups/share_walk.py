@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from chaos.groups.share_checker import check_share_group
 from chaos.verdict import Verdict
 from simulation.cluster_faults import ClusterFaults
@@ -36,7 +36,7 @@ class Style:
     # Milliseconds between two steps.
     pause_ms: tuple[float, float] = (100.0, 1_200.0)
     hold_ms: tuple[float, float] = (50.0, 3_000.0)
-    weather: NetworkWeather = field(default_factory=NetworkWeather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
 
 
 STYLES = {
@@ -67,13 +67,13 @@ STYLES = {
         faults=0.9,
         chosen=("_kill_leader", "_kill_share_coordinator"),
         hold_ms=(50.0, 500.0),
-        weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=8.0),
+        conditions=NetworkConditions(delay_min_ms=1.0, delay_max_ms=8.0),
     ),
     "coordinators": Style(
         actions=0.0,
         faults=0.9,
         chosen=("_kill_share_coordinator", "_isolate_share_coordinator"),
-        weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=5.0),
+        conditions=NetworkConditions(delay_min_ms=1.0, delay_max_ms=5.0),
     ),
     "resets": Style(actions=0.8, faults=0.0, chosen=("_reset_member",), pause_ms=(50.0, 400.0)),
 }
@@ -115,7 +115,7 @@ class ShareWalk:
     def play(self, seconds: float = SECONDS) -> Verdict:
         """Cause faults for some virtual seconds, end them, and return the verdict."""
         world, network = self.world, self.world.cluster.world.network
-        network.weather = self.style.weather
+        network.conditions = self.style.conditions
         for _ in range(MEMBERS):
             world.launch()
         end = world.now + seconds
@@ -127,7 +127,7 @@ class ShareWalk:
                 self._do_fault()
             while len(world.members) < MEMBERS:
                 world.launch()
-        network.weather = NetworkWeather()
+        network.conditions = NetworkConditions()
         self._cluster.end()
         return check_share_group(world.finish())
 

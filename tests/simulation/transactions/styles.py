@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from barnabas.metadata.metadata_version import TRANSACTION_VERSION_MAX
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 
 # Time between faults (ms).
 PAUSE_MS = (100.0, 1_500.0)
@@ -36,7 +36,7 @@ class Style:
     # Duration of a fault of the cluster, in milliseconds.
     hold_ms: tuple[float, float] = HOLD_MS
     clients: tuple[tuple[str, str], ...] = CLIENTS
-    weather: NetworkWeather = field(default_factory=NetworkWeather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
     # Level of the feature transaction.version.
     transaction_version: int = TRANSACTION_VERSION_MAX
     # Whether leaders ask the coordinator before the first batch of a transaction.
@@ -79,7 +79,7 @@ KILLS = Style(
         ("look", "looker-2"),
         ("look", "looker-3"),
     ),
-    weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=5.0),
+    conditions=NetworkConditions(delay_min_ms=1.0, delay_max_ms=5.0),
 )
 # Coordinators die between their response to a commit and its markers.
 DECISIONS = replace(KILLS, chosen=("_kill_after_decision",))
@@ -90,7 +90,7 @@ COORDINATORS = replace(
     KILLS,
     chosen=("_kill_decider", "_isolate_coordinator", "_isolate_decider"),
     hold_ms=(1_500.0, 5_000.0),
-    weather=NetworkWeather(delay_min_ms=2.0, delay_max_ms=15.0),
+    conditions=NetworkConditions(delay_min_ms=2.0, delay_max_ms=15.0),
 )
 # Connections end at any time.
 RESETS = Style(
@@ -99,7 +99,7 @@ RESETS = Style(
     chosen=("_reset_sender", "_reset_client", "_cut_client", "_kill_client"),
     pause_ms=(5.0, 200.0),
     hold_ms=(50.0, 2_500.0),
-    weather=NetworkWeather(delay_max_ms=5.0, reset_chance=0.002),
+    conditions=NetworkConditions(delay_max_ms=5.0, reset_chance=0.002),
 )
 STALLS = Style(
     actions=0.4,

@@ -14,7 +14,7 @@ import random
 import sys
 from collections.abc import Callable
 
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from chaos.transaction_checker import check_transactions
 from chaos.verdict import Verdict
 from simulation.cluster_world import NODES
@@ -114,7 +114,7 @@ class Walk:
     def play(self, seconds: float = SECONDS) -> Verdict:
         """Cause faults for some virtual seconds, end them, and return the verdict."""
         network = self.world.cluster.world.network
-        network.weather = self.style.weather
+        network.conditions = self.style.conditions
         for role, name in self.style.clients:
             self.world.launch(role, name)
         end = self.world.now + seconds
@@ -125,7 +125,7 @@ class Walk:
             if self.rng.random() < self.style.faults:
                 self._do_fault()
             self.world.replace_ended()
-        network.weather = NetworkWeather()
+        network.conditions = NetworkConditions()
         for host in self.world.cluster.world.hosts.values():
             host.clock.wall_offset_ms = 0
         return check_transactions(self.world.finish())

@@ -28,9 +28,15 @@ from barnabas.client.transactions import requests
 from barnabas.client.transactions.offsets import OffsetsToSend
 from barnabas.client.transactions.open_transaction import OpenTransaction
 from barnabas.client.transactions.prepared_transaction import PreparedTransaction
+from barnabas.client.transactions.reaction import (
+    Reaction,
+    fenced,
+    most_severe,
+    reaction_to,
+    reaction_to_failed_batch,
+)
 from barnabas.client.transactions.requests import ProducerIdAndEpoch, TwoPhases
 from barnabas.client.transactions.state import TransactionState, check_transition
-from barnabas.client.transactions.verdict import Verdict, fenced, judge, judge_batch, worst
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -179,7 +185,7 @@ class TransactionManager:
         if error is self.error:
             # The failure of the transaction is what failed this batch.
             return
-        if judge_batch(error) is Verdict.FATAL:
+        if reaction_to_failed_batch(error) is Reaction.FATAL:
             self._fail_fatally(error)
         elif self.state in _SENDS:
             self._fail_abortably(error)
@@ -338,8 +344,8 @@ class TransactionManager:
         def on_done(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
                 assert isinstance(response, InitProducerIdResponse)
-                is_sound = min(response.producer_id, response.producer_epoch) >= 0
-                if not response.error_code and is_sound:
+                is_valid = min(response.producer_id, response.producer_epoch) >= 0
+                if not response.error_code and is_valid:
                     self._begin_epoch(response.producer_id, response.producer_epoch)
                     self._bump_wanted = self._mapping_lost = False
                     if two_phases.keeps_prepared and response.ongoing_txn_producer_id >= 0:
@@ -376,7 +382,7 @@ class TransactionManager:
             if response is not None:
                 assert isinstance(response, AddPartitionsToTxnResponse)
                 results = requests.read_added_partitions(response)
-                error = worst(results.values())
+                error = most_severe(results.values())
                 if error is None and not results.keys() >= set(requested):
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
                     error = broker_error(
@@ -501,16 +507,16 @@ class TransactionManager:
         """
         assert error is not None
         self._busy = False
-        verdict = judge(error)
-        if self.state in (_S.FATAL_ERROR, _S.ABORTABLE_ERROR) and verdict is not Verdict.FATAL:
+        reaction = reaction_to(error)
+        if self.state in (_S.FATAL_ERROR, _S.ABORTABLE_ERROR) and reaction is not Reaction.FATAL:
             return
-        if verdict in (Verdict.MOVED, Verdict.RETRY):
-            self._retry(error, group, moved=verdict is Verdict.MOVED)
+        if reaction in (Reaction.MOVED, Reaction.RETRY):
+            self._retry(error, group, moved=reaction is Reaction.MOVED)
             return
         if error.error_code in _LOST:
             self._bump_wanted = True
             self._mapping_lost |= error.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if verdict is Verdict.FATAL or self.state is _S.INITIALIZING:
+        if reaction is Reaction.FATAL or self.state is _S.INITIALIZING:
             self._fail_fatally(error)
         elif self.state is not _S.ABORTING:
             self._fail_abortably(error)

@@ -126,10 +126,10 @@ class Elections:
 
     def on_vote_request(self, now_ms: float, request: VoteRequest) -> None:
         """Grant or refuse a vote."""
-        error, granted = self._judge(now_ms, request)
+        error, granted = self._check_vote(now_ms, request)
         self._replica.respond(request, VoteResponse(error=error, granted=granted))
 
-    def _judge(self, now_ms: float, request: VoteRequest) -> tuple[ErrorCode, bool]:
+    def _check_vote(self, now_ms: float, request: VoteRequest) -> tuple[ErrorCode, bool]:
         replica = self._replica
         is_legal = (
             request.last_epoch <= request.epoch

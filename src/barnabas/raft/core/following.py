@@ -160,14 +160,14 @@ class Following:
         role = replica.role
         # After a broken connection, ask for an immediate response to learn whether the leader is
         # alive.
-        is_doubtful = isinstance(role, Follower) and role.lost_deadline < NEVER
+        must_check_leader = isinstance(role, Follower) and role.lost_deadline < NEVER
         return FetchRequest(
             replica.fetch_key,
             replica.epoch,
             replica.log.end_offset,
             replica.log.last_epoch,
             replica.high_watermark,
-            0 if is_doubtful else config.fetch_max_wait_ms,
+            0 if must_check_leader else config.fetch_max_wait_ms,
             config.fetch_max_bytes,
         )
 

@@ -188,9 +188,9 @@ def advertised_controller_endpoints(
     """
     given = _given_addresses(config)
     advertised: list[Endpoint] = []
-    for place, endpoint in enumerate(bound):
+    for index, endpoint in enumerate(bound):
         found = given.get(endpoint.name, endpoint)
-        if place == 0 and endpoint.name not in given and cluster.node_id in cluster.voters:
+        if index == 0 and endpoint.name not in given and cluster.node_id in cluster.voters:
             # Use the address of this node in the voter list.
             found = Endpoint(endpoint.name, *cluster.voters[cluster.node_id])
         _check_connectable(config, found)

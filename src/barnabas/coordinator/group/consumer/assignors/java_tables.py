@@ -63,9 +63,9 @@ def topic_id_hash(topic_id: bytes) -> int:
     return (folded >> 32) ^ (folded & _MASK)
 
 
-def place_hash(place: tuple[bytes, int]) -> int:
+def topic_id_partition_hash(key: tuple[bytes, int]) -> int:
     """Return the hash code of Kafka's TopicIdPartition as an unsigned number."""
-    topic_id, partition = place
+    topic_id, partition = key
     return (31 * topic_id_hash(topic_id) + partition) & _MASK
 
 
@@ -134,7 +134,7 @@ class JavaTable(Generic[K]):
     def add(self, key: K) -> None:
         """Add a key, unless the table has it."""
         hashes = self._hashes
-        # `computeIfAbsent` looks at the size before it looks for the key.
+        # `computeIfAbsent` checks the size before it searches for the key.
         if self._is_computed and len(hashes) > self._capacity * _FULL:
             self._capacity *= 2
         if key in hashes:

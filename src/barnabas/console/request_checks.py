@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from barnabas.console.sessions import Sessions
     from barnabas.console.settings import ConsoleSettings
 
-__all__ = ["BODY_BYTES_MAX", "FORM_TYPE", "Gatekeeper", "host_name"]
+__all__ = ["BODY_BYTES_MAX", "FORM_TYPE", "RequestChecks", "host_name"]
 
 BODY_BYTES_MAX = 1024 * 1024
 FORM_TYPE = "application/x-www-form-urlencoded"
 _TARGET_CHARACTERS_MAX = 8 * 1024
-# Longest time of a request (s). The requests to the cluster have shorter limits of their own.
+# Time limit of a request (s). The requests to the cluster have shorter limits.
 _REQUEST_S = 40.0
-# Paths without the limit of time.
+# Paths without a time limit.
 _ENDLESS = ("/messages/tail",)
 # Paths that are shown without a log-in.
 _OPEN = ("/login", "/static/")
@@ -50,7 +50,7 @@ _HEADERS = (
 )
 
 
-class Gatekeeper:
+class RequestChecks:
     """An ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings, sessions: Sessions) -> None:
