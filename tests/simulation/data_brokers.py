@@ -144,7 +144,7 @@ class DataBrokers:
         if active is not None and is_noticed:
             controller = active.controller
             controller.on_broker_suspected(broker_id, epoch)
-            timer = active.driver.doors.timer
+            timer = active.driver.log_dependencies.timer
             timer.call_later(200, lambda: controller.on_broker_lost(broker_id, epoch))
 
     def wipe(self, broker_id: int, directory: int | None = None) -> None:

@@ -100,12 +100,12 @@ class Replica:
         self.names: set[str] = set()
         self.next_offset = 0
         runtime = hosts.host(config.node_id).runtime
-        doors = LogDependencies(
+        log_dependencies = LogDependencies(
             runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
         )
         opening = RaftOpening(
             "/data",
-            doors,
+            log_dependencies,
             runtime.rng,
             self._on_fatal,
             self.features,
@@ -120,7 +120,9 @@ class Replica:
         self.driver.add_listener(self.generator)
         self.driver.add_listener(self)
         self.rpc = RaftRpc(self.driver)
-        self._doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
+        self._dependencies = ConnectionDependencies(
+            runtime.clock, runtime.timer, new_receive_buffer()
+        )
         self._connections = 0
         if config.can_be_voter:
             runtime.sockets.listen("", hosts.ports[config.node_id], self._accept)
@@ -167,7 +169,7 @@ class Replica:
         self._connections += 1
         return Connection(
             self._connections,
-            self._doors,
+            self._dependencies,
             ConnectionLimits(),
             self._on_request,
             lambda connection, error: None,

@@ -282,7 +282,7 @@ class ClientConfig:
                 "transaction.two.phase.commit.enable=true, where transactions do not time out: "
                 "leave it out"
             )
-        self._settle_idempotence(given_idempotence="enable_idempotence" in given)
+        self._resolve_idempotence(given_idempotence="enable_idempotence" in given)
 
     def _check_group(self, given: Mapping[str, object]) -> None:
         """Refuse keys of the other group protocol; check heartbeat interval and session timeout."""
@@ -316,7 +316,7 @@ class ClientConfig:
                 f"{self.compression_type}: {low} to {high}"
             )
 
-    def _settle_idempotence(self, *, given_idempotence: bool) -> None:
+    def _resolve_idempotence(self, *, given_idempotence: bool) -> None:
         """Check the preconditions of idempotence, or turn it off where it is only the default.
 
         Idempotence needs acks=all, retries, and at most 5 requests in flight. Transactions need

@@ -90,7 +90,7 @@ class _Responder:
     def limit(self, timeout_ms: int) -> None:
         """Respond with REQUEST_TIMED_OUT if no other response is sent within `timeout_ms`."""
         if self._on_done is not None:
-            timer = self._driver.doors.timer
+            timer = self._driver.log_dependencies.timer
             self._timer = timer.call_later(timeout_ms, lambda: self.refuse(_TIMED_OUT))
 
     def respond(self, response: Any) -> None:
@@ -108,8 +108,10 @@ class _Responder:
             return
         refused = self._refuse(self._request, refusal)
         if isinstance(refused, GeneratorType):
-            doors = self._driver.doors
-            run_in_slices(refused, doors.clock, doors.timer.call_soon, self.respond)
+            log_dependencies = self._driver.log_dependencies
+            run_in_slices(
+                refused, log_dependencies.clock, log_dependencies.timer.call_soon, self.respond
+            )
         else:
             self.respond(refused)
 
@@ -165,7 +167,7 @@ class AppendedState:
     @property
     def now_ms(self) -> float:
         """Monotonic time, ms."""
-        return self._driver.doors.clock.monotonic_ms()
+        return self._driver.log_dependencies.clock.monotonic_ms()
 
     def view(
         self, mutations: MutationLimit | None = None, requester: Principal = ANONYMOUS
@@ -236,7 +238,7 @@ class AppendedState:
         result = yield from steps
         if not _ENCODED_AT_ONCE < len(result.records) <= BATCH_RECORDS_MAX:
             return result, None
-        encoder = MetadataBatchEncoder(self._driver.doors.clock.wall_ms())
+        encoder = MetadataBatchEncoder(self._driver.log_dependencies.clock.wall_ms())
         try:
             for record, version in result.records:
                 encoder.add(record, version)
@@ -248,7 +250,7 @@ class AppendedState:
 
     def _run_plan(self, plan: Plan, steps: EncodedSteps) -> None:
         """Run one slice of a request's steps, and schedule the rest for later turns."""
-        clock, timer = self._driver.doors.clock, self._driver.doors.timer
+        clock, timer = self._driver.log_dependencies.clock, self._driver.log_dependencies.timer
         made = run_slice(steps, clock, _SLICE_MS if plan.tries < _TRIES_IN_SLICES else inf)
         if isinstance(made, Unfinished):
             timer.call_soon(lambda: self._run_plan(plan, steps))

@@ -64,10 +64,14 @@ class Controller:
         registration = dependencies.registration
         supported = {} if registration is None else registration.supported_features
         policies = PolicyChecks(
-            driver.doors.clock, dependencies.create_topic_policy, dependencies.alter_config_policy
+            driver.log_dependencies.clock,
+            dependencies.create_topic_policy,
+            dependencies.alter_config_policy,
         )
         self._controls = make_controls(config, driver, dependencies.rng, supported, policies)
-        self._background = Background(config, self._state, self._controls, driver.doors.timer)
+        self._background = Background(
+            config, self._state, self._controls, driver.log_dependencies.timer
+        )
 
     @property
     def is_active(self) -> bool:

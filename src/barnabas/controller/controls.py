@@ -90,6 +90,6 @@ def make_controls(
         leader_elections=LeaderElectionControl(elections),
         reassignments=ReassignmentControl(elections),
         unregistration=UnregistrationControl(elections),
-        tokens=TokenControl(config, rng, driver.doors.clock),
+        tokens=TokenControl(config, rng, driver.log_dependencies.clock),
         sessions=sessions,
     )

@@ -27,7 +27,7 @@ class Driver:
     """A quorum of one that commits at once, and the clock and timer that its requests see."""
 
     def __init__(self) -> None:
-        self.doors = self
+        self.log_dependencies = self
         self.clock = self
         self.timer = self
         self.is_leader = True

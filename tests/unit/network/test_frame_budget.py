@@ -158,8 +158,8 @@ class BudgetedServer(Server):
         super().__init__(world, ConnectionLimits(), 64 * 1024)
         runtime = world.host("s").runtime
         self.budget = FrameBudget(bytes_max, runtime.clock, runtime.timer)
-        self.doors = ConnectionDependencies(
-            runtime.clock, runtime.timer, self.doors.receive_buffer, self.budget
+        self.dependencies = ConnectionDependencies(
+            runtime.clock, runtime.timer, self.dependencies.receive_buffer, self.budget
         )
         self.handle = self.echo
 
@@ -185,7 +185,7 @@ def test_slow_large_requests_use_no_more_than_the_budget() -> None:
     assert server.budget.held_bytes <= 4 * MEGABYTE + 2 * MEGABYTE + 40 * 2 * FREE_BYTES
     assert server.budget.is_full
     polite = connect(world, server, "polite")
-    assert len(server.connections[-1].get_buffer()) < len(server.doors.receive_buffer)
+    assert len(server.connections[-1].get_buffer()) < len(server.dependencies.receive_buffer)
     assert polite.stream is not None
     body = bytes(MEGABYTE)
     polite.stream.write([frame(b"small")])

@@ -17,7 +17,7 @@ from barnabas.raft.election_state import (
     QuorumStateError,
     decode_quorum_state,
 )
-from barnabas.raft.log.committed_note import FILE_NAME as COMMITTED_NOTE
+from barnabas.raft.log.committed_offset_file import FILE_NAME as COMMITTED_NOTE
 from barnabas.raft.log.metadata_check import find_intact_end
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.config import LONG_MAX

@@ -176,7 +176,7 @@ class Sender:
         for queue in self.accumulator.ready:
             if queue.delayed:
                 continue
-            if self._transactions is not None and not self._transactions.admits(queue.tp):
+            if self._transactions is not None and not self._transactions.may_send_to(queue.tp):
                 continue
             leader = metadata.leader(queue.tp)
             if leader not in metadata.nodes:

@@ -158,7 +158,7 @@ class TransactionManager:
         """Whether a transaction is open and neither commit nor abort was called."""
         return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
 
-    def admits(self, tp: TopicPartition) -> bool:
+    def may_send_to(self, tp: TopicPartition) -> bool:
         """Whether batches of a partition may be sent now; if not, schedule adding the partition."""
         if tp in self._added:
             return True
@@ -214,7 +214,7 @@ class TransactionManager:
             self._refuse("init_transactions")
         self._waiting = on_done
         self._two_phases = replace(self._two_phases, keeps_prepared=keeps_prepared)
-        self._go(_S.INITIALIZING)
+        self._enter_state(_S.INITIALIZING)
         self.advance()
 
     def begin(self) -> None:
@@ -226,7 +226,7 @@ class TransactionManager:
         if self.state is not _S.READY:
             self._refuse("begin_transaction")
         self.is_v2 = self._cluster.feature_level(_FEATURE) >= _V2
-        self._go(_S.IN_TRANSACTION)
+        self._enter_state(_S.IN_TRANSACTION)
 
     def send_offsets(
         self,
@@ -248,7 +248,7 @@ class TransactionManager:
         if self.state is not _S.IN_TRANSACTION:
             self._refuse("prepare_transaction")
         self._waiting = on_done
-        self._go(_S.PREPARING)
+        self._enter_state(_S.PREPARING)
         self._batches.send_all()
         self.advance()
 
@@ -266,7 +266,7 @@ class TransactionManager:
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED):
             self._refuse("commit_transaction")
         self._waiting = on_done
-        self._go(_S.COMMITTING)
+        self._enter_state(_S.COMMITTING)
         self._batches.send_all()
         self.advance()
 
@@ -275,7 +275,7 @@ class TransactionManager:
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR):
             self._refuse("abort_transaction")
         self._waiting = on_done
-        self._go(_S.ABORTING)
+        self._enter_state(_S.ABORTING)
         self._new.clear()
         aborted = TransactionAbortedError("the transaction is aborted")
         self._fail_offsets(aborted)
@@ -287,7 +287,7 @@ class TransactionManager:
         if self.state is not _S.IN_TRANSACTION:
             self._refuse("detach_transaction")
         self._waiting = on_done
-        self._go(_S.DETACHING)
+        self._enter_state(_S.DETACHING)
         self._batches.send_all()
         self.advance()
 
@@ -329,7 +329,7 @@ class TransactionManager:
         elif self.state in _AFTER_DELIVERY and not self._batches.has_incomplete:
             if self.state is _S.PREPARING:
                 self.prepared = PreparedTransaction(*self.identity)
-            self._go(_AFTER_DELIVERY[self.state])
+            self._enter_state(_AFTER_DELIVERY[self.state])
             self._end_call(None)
 
     def _initialize(self) -> None:
@@ -369,7 +369,7 @@ class TransactionManager:
         self.prepared = prepared
         self.is_v2 = self._cluster.feature_level(_FEATURE) >= _V2
         self._started = True
-        self._go(_S.PREPARED)
+        self._enter_state(_S.PREPARED)
         self._end_call(None)
 
     def _add_partitions(self) -> None:
@@ -461,7 +461,7 @@ class TransactionManager:
         if self.state is _S.ABORTING and self._bump_wanted:
             self._busy = False
             self.error = None
-            self._go(_S.INITIALIZING)
+            self._enter_state(_S.INITIALIZING)
             self.advance()
         else:
             self._become_ready()
@@ -470,7 +470,7 @@ class TransactionManager:
         self._busy = False
         self._request_retry.reset()
         self.error = None
-        self._go(_S.READY)
+        self._enter_state(_S.READY)
         self._end_call(None)
 
     def _begin_epoch(self, producer_id: int, producer_epoch: int) -> None:
@@ -545,7 +545,7 @@ class TransactionManager:
         self._request_retry.retry(again, _CONCURRENT_RETRY_MS if is_concurrent else inf)
 
     def _fail_abortably(self, error: ClientError) -> None:
-        self._go(_S.ABORTABLE_ERROR)
+        self._enter_state(_S.ABORTABLE_ERROR)
         self.error = error
         self._new.clear()
         self._fail_offsets(error)
@@ -555,7 +555,7 @@ class TransactionManager:
     def _fail_fatally(self, error: ClientError) -> None:
         if self.state is _S.FATAL_ERROR:
             return
-        self._go(_S.FATAL_ERROR)
+        self._enter_state(_S.FATAL_ERROR)
         self.error = fenced(error, self.transactional_id)
         self._new.clear()
         self._fail_offsets(self.error)
@@ -567,7 +567,7 @@ class TransactionManager:
         for each in failed:
             each.on_done(None, error)
 
-    def _go(self, state: TransactionState) -> None:
+    def _enter_state(self, state: TransactionState) -> None:
         check_transition(self.state, state)
         self.state = state
 

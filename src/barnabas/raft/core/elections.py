@@ -95,7 +95,7 @@ class Elections:
         return due
 
     def _give_up(self, now_ms: float, role: Prospective) -> None:
-        """Return to the lost leader, or wait, because no majority wants an election."""
+        """Return to the lost leader, or wait, because no majority granted its pre-vote."""
         replica = self._replica
         if role.lost_leader_id != NO_LEADER:
             replica.to_follower(now_ms, replica.epoch, role.lost_leader_id, None)
@@ -224,8 +224,8 @@ class Elections:
         role.rejected.add(voter)
         if isinstance(role, Candidate):
             # The votes may be split so that no candidate wins. The first to retry will win.
-            patience = self._replica.rng.randint(_SPLIT_VOTE_MS_MIN, _SPLIT_VOTE_MS_MAX)
-            role.election_deadline = min(role.election_deadline, now_ms + patience)
+            delay_ms = self._replica.rng.randint(_SPLIT_VOTE_MS_MIN, _SPLIT_VOTE_MS_MAX)
+            role.election_deadline = min(role.election_deadline, now_ms + delay_ms)
 
     # -- epoch begin and end -----------------------------------------------------------------------
 

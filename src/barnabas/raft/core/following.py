@@ -256,8 +256,8 @@ class Following:
         role = replica.role
         if isinstance(role, Follower) and role.leader_id == source:
             # The random part keeps the followers from running for leader at the same time.
-            patience = replica.config.leader_lost_ms + replica.rng.randint(0, _LOST_SPREAD_MS)
-            role.lost_deadline = min(role.lost_deadline, now_ms + patience)
+            delay_ms = replica.config.leader_lost_ms + replica.rng.randint(0, _LOST_SPREAD_MS)
+            role.lost_deadline = min(role.lost_deadline, now_ms + delay_ms)
 
     def _truncate(self, now_ms: float, role: Follower, epoch: int, end_offset: int) -> None:
         """Truncate to the end of the last epoch that both logs are known to share.

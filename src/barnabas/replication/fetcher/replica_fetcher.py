@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 # fetcher abandons that fetch. Without this limit, the first commits of a new leader take as long as
 # replica.fetch.wait.max.ms. The fetch after it is a full fetch, which is expensive with many
 # partitions. The time per partition limits that cost when topics are created one after the other.
-_PATIENCE_MS = 20.0
-_PATIENCE_PER_PARTITION_MS = 0.2
+_PENDING_FETCH_MS = 20.0
+_PENDING_FETCH_PER_PARTITION_MS = 0.2
 
 
 # Interval of the check of idle partitions, and the number of partitions per check.
@@ -184,12 +184,12 @@ class ReplicaFetcher:
         self._leader.close()
 
     def _add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
-        is_news = False
+        has_new = False
         for key, initial in partitions.items():
             known = self._states.get(key)
             if known is not None and known.current_leader_epoch == initial.current_leader_epoch:
                 continue
-            is_news = True
+            has_new = True
             partition = self._local.find(key)
             epoch = None if partition is None else partition.log.latest_epoch
             needs_no_truncation = self._leader.finds_divergence and epoch is not None
@@ -200,10 +200,10 @@ class ReplicaFetcher:
             self._states.pop(key)
             self._states.put(key, state)
         is_fetching = self._machine.state is FetcherState.FETCHING
-        if is_news and is_fetching and self._give_up_entry is None:
+        if has_new and is_fetching and self._give_up_entry is None:
             waited_ms = self._clock.monotonic_ms() - self._sent_ms
-            patience_ms = max(_PATIENCE_MS, _PATIENCE_PER_PARTITION_MS * len(self._states))
-            rest_ms = max(0.0, patience_ms - waited_ms)
+            limit_ms = max(_PENDING_FETCH_MS, _PENDING_FETCH_PER_PARTITION_MS * len(self._states))
+            rest_ms = max(0.0, limit_ms - waited_ms)
             abandon = partial(self._abandon_fetch, self.requests)
             self._give_up_entry = self._wheel.add(rest_ms, lambda: self._guarded(abandon))
         self._continue()

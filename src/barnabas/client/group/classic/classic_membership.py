@@ -210,7 +210,7 @@ class ClassicMembership:
         if not self._search.is_ready():
             return False
         if self._rebalance is not None:
-            return self._conclude(self._rebalance)
+            return self._apply_result(self._rebalance)
         if not self._must_join() or self._join_retry.due_ms is not None:
             return False
         match self._status.step:
@@ -288,7 +288,7 @@ class ClassicMembership:
         self._rebalance = Rebalance(dependencies, protocols, self._steps.wake)
         self._rebalance.start()
 
-    def _conclude(self, rebalance: Rebalance) -> bool:
+    def _apply_result(self, rebalance: Rebalance) -> bool:
         """Apply the result of a rebalance, if it is available."""
         outcome = rebalance.outcome
         status = self._status
