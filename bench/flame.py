@@ -33,10 +33,10 @@ from bench.report import machine
 TOPIC = "flame"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 RATE = 500
-WIDTH, ROW, LETTER = 1200, 17, 6.3
+WIDTH, ROW, CHARACTER_WIDTH = 1200, 17, 6.3
 FONT = 'font-family="Menlo, Consolas, monospace" font-size="10.5"'
 # Share of the narrowest visible box.
-LEAST_SHARE = 0.002
+SHARE_MIN = 0.002
 
 # Stages by file and method, or by file. The innermost frame in this table determines the stage of a
 # stack.
@@ -207,7 +207,7 @@ def svg(stacks: Stacks, title: str) -> str:
         for frame, inner in sorted(by_frame.items()):
             count = sum(inner.values())
             width = WIDTH * count / total
-            if count >= LEAST_SHARE * total:
+            if count >= SHARE_MIN * total:
                 deepest = max(deepest, depth)
                 stage = stage_of(next(iter(inner))[:depth])
                 boxes.append(box(frame, stage, (left, (depth + 1) * ROW, width), count))
@@ -230,7 +230,7 @@ def svg(stacks: Stacks, title: str) -> str:
 def box(frame: str, stage: str, place: tuple[float, float, float], us: float) -> str:
     """Return a frame: colored by its stage, with a truncated name and the full name as tool tip."""
     left, top, width = place
-    name = frame.rpartition(":")[2][: max(0, int((width - 4) / LETTER))]
+    name = frame.rpartition(":")[2][: max(0, int((width - 4) / CHARACTER_WIDTH))]
     color = COLORS[stage]
     text = f'<text x="{left + 3:.1f}" y="{top + 12}">{escape(name)}</text>' if len(name) > 2 else ""
     return (

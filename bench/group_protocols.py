@@ -97,15 +97,15 @@ async def measure(broker: Broker, protocol: str, groups: int, seconds: float) ->
     """Run the groups of one protocol; return the figures by row."""
     host, port = broker.host_and_port
     progress = Progress(groups * MEMBERS)
-    everyone = make_members(protocol, groups, progress)
-    for start in range(0, len(everyone), CONNECTS_AT_ONCE):
-        batch = everyone[start : start + CONNECTS_AT_ONCE]
+    members = make_members(protocol, groups, progress)
+    for start in range(0, len(members), CONNECTS_AT_ONCE):
+        batch = members[start : start + CONNECTS_AT_ONCE]
         await asyncio.gather(*(each.connect(host, port) for each in batch))
-    while (await everyone[0].ask(FindCoordinatorRequest(key="g"), 0)).error_code:
+    while (await members[0].ask(FindCoordinatorRequest(key="g"), 0)).error_code:
         await asyncio.sleep(0.1)
     await asyncio.sleep(1)
     memory, cpu = broker.resident_mb(), broker.cpu_seconds()
-    tasks = [asyncio.create_task(each.live()) for each in everyone]
+    tasks = [asyncio.create_task(each.live()) for each in members]
     await until_stable(progress)
     stable_cpu, grown = broker.cpu_seconds() - cpu, broker.resident_mb() - memory
     await asyncio.sleep(2 * HEARTBEAT_S)
@@ -118,7 +118,7 @@ async def measure(broker: Broker, protocol: str, groups: int, seconds: float) ->
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    for each in everyone:
+    for each in members:
         each.close()
     return {
         f"{protocol}: CPU until stable, s": stable_cpu,

@@ -83,7 +83,7 @@ def fill(process: BrokerProcess, segments: int) -> None:
     """Write this many segments of 16 batches, rolled by record timestamps."""
     connection = Connection(process)
     value = os.urandom(1000)
-    on_the_way = 0
+    in_flight = 0
     for segment in range(segments):
         for batch in range(BATCHES):
             builder = BatchBuilder()
@@ -93,11 +93,11 @@ def fill(process: BrokerProcess, segments: int) -> None:
             data = PartitionProduceData(index=0, records=bytes(builder.build()))
             topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
             connection.send(ProduceRequest(acks=1, timeout_ms=9_000, topic_data=topics), 7)
-            on_the_way += 1
-            if on_the_way == IN_FLIGHT:
+            in_flight += 1
+            if in_flight == IN_FLIGHT:
                 connection.receive()
-                on_the_way -= 1
-    for _ in range(on_the_way):
+                in_flight -= 1
+    for _ in range(in_flight):
         connection.receive()
     connection.close()
 

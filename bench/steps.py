@@ -97,10 +97,10 @@ def measure(steps: Steps, address: str, control: ProcessControl, acls: int) -> N
 
 def create_acls(address: str, count: int) -> None:
     """Create entries of other users, and one entry that allows the requests."""
-    everything = {"principal": "User:ANONYMOUS", "operation": AclOperation.ALL}
+    all_operations = {"principal": "User:ANONYMOUS", "operation": AclOperation.ALL}
     entries = [
-        Acl(AclResourceType.TOPIC, TOPIC, **everything),
-        Acl(AclResourceType.CLUSTER, "kafka-cluster", **everything),
+        Acl(AclResourceType.TOPIC, TOPIC, **all_operations),
+        Acl(AclResourceType.CLUSTER, "kafka-cluster", **all_operations),
     ]
     for number in range(count - len(entries)):
         pattern = PatternType.PREFIXED if number % 2 else PatternType.LITERAL

@@ -221,8 +221,11 @@ def create_topic(view: ClusterView, topic: CreatableTopic) -> None:
 
     told = await_that(order, lambda told: told.error_code not in IS_LATE, PATIENCE_S, topic.name)
     # A request whose response was late may have been executed.
-    is_there = orders > 1 and told.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-    assert is_there or told.error_code == ErrorCode.NONE, (told.error_code, told.error_message)
+    already_exists = orders > 1 and told.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert already_exists or told.error_code == ErrorCode.NONE, (
+        told.error_code,
+        told.error_message,
+    )
 
 
 def await_that(

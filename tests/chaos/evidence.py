@@ -32,7 +32,7 @@ SHOWN_KINDS = (
     "skipped",
 )
 # Batches shown before and after each batch that holds an offset of a finding.
-AROUND = 3
+CONTEXT_BATCHES = 3
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,14 @@ def _of_node(finding: Finding, topic: str, directory: Path) -> Iterator[str]:
     shown = {
         near
         for place in places
-        for near in range(max(0, place - AROUND), min(len(found), place + AROUND + 1))
+        for near in range(
+            max(0, place - CONTEXT_BATCHES), min(len(found), place + CONTEXT_BATCHES + 1)
+        )
     }
     shown |= {place for place, each in enumerate(found) if _overlaps(each.header, held)}
     if not places:
         # Without such batches, show the end of the log.
-        shown |= set(range(max(0, len(found) - AROUND), len(found)))
+        shown |= set(range(max(0, len(found) - CONTEXT_BATCHES), len(found)))
     before = -1
     for place in sorted(shown):
         if place != before + 1:

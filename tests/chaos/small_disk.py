@@ -13,8 +13,8 @@ from pathlib import Path
 from barnabas.testing.node_process import NodeProcess
 
 # Room that the limit of file sizes leaves.
-ROOM_BYTES = 32 * 1024
-_PIECE = bytes(64 * 1024)
+FREE_BYTES = 32 * 1024
+_FILLER = bytes(64 * 1024)
 
 
 class SmallDisk:
@@ -44,10 +44,10 @@ class SmallDisk:
             limit_file_sizes(self._node)
             return
         with (self._root / "filler").open("wb", buffering=0) as filler:
-            for size in (len(_PIECE), 512):
+            for size in (len(_FILLER), 512):
                 try:
                     while True:
-                        filler.write(_PIECE[:size])
+                        filler.write(_FILLER[:size])
                         os.fsync(filler.fileno())
                 except OSError:
                     continue
@@ -77,5 +77,5 @@ def limit_file_sizes(node: NodeProcess, topic: str = "") -> None:
         size = min((path.stat().st_size for path in active), default=0)
     else:
         size = max((path.stat().st_size for path in data.glob("*/*.log")), default=0)
-    limit = size + ROOM_BYTES
+    limit = size + FREE_BYTES
     resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (limit, limit))

@@ -222,8 +222,8 @@ def make_topic(
 ) -> None:
     """Create the topic of a campaign on all brokers, without deletion."""
     view = view_of(cluster, tls)
-    everybody = {node.node_id for node in cluster.brokers}
-    await_that(view.live_brokers, lambda found: found == everybody, HEAL_TIMEOUT_S, "all brokers")
+    all_nodes = {node.node_id for node in cluster.brokers}
+    await_that(view.live_brokers, lambda found: found == all_nodes, HEAL_TIMEOUT_S, "all brokers")
     configs = {"min.insync.replicas": str(min_isr), **TOPIC_CONFIGS}
     _make(cluster, TOPIC, partitions, configs, tls)
 

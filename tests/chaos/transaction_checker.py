@@ -58,7 +58,7 @@ from chaos.transactional.history import (
     CommittedLog,
     Content,
     Initialization,
-    OffsetLook,
+    OffsetSample,
     Place,
     ReadRun,
     Result,
@@ -128,7 +128,7 @@ class _Check:
         self._check_order_in_time()
         self._check_flow()
         self._check_outputs()
-        self._check_looks()
+        self._check_samples()
         self._check_end()
         return self.verdict
 
@@ -353,7 +353,7 @@ class _Check:
                     text = f"input {(partition, offset)} has no output, the group is at {end}"
                     self.verdict.add("offset ahead", text)
 
-    def _check_looks(self) -> None:
+    def _check_samples(self) -> None:
         """Compare fetched committed offsets with those of the transactions."""
         # By partition: (time, offset) of acknowledged commits, and of all that may have committed.
         sure: dict[int, list[tuple[float, int]]] = defaultdict(list)
@@ -365,25 +365,28 @@ class _Check:
                 if each.result is Result.COMMITTED and each.ended is not None:
                     sure[partition].append((each.ended, offset))
         highest: dict[int, tuple[float, int]] = {}
-        for look in sorted(self.history.looks, key=lambda each: each.started):
-            text = f"input partition {look.partition}: the group's offset was {look.offset}"
-            is_current = not self._is_isolated(look)
-            at_least = _highest(sure[look.partition], look.started)
-            if look.offset < at_least and is_current:
+        for sample in sorted(self.history.samples, key=lambda each: each.started):
+            text = f"input partition {sample.partition}: the group's offset was {sample.offset}"
+            is_current = not self._is_isolated(sample)
+            at_least = _highest(sure[sample.partition], sample.started)
+            if sample.offset < at_least and is_current:
                 self.verdict.add("offset behind", f"{text} after {at_least} was acknowledged")
-            at_most = _highest(possible[look.partition], look.ended)
-            if look.offset > at_most:
-                self.verdict.add("offset ahead", f"{text}, no commit was asked beyond {at_most}")
-            ended, before = highest.get(look.partition, (0.0, 0))
-            if look.offset < before and ended < look.started and is_current:
+            at_most = _highest(possible[sample.partition], sample.ended)
+            if sample.offset > at_most:
+                self.verdict.add(
+                    "offset ahead", f"{text}, no commit was requested beyond {at_most}"
+                )
+            ended, before = highest.get(sample.partition, (0.0, 0))
+            if sample.offset < before and ended < sample.started and is_current:
                 self.verdict.add("offset went back", f"{text} after {before}")
-            if look.offset > before:
-                highest[look.partition] = (look.ended, look.offset)
+            if sample.offset > before:
+                highest[sample.partition] = (sample.ended, sample.offset)
 
-    def _is_isolated(self, look: OffsetLook) -> bool:
+    def _is_isolated(self, sample: OffsetSample) -> bool:
         """Return whether the offset may come from a former leader."""
         return any(
-            begin <= look.ended and look.started <= end for begin, end in self.history.isolations
+            begin <= sample.ended and sample.started <= end
+            for begin, end in self.history.isolations
         )
 
     # The end.

@@ -32,7 +32,7 @@ from chaos.transactional.clients import QUICK, TRANSACTION_TIMEOUT_MS
 from chaos.transactional.history import (
     CommittedLog,
     Ends,
-    OffsetLook,
+    OffsetSample,
     Place,
     Result,
     TransactionHistory,
@@ -53,7 +53,7 @@ PAUSE_S = (0.5, 14.0)
 # Time without a process for a transactional id: at most longer than a transaction timeout.
 DEAD_S = (0.0, 13.0)
 # Coordinators abort transactions after their timeout, and check it every second.
-HANGING_S = TRANSACTION_TIMEOUT_MS / 1000 + 20.0
+END_OF_TRANSACTIONS_S = TRANSACTION_TIMEOUT_MS / 1000 + 20.0
 LOOP_S = 0.1
 
 
@@ -287,8 +287,9 @@ class TransactionalLoad:
         found = self._committed_offsets()
         ended = time.monotonic()
         with self._lock:
-            self.history.looks += [
-                OffsetLook(partition, offset, started, ended) for partition, offset in found.items()
+            self.history.samples += [
+                OffsetSample(partition, offset, started, ended)
+                for partition, offset in found.items()
             ]
 
     def _committed_offsets(self) -> dict[int, int]:
@@ -368,7 +369,7 @@ class TransactionalLoad:
 
     def _await_end_of_transactions(self) -> None:
         """Wait until transactions time out. The checker reports those that still hang."""
-        deadline = time.monotonic() + HANGING_S
+        deadline = time.monotonic() + END_OF_TRANSACTIONS_S
         with Client(self._bootstrap, **QUICK) as client:
             while not self._are_all_ended(client) and time.monotonic() < deadline:
                 time.sleep(0.2)

@@ -11,7 +11,7 @@ from unit.server.simulated_cluster import CLIENT_PORT, TIMEOUT_MS, SimulatedClus
 
 NODES = (1, 2, 3)
 BOOTSTRAP = ",".join(f"node-{node}:{CLIENT_PORT}" for node in NODES)
-PATIENCE_MS = 120_000.0
+AWAIT_LIMIT_MS = 120_000.0
 Place = tuple[str, int]
 
 
@@ -76,9 +76,9 @@ class ClusterWorld:
                 for each in topic.partitions.values()
             )
 
-        self.cluster.until(is_full, PATIENCE_MS)
+        self.cluster.until(is_full, AWAIT_LIMIT_MS)
 
-    def await_that(self, condition: Callable[[], bool], limit_ms: float = PATIENCE_MS) -> bool:
+    def await_that(self, condition: Callable[[], bool], limit_ms: float = AWAIT_LIMIT_MS) -> bool:
         """Advance time until the condition holds. Return whether it did in time."""
         return self.cluster.world.run_until(condition, limit_ms)
 

@@ -68,7 +68,7 @@ class ControllerFaults:
         self._topics = 0
         # Requests without a response so far, and the node that has each of them.
         self.open: dict[int, ControllerReplica] = {}
-        self._asked = 0
+        self._requests = 0
         self.answered: dict[int, int] = {}
         self._acts: list[tuple[int, Callable[[], None]]] = [
             (20, self._change_isr),
@@ -349,8 +349,8 @@ class ControllerFaults:
             chosen = running[self.rng.randint(0, len(running) - 1)]
             assert isinstance(chosen, ControllerReplica)
             replica = chosen
-        self._asked += 1
-        number, asked = self._asked, replica
+        self._requests += 1
+        number, asked = self._requests, replica
         self.open[number] = replica
 
         def answered(answer: Any) -> None:

@@ -100,7 +100,7 @@ class DataBrokers:
         self.acknowledged: dict[Key, list[int]] = {}
         self._records = 0
         self.hosts.await_active()
-        self.live_until(lambda: self._unfenced() == set(BROKERS))
+        self.run_until(lambda: self._unfenced() == set(BROKERS))
         self._create_topics()
 
     def _new_directory(self) -> bytes:
@@ -154,7 +154,7 @@ class DataBrokers:
         for index, former in enumerate(broker.directories):
             if directory in (None, index):
                 broker.directories[index] = self._new_directory()
-                gone = [key for key, (lies_in, _) in broker.logs.items() if lies_in == former]
+                gone = [key for key, (where, _) in broker.logs.items() if where == former]
                 for key in gone:
                     del broker.logs[key]
 
@@ -170,7 +170,7 @@ class DataBrokers:
         while self.hosts.world.scheduler.now_ms < end:
             self._tick()
 
-    def live_until(self, condition: Callable[[], bool], limit_ms: float = 30_000) -> None:
+    def run_until(self, condition: Callable[[], bool], limit_ms: float = 30_000) -> None:
         """Advance time until the condition holds."""
         end = self.hosts.world.scheduler.now_ms + limit_ms
         while not condition():
@@ -300,9 +300,9 @@ class DataBrokers:
             if self._is_registered(self.brokers[each])
         ]
         for broker in open_ones:
-            lies_in = broker.logs.setdefault(key, (self._placed(broker, key, partition), []))[0]
-            if partition.directory_of(broker.id) != lies_in:
-                self._assign(broker, key, lies_in)
+            directory = broker.logs.setdefault(key, (self._placed(broker, key, partition), []))[0]
+            if partition.directory_of(broker.id) != directory:
+                self._assign(broker, key, directory)
         leader = self.brokers.get(partition.leader)
         if leader is None or leader not in open_ones or leader.id not in self._unfenced():
             return
@@ -357,7 +357,7 @@ class DataBrokers:
             broker_epoch=leader.epoch,
             topics=[TopicDataRequest(topic_id=topic.id, partitions=[proposal])],
         )
-        self._ask_beside(leader, request, lambda: leader.joining.pop(key, None))
+        self._send_to_controller(leader, request, lambda: leader.joining.pop(key, None))
 
     def _assign(self, broker: DataBroker, key: Key, directory: bytes) -> None:
         """Report the directory of a replica to the controller."""
@@ -374,9 +374,11 @@ class DataBrokers:
             broker_epoch=broker.epoch,
             directories=[DirectoryDataRequest(id=directory, topics=[where])],
         )
-        self._ask_beside(broker, request, lambda: broker.assigning.discard(key))
+        self._send_to_controller(broker, request, lambda: broker.assigning.discard(key))
 
-    def _ask_beside(self, broker: DataBroker, request: Any, on_done: Callable[[], object]) -> None:
+    def _send_to_controller(
+        self, broker: DataBroker, request: Any, on_done: Callable[[], object]
+    ) -> None:
         """Send a request other than a heartbeat; without a controller, retry in the next tick."""
         active, life = self.hosts.active(), broker.life
         if active is None:

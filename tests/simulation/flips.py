@@ -283,9 +283,9 @@ class FlipWalk:
 
     def is_unknown(self, name: str) -> bool:
         """Return whether the broker has no such topic."""
-        return self.ask_offset(name, LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self.list_offset(name, LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def ask_offset(self, name: str, timestamp: int) -> Any:
+    def list_offset(self, name: str, timestamp: int) -> Any:
         """Return the partition's part of the response to ListOffsets."""
         partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         topic = ListOffsetsTopic(name=name, partitions=[partition])
@@ -295,7 +295,7 @@ class FlipWalk:
     def offset(self, name: str, timestamp: int) -> int | None:
         """Return start or end offset of the log; None if the partition is offline."""
         for _ in range(100):
-            answer = self.ask_offset(name, timestamp)
+            answer = self.list_offset(name, timestamp)
             if answer.error_code == 0:
                 return int(answer.offset)
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:

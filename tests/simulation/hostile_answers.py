@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _BITS = {schema.INT8: 8, schema.INT16: 16, schema.INT32: 32, schema.INT64: 64}
 # A leader epoch that is too high makes all later ones look old, also for Kafka's clients.
-_BELIEVED = {"leader_epoch", "current_leader"}
+_UNCHANGED = {"leader_epoch", "current_leader"}
 
 
 class HostileAnswers:
@@ -44,9 +44,9 @@ class HostileAnswers:
         self.asked: Counter[ApiKey] = Counter()
         self.changed: Counter[ApiKey] = Counter()
         self._call = cluster._connections.call
-        cluster._connections.call = self._tampering  # type: ignore[method-assign]
+        cluster._connections.call = self._call_and_change  # type: ignore[method-assign]
 
-    def _tampering(self, info: Any, call: Any) -> None:
+    def _call_and_change(self, info: Any, call: Any) -> None:
         self.asked[call.api_key] += 1
         versions: list[int] = []
 
@@ -69,7 +69,7 @@ class HostileAnswers:
         if not struct.__fields__ or type(struct).__default_instance__ is struct:
             # A default instance that all messages share was not in the response.
             return
-        fields = [each for each in struct.__fields__ if each.name not in _BELIEVED]
+        fields = [each for each in struct.__fields__ if each.name not in _UNCHANGED]
         each = self._rng.choice(fields)
         value = getattr(struct, each.name)
         inner = value if isinstance(value, list) else [value]

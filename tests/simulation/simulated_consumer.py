@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.sim.world import SimWorld
 
-_USUAL = {
+_DEFAULT_KEYS = {
     "auto.offset.reset": "earliest",
     "request.timeout.ms": 5_000,
     "session.timeout.ms": 6_000,
@@ -39,7 +39,9 @@ class SimulatedConsumer:
         self._strict = strict
         self._timer = world.host(name).runtime.timer
         given = {key.replace("_", "."): value for key, value in keys.items()}
-        config = ClientConfig.parse({"bootstrap.servers": f"{HOST}:{PORT}", **_USUAL, **given})
+        config = ClientConfig.parse(
+            {"bootstrap.servers": f"{HOST}:{PORT}", **_DEFAULT_KEYS, **given}
+        )
         self.cluster = Cluster(world.host(name).runtime, config)
         parts, _ = take_user_objects({})
         self.core = ConsumerCore(self.cluster, Coordinators(self.cluster), parts, _run)

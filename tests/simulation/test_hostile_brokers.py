@@ -31,7 +31,7 @@ REQUESTS_PER_S_MAX = 150
 _MS_PER_S = 1000.0
 
 
-def endure(world: Any, hostile: HostileAnswers) -> None:
+def run_hostile_then_correct(world: Any, hostile: HostileAnswers) -> None:
     """Advance time with changed responses, then with correct responses."""
     before = hostile.asked.total()
     world.run_for(HOSTILE_MS)
@@ -69,7 +69,7 @@ def test_a_reader_of_partitions_recovers(seed: int, chance: float) -> None:
     hostile = HostileAnswers(consumer.cluster, random.Random(seed), chance)
     consumer.core.assign(ends)
     consumer.poll_on()
-    endure(broker.world, hostile)
+    run_hostile_then_correct(broker.world, hostile)
     read_all(broker.world, consumer, ends)
 
 
@@ -81,7 +81,7 @@ def test_a_member_of_a_group_recovers(seed: int, chance: float) -> None:
     hostile = HostileAnswers(consumer.cluster, random.Random(seed), chance)
     consumer.core.subscribe(["t"], None)
     consumer.poll_on()
-    endure(broker.world, hostile)
+    run_hostile_then_correct(broker.world, hostile)
     read_all(broker.world, consumer, ends)
     consumer.leave()
 
@@ -107,7 +107,7 @@ def test_a_client_survives_nonsense_in_all_responses_of_one_api(api: ApiKey, see
     hostile = HostileAnswers(consumer.cluster, random.Random(seed), 1.0, {api})
     consumer.core.subscribe(["t"], None)
     consumer.poll_on()
-    endure(broker.world, hostile)
+    run_hostile_then_correct(broker.world, hostile)
     read_all(broker.world, consumer, ends)
 
 

@@ -18,7 +18,7 @@ WIPED = [each for size in range(4) for each in combinations(BROKERS, size)]
 # Time between deaths: none, within the time for a reconnect, after it, and longer than a session.
 # With the first two, all brokers are dead before the first one is fenced.
 DEATH_GAPS_MS = (0, 50, 500, 4_000)
-TOGETHER_MS = 50
+SIMULTANEOUS_MS = 50
 START_GAPS_MS = (0, 100, 3_000)
 
 
@@ -73,7 +73,7 @@ def play(order: Order, directories: int = 1) -> DataBrokers:
         world.start(broker_id)
         world.live(order.start_gap_ms)
     world.live(6_000)
-    if order.death_gap_ms <= TOGETHER_MS:
+    if order.death_gap_ms <= SIMULTANEOUS_MS:
         for key in world.leaderless():
             assert not world.whole_copies(key), f"{key} has no leader\n{world.describe()}"
     return world

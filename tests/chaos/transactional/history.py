@@ -164,7 +164,7 @@ class ReadRun:
 
 
 @dataclass(frozen=True)
-class OffsetLook:
+class OffsetSample:
     """A stable committed offset of the group that a client fetched."""
 
     partition: int
@@ -191,7 +191,7 @@ class TransactionHistory:
     initializations: list[Initialization] = field(default_factory=list)
     logs: dict[Place, CommittedLog] = field(default_factory=dict)
     runs: list[ReadRun] = field(default_factory=list)
-    looks: list[OffsetLook] = field(default_factory=list)
+    samples: list[OffsetSample] = field(default_factory=list)
     # Start and end of each time in which a former leader may not know of its successor. Until
     # then it may return old offsets, as in Apache Kafka.
     isolations: list[tuple[float, float]] = field(default_factory=list)

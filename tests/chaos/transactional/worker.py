@@ -140,9 +140,9 @@ def move(task: Task, journal: Journal, stop: Stop) -> None:
 def _move_once(task: Task, transacting: Transacting, number: int, rng: random.Random) -> None:
     planned: list[tuple[int, int]] = []
     for _ in range(rng.randint(1, MOVES_MAX)):
-        giver, taker = rng.sample(range(ACCOUNTS), 2)
+        debited, credited = rng.sample(range(ACCOUNTS), 2)
         amount = rng.randint(1, 100)
-        planned += [(giver, -amount), (taker, amount)]
+        planned += [(debited, -amount), (credited, amount)]
     places = [(task.input_topic, key % task.input_partitions) for key, _ in planned]
     transacting.begin(number, places, {})
     pause = 0.0

@@ -19,7 +19,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from chaos.groups.member_history import Heartbeat, MemberHistory
-from simulation.transactions.actors import USUAL_KEYS
+from simulation.transactions.actors import DEFAULT_KEYS
 from storms.history import NS_PER_S, Event
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ActingMember(RebalanceListener):
         self._history = history
         config = ClientConfig.parse(
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "bootstrap.servers": bootstrap,
                 "group.id": identity.group,
                 "group.instance.id": identity.instance_id,

@@ -23,7 +23,7 @@ from storms.history import NS_PER_S
 DYNAMIC = 2
 INSTANCES = ("static-1", "static-2")
 # Time (s) in which an isolated or paused node may still respond as a coordinator.
-AFTERMATH_S = 3.0
+RECOVERY_S = 3.0
 MEMBERS_MAX = 6
 
 
@@ -191,7 +191,7 @@ class MemberWalk:
         self.world.history.isolations.append((began, forever_ns))
         hold()
         self._heal()
-        ended = max(self.world.now, self._cluster.paused_until) + AFTERMATH_S
+        ended = max(self.world.now, self._cluster.paused_until) + RECOVERY_S
         self.world.history.isolations[index] = (began, round(ended * NS_PER_S))
 
     # Members.

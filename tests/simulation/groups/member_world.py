@@ -89,8 +89,8 @@ class MemberWorld(ClusterWorld):
         writer = ActingWriter(runtime, BOOTSTRAP)
         self._writer = Actor(runtime, self._write(writer), writer.pump)
         runtime = self.cluster.world.host("looker").runtime
-        looker = ActingConsumer(runtime, BOOTSTRAP, GROUP)
-        self._looker = Actor(runtime, self._look(looker), looker.pump)
+        offset_reader = ActingConsumer(runtime, BOOTSTRAP, GROUP)
+        self._offset_reader = Actor(runtime, self._look(offset_reader), offset_reader.pump)
 
     @property
     def now_ns(self) -> int:
@@ -105,11 +105,11 @@ class MemberWorld(ClusterWorld):
             yield from sleep(rng.expovariate(1 / 40))
         yield from writer.flush()
 
-    def _look(self, looker: ActingConsumer) -> Work[None]:
+    def _look(self, offset_reader: ActingConsumer) -> Work[None]:
         """Fetch the group's offsets repeatedly."""
         while not self._is_over:
             began_ns = self.now_ns
-            found = yield from looker.committed(PLACES)
+            found = yield from offset_reader.committed(PLACES)
             if not self.history.is_isolated(began_ns, self.now_ns):
                 for (_, partition), offset in found.items():
                     self.history.seen.setdefault(partition, []).append(offset)

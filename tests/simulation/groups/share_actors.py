@@ -16,7 +16,7 @@ from barnabas.client.share.share_config import share_consumer_config
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
 from barnabas.client.topic_partition import TopicPartition
 from chaos.groups.share_notes import ShareNotes
-from simulation.transactions.actors import CALL_MS, USUAL_KEYS, ActingProducer, Session, Work
+from simulation.transactions.actors import CALL_MS, DEFAULT_KEYS, ActingProducer, Session, Work
 
 if TYPE_CHECKING:
     from barnabas.client.share.share_records import ShareRecord
@@ -33,7 +33,7 @@ class ActingWriter(ActingProducer):
         parts, keys = take_parts({})
         config = ClientConfig.parse(
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "bootstrap.servers": bootstrap,
                 "delivery.timeout.ms": int(CALL_MS),
                 "linger.ms": 5,
@@ -60,7 +60,7 @@ class ActingShareConsumer:
         config, deserializing = share_consumer_config(
             bootstrap,
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "group.id": group,
                 "share.acknowledgement.mode": "explicit",
                 "fetch.max.wait.ms": FETCH_WAIT_MS,

@@ -19,7 +19,7 @@ from simulation.groups.share_world import LOCK_MS, Behavior, ShareWorld
 from simulation.groups.walking import SECONDS, Action, chosen, play_seeds
 
 # Time (s) in which sessions and locks may end because of a fault that was ended.
-AFTERMATH_S = 2.5
+RECOVERY_S = 2.5
 MEMBERS = 3
 
 
@@ -140,7 +140,7 @@ class ShareWalk:
         self._perform(self.rng.choice(self._faults))
         self._cluster.heal()
         ended = max(self.world.now, self._cluster.paused_until)
-        self.world.history.disturbances.append((began, ended + AFTERMATH_S))
+        self.world.history.disturbances.append((began, ended + RECOVERY_S))
 
     # Faults of the cluster.
 
@@ -196,7 +196,7 @@ class ShareWalk:
         duration_ms = self.rng.uniform(0.2, 2.5) * LOCK_MS
         self.world.cluster.world.host(member.host).timer.pause(duration_ms)
         began = self.world.now
-        self.world.history.drops.append((began, began + duration_ms / 1000 + AFTERMATH_S))
+        self.world.history.drops.append((began, began + duration_ms / 1000 + RECOVERY_S))
 
     def _reset_member(self) -> None:
         """Reset the connections of a member, so that the brokers release its records."""

@@ -34,7 +34,7 @@ TICK_MS = 2.0
 CALL_MS = 60_000.0
 ATTEMPT_S = 5.0
 TRANSACTION_TIMEOUT_MS = 5_000
-USUAL_KEYS = {
+DEFAULT_KEYS = {
     "request.timeout.ms": 2_000,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
@@ -110,7 +110,7 @@ class ActingProducer:
         parts, keys = take_parts({})
         config = ClientConfig.parse(
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "bootstrap.servers": bootstrap,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -197,7 +197,7 @@ class ActingConsumer:
         self._clock = runtime.clock
         config = ClientConfig.parse(
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "bootstrap.servers": bootstrap,
                 "group.id": group or None,
                 "isolation.level": isolation,

@@ -47,13 +47,15 @@ class Targets:
 
     def coordinator(self) -> int:
         """Return the coordinator of a transactional id, at any time."""
-        return self._or_any(self._world.coordinator(self._rng.choice(self._producers()).name))
+        return self._or_random_node(
+            self._world.coordinator(self._rng.choice(self._producers()).name)
+        )
 
     def deciding_coordinator(self) -> int:
         """Return the coordinator of a transaction shortly after its commit was requested."""
         client, _ = self._await_phase(Phase.COMMITTING)
         self._let_request_pass()
-        return self._or_any(self._world.coordinator(client.name))
+        return self._or_random_node(self._world.coordinator(client.name))
 
     def decided_coordinator(self) -> tuple[Client, int]:
         """Return a client that has just received a commit response, and its coordinator."""
@@ -61,26 +63,26 @@ class Targets:
         if made is not None:
             self._world.await_that(lambda: made.result is Result.COMMITTED, WAIT_MS)
         self._world.run_for(self._rng.uniform(*AFTER_RESPONSE_MS))
-        return client, self._or_any(self._world.coordinator(client.name))
+        return client, self._or_random_node(self._world.coordinator(client.name))
 
     def marked_leader(self) -> int:
         """Return the leader of a partition whose marker is probably not written yet."""
         _, made = self._await_phase(self._rng.choice((Phase.COMMITTING, Phase.ABORTING)))
         self._let_request_pass()
-        return self._or_any(-1 if made is None else self._leader_of(made))
+        return self._or_random_node(-1 if made is None else self._leader_of(made))
 
     def written_leader(self) -> int:
         """Return the leader of a partition that has records of an open transaction."""
         _, made = self._await_phase(Phase.SENDING)
         self._let_request_pass()
-        return self._or_any(-1 if made is None else self._leader_of(made))
+        return self._or_random_node(-1 if made is None else self._leader_of(made))
 
     def group_coordinator(self) -> int:
         """Return the coordinator of the group, while a transaction writes or ends its offsets."""
         phase = self._rng.choice((Phase.SENDING_OFFSETS, Phase.COMMITTING))
         self._await(lambda client: client.role == "process" and client.phase is phase)
         self._let_request_pass()
-        return self._or_any(self._world.coordinator(GROUP, OFFSETS))
+        return self._or_random_node(self._world.coordinator(GROUP, OFFSETS))
 
     # Clients.
 
@@ -94,7 +96,7 @@ class Targets:
             lambda client: client.phase is Phase.SENDING and client.begun >= CONNECTED_AFTER
         )[0]
 
-    def hasty_mover(self) -> Client:
+    def client_about_to_abort(self) -> Client:
         """Return a client that will abort its new transaction before records are acknowledged."""
         client, before = self._await(
             lambda client: (
@@ -103,7 +105,7 @@ class Targets:
                 and client.begun >= CONNECTED_AFTER
             )
         )
-        client.is_hasty = client.role == "move"
+        client.must_abort = client.role == "move"
         self._world.await_that(
             lambda: client.current is not before and client.phase is Phase.SENDING, WAIT_MS
         )
@@ -143,5 +145,5 @@ class Targets:
     def _leader_of(self, made: Transaction) -> int:
         return self._world.leader(self._rng.choice(made.places))
 
-    def _or_any(self, node: int) -> int:
+    def _or_random_node(self, node: int) -> int:
         return node if node >= 0 else self._rng.choice(NODES)

@@ -2,7 +2,7 @@
 
 Movers write transactions to several partitions and abort some of them. One processor consumes them,
 produces, and commits its offsets in the transaction; its transactional id fences earlier ones. A
-reader follows with read_committed, and another client looks up the group's offsets. Time is
+reader follows with read_committed, and another client fetches the group's offsets. Time is
 virtual.
 """
 
@@ -25,7 +25,7 @@ from chaos.transactional.history import (
     Content,
     Ends,
     Initialization,
-    OffsetLook,
+    OffsetSample,
     Place,
     ReadRun,
     Result,
@@ -66,7 +66,7 @@ SETTINGS = {
 # Time after the last fault in which coordinators abort the remaining open transactions.
 HANGING_MS = TRANSACTION_TIMEOUT_MS + 15_000.0
 # Time from the send to the abort of a hasty client: longer than it takes to add partitions.
-HASTE_MS = 30.0
+ABORT_DELAY_MS = 30.0
 # UpgradeType of UpdateFeatures: a downgrade that loses nothing.
 SAFE_DOWNGRADE = 2
 
@@ -102,7 +102,7 @@ class Client:
     # Earliest end of its transaction (virtual seconds).
     ends_after: float = 0.0
     # Whether it aborts its transaction while records are in flight.
-    is_hasty: bool = False
+    must_abort: bool = False
 
 
 class TransactionalWorld(ClusterWorld):
@@ -240,9 +240,9 @@ class TransactionalWorld(ClusterWorld):
             made = self._begin(client, serial, places, {})
             producer.begin()
             try:
-                is_commit = rng.random() < 0.8 and not client.is_hasty
-                if client.is_hasty:
-                    yield from self._send_hastily(client, producer, amounts)
+                is_commit = rng.random() < 0.8 and not client.must_abort
+                if client.must_abort:
+                    yield from self._send_unacknowledged(client, producer, amounts)
                 else:
                     yield from self._send_moves(made, producer, amounts, rng)
                 if client.ends_after > self.now:
@@ -253,7 +253,7 @@ class TransactionalWorld(ClusterWorld):
                 yield from self._abort(client, producer)
             yield from sleep(rng.expovariate(1 / 60))
 
-    def _send_hastily(
+    def _send_unacknowledged(
         self, client: Client, producer: ActingProducer, amounts: list[int]
     ) -> Work[None]:
         """Send records without waiting for their acknowledgement."""
@@ -262,8 +262,8 @@ class TransactionalWorld(ClusterWorld):
         for index, (place, amount) in enumerate(zip(made.places, amounts, strict=True)):
             content = Content(code_of(made.number, index), len(amounts), amount)
             yield from producer.send(place, content.to_value())
-        yield from sleep(HASTE_MS)
-        client.is_hasty = False
+        yield from sleep(ABORT_DELAY_MS)
+        client.must_abort = False
 
     def _send_moves(
         self, made: Transaction, producer: ActingProducer, amounts: list[int], rng: random.Random
@@ -330,8 +330,8 @@ class TransactionalWorld(ClusterWorld):
         while not client.is_stopped:
             started = self.now
             found = yield from consumer.committed(INPUTS)
-            self.history.looks += [
-                OffsetLook(place[1], offset, started, self.now) for place, offset in found.items()
+            self.history.samples += [
+                OffsetSample(place[1], offset, started, self.now) for place, offset in found.items()
             ]
             yield from sleep(30)
 
@@ -360,8 +360,8 @@ class TransactionalWorld(ClusterWorld):
             started = self.now
             found = yield from consumer.committed(INPUTS)
             self.history.committed_offsets = {place[1]: at for place, at in found.items()}
-            self.history.looks += [
-                OffsetLook(partition, offset, started, self.now)
+            self.history.samples += [
+                OffsetSample(partition, offset, started, self.now)
                 for partition, offset in self.history.committed_offsets.items()
             ]
 
@@ -372,7 +372,7 @@ class TransactionalWorld(ClusterWorld):
         self._stop("move")
         self._await_end_of_transactions()
         self._read_logs()
-        if self._has_hanging_mover():
+        if self._has_hanging_transaction():
             # The history already has a violation. Clients that wait for this transaction never end.
             return self.history
         ends = {place: log.offsets[-1] for place, log in self.history.logs.items() if log.offsets}
@@ -425,7 +425,7 @@ class TransactionalWorld(ClusterWorld):
                 return
             self.run_for(300)
 
-    def _has_hanging_mover(self) -> bool:
+    def _has_hanging_transaction(self) -> bool:
         """Return whether a transaction of a stopped client is still open."""
         running = {client.name for client in self.clients if client.role == "process"}
         return any(

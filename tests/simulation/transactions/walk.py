@@ -333,7 +333,7 @@ class Walk:
 
     def _delay_batches(self) -> None:
         """Let records of a client arrive after it has aborted their transaction."""
-        self._cut_from_leaders(self._targets.hasty_mover())
+        self._cut_from_leaders(self._targets.client_about_to_abort())
         self.world.run_for(self.rng.uniform(*LATE_MS))
         self.world.cluster.world.network.heal()
 
