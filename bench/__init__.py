@@ -1,1 +1,1 @@
-"""Numbers, not tests: the same loads on Barnabas and on other brokers, side by side in one run."""
+"""Benchmarks: the same loads on Barnabas and on other brokers, in turns in one run."""

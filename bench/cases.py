@@ -1,4 +1,4 @@
-"""The command line and the rounds of benchmarks that run cases on Barnabas and Apache Kafka."""
+"""Command line and rounds of benchmarks that run cases on Barnabas and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Case(Protocol):
-    """One row group of a benchmark's table."""
+    """A case of a benchmark, with several rows of its table."""
 
     @property
     def name(self) -> str:
@@ -34,13 +34,13 @@ def new_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options that all comparisons have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     return parser
 
 
 def add_rounds(parser: argparse.ArgumentParser) -> None:
     """Add the option for the number of rounds."""
-    parser.add_argument("--rounds", type=int, default=3, help="that count, after a warm-up")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds after the warm-up")
 
 
 def compare(
@@ -52,10 +52,10 @@ def compare(
     """Run all cases on all brokers in turns, and print the table of the best figures.
 
     Args:
-        description: of the command.
+        description: description of the command.
         cases: the cases, in the order of the table.
-        count: the default of `--count`, and what is counted.
-        settings: keys of the brokers.
+        count: the default of `--count`, and its help text.
+        settings: configuration keys of the brokers.
     """
     parser = new_parser(description)
     parser.add_argument("--count", type=int, default=count[0], help=count[1])

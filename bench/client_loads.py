@@ -1,10 +1,10 @@
-"""One client library reads or writes a topic, in a process of its own; prints its cost as JSON.
+"""Runs one client library that reads or writes a topic, and prints its cost as JSON.
 
     python -m bench.client_loads consume barnabas 127.0.0.1:9092 topic 1000000 100
 
-Every reader touches offset, key and value of every record. Wall time and the processor time of all
+Each reader accesses offset, key and value of every record. Wall time and the processor time of all
 threads are taken from the first batch that was read to the last, or from the first send to the end
-of the flush, so that imports and connecting do not count.
+of the flush, without imports and connecting.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Meter:
         }
 
 
-# Reading. Each returns the number of records and the sum of the accessed sizes.
+# Readers. Each returns the number of records and the sum of the accessed sizes.
 
 
 def read_barnabas_batches(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
-    """As columns of each batch."""
+    """Read columns of each batch."""
     from barnabas import Consumer
 
     seen = touched = 0
@@ -72,7 +72,7 @@ def read_barnabas_batches(meter: Meter, address: str, topic: str, count: int) ->
 
 
 def read_barnabas_records(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
-    """Record by record out of each poll."""
+    """Read record by record from each poll."""
     from barnabas import Consumer
 
     seen = touched = 0
@@ -88,13 +88,13 @@ def read_barnabas_records(meter: Meter, address: str, topic: str, count: int) ->
 
 
 def assign_all(consumer: Any, topic: str) -> None:
-    """All partitions, from their beginnings."""
+    """Assign all partitions, from their beginnings."""
     consumer.assign([(topic, number) for number in range(PARTITIONS)])
     consumer.seek_to_beginning()
 
 
 def read_confluent(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
-    """librdkafka at its fastest: large batches, and no queue backoff."""
+    """Read with librdkafka's fastest settings: large batches, and no queue backoff."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -117,7 +117,7 @@ def read_confluent(meter: Meter, address: str, topic: str, count: int) -> tuple[
 
 
 def read_aiokafka(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
-    """`getmany` without a limit."""
+    """Read by `getmany` without a limit."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     async def read() -> tuple[int, int]:
@@ -140,7 +140,7 @@ def read_aiokafka(meter: Meter, address: str, topic: str, count: int) -> tuple[i
 
 
 def read_kafka_python(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
-    """`poll` with a large limit."""
+    """Read by `poll` with a large limit."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
@@ -158,11 +158,11 @@ def read_kafka_python(meter: Meter, address: str, topic: str, count: int) -> tup
     return seen, touched
 
 
-# Writing: `count` records with a key each, all acknowledged at the end.
+# Writers of `count` records with keys, all of which are acknowledged at the end.
 
 
 def payloads(count: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys of 8 bytes, the same 1,000 again and again, and values."""
+    """Yield values, with 1,000 different keys of 8 bytes."""
     keys = [b"%08d" % number for number in range(1000)]
     value = os.urandom(size // 2).hex().encode()
     for number in range(count):
@@ -170,7 +170,7 @@ def payloads(count: int, size: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def write_barnabas(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
-    """Record by record."""
+    """Write record by record."""
     from barnabas import Producer
 
     with Producer(address) as producer:
@@ -185,7 +185,7 @@ def write_barnabas(meter: Meter, address: str, topic: str, count: int, size: int
 
 
 def write_barnabas_batches(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
-    """Many records a call."""
+    """Write many records per call."""
     from barnabas import Producer
 
     with Producer(address) as producer:
@@ -198,7 +198,7 @@ def write_barnabas_batches(meter: Meter, address: str, topic: str, count: int, s
 
 
 def write_confluent(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
-    """librdkafka with a sufficiently large queue."""
+    """Write with librdkafka and a sufficiently large queue."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, "queue.buffering.max.messages": 200_000})
@@ -218,7 +218,7 @@ def write_confluent(meter: Meter, address: str, topic: str, count: int, size: in
 
 
 def write_aiokafka(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
-    """`send` without waiting for each record: its fastest way record by record."""
+    """Write by `send` without waiting for each record, the fastest way record by record."""
     from aiokafka import AIOKafkaProducer
 
     async def write() -> None:
@@ -239,7 +239,7 @@ def write_aiokafka(meter: Meter, address: str, topic: str, count: int, size: int
 
 
 def write_kafka_python(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
-    """`send` without waiting for each record."""
+    """Write by `send` without waiting for each record."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=address, acks="all", linger_ms=5, batch_size=131_072)
@@ -256,13 +256,13 @@ def write_kafka_python(meter: Meter, address: str, topic: str, count: int, size:
 
 
 def resident_mb() -> float:
-    """Resident memory now, MB."""
+    """Return the resident memory, MB."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
 
 def memory_of_reading(address: str, topic: str, count: int, total: int) -> dict[str, float]:
-    """Resident MB after the first tenth of `total` records and at their end, MB."""
+    """Return the resident MB after the first tenth of `total` records and at the end."""
     from barnabas import Consumer
 
     seen, early = 0, 0.0
@@ -282,7 +282,7 @@ def memory_of_reading(address: str, topic: str, count: int, total: int) -> dict[
 
 
 def memory_when_slow(address: str, topic: str, seconds: float) -> dict[str, float]:
-    """Resident MB before the first poll, and the most of a consumer that takes 100 at a time."""
+    """Return the resident MB before the first poll, and the maximum with polls of 100 records."""
     from barnabas import Consumer
 
     with Consumer(bootstrap_servers=address, max_poll_records=100) as consumer:

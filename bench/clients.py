@@ -1,7 +1,7 @@
 """`make bench`, second table: Python clients side by side, on Barnabas and on Apache Kafka.
 
-Each load runs in a process of its own; the clients take turns, round by round, so that noise hits
-all, and the best of the rounds counts.
+Each load runs in a separate process. The clients take turns in each round, so that noise affects
+all of them, and the best round counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Figures = dict[str, dict[str, dict[str, dict[str, float]]]]
 def run_load(
     what: str, client: str, broker: Broker, topic: str, count: int, size: int
 ) -> dict[str, float]:
-    """One load in a process of its own."""
+    """Run one load in a separate process."""
     words = [what, client, broker.address, topic, str(count), str(size)]
     done = subprocess.run(
         [sys.executable, "-m", "bench.client_loads", *words],
@@ -50,10 +50,10 @@ def run_load(
 
 
 def measure(running: list[Broker], records: int, rounds: int, console: Console) -> Figures:
-    """Every client, load and size on every broker."""
+    """Run every client, load and size on every broker."""
     figures: Figures = {}
     for size in SIZES:
-        # As many bytes as half of the records of 100 bytes have.
+        # Fewer large records: twice the bytes of the records of 100 bytes.
         count = records if size == 100 else records // 5
         for broker in running:
             create_topic(broker, f"read-{size}", PARTITIONS)
@@ -76,7 +76,7 @@ def measure(running: list[Broker], records: int, rounds: int, console: Console) 
 
 
 def measure_memory(broker: Broker, records: int, console: Console) -> dict[str, dict[str, float]]:
-    """Our consumer over ten million records, and when it takes them slowly."""
+    """Measure the memory of our consumer over ten million records, and with slow polls."""
     figures = {}
     for what in ("memory", "slow"):
         console.print(f"  {what}")
@@ -85,7 +85,7 @@ def measure_memory(broker: Broker, records: int, console: Console) -> dict[str, 
 
 
 def show(figures: Figures, names: list[str], console: Console) -> None:
-    """A table per load: a row a client, and how many times it is slower than ours."""
+    """Print a table per load, with a row per client and its ratio to ours."""
     for load, rows in figures.items():
         table = Table(title=f"{load}: {os.cpu_count()} cores, {machine()}")
         table.add_column("")
@@ -105,13 +105,13 @@ def show(figures: Figures, names: list[str], console: Console) -> None:
 
 
 def main() -> None:
-    """Command line: how many records, on which brokers, where to keep the figures."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000, help="of 100 bytes a load")
+    parser.add_argument("--records", type=int, default=1_000_000, help="100-byte records per load")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--brokers", default="barnabas,kafka", help="kafka needs Java and Maven")
-    parser.add_argument("--no-memory", action="store_true", help="leave ten million records out")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    parser.add_argument("--no-memory", action="store_true", help="do not measure memory")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     names = options.brokers.split(",")
     console = new_console()

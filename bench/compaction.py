@@ -1,8 +1,8 @@
-"""`python -m bench.compaction`: a topic is compacted while a client produces to another one.
+"""`python -m bench.compaction`: compacts a topic while a client produces to another one.
 
-It prints how fast the topic was read and written anew, the cost of that, and the round trips of the
-client (one 100 byte record, acks=1, no pipelining) before and meanwhile. `--bootstrap HOST:PORT
---data DIR --pid PID` measures another broker, an Apache Kafka for instance.
+It prints the throughput and the cost of the compaction, and the round trips of the client (one 100
+byte record, acks=1, no pipelining) before and during it. `--bootstrap HOST:PORT --data DIR
+--pid PID` measures another broker, for example Apache Kafka.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TIMEOUT_S = 600.0
 
 
 class RoundTrips:
-    """A client that sends a record, waits for the answer, and rests a little."""
+    """A client that sends a record, waits for the response, and pauses."""
 
     def __init__(self, bootstrap: str, topic: str, rest_s: float) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -47,7 +47,7 @@ class RoundTrips:
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def run(self, duration_s: float) -> list[float]:
-        """The time of each round trip, µs."""
+        """Return the time of each round trip, µs."""
         times = []
         end = time.perf_counter() + duration_s
         while time.perf_counter() < end:
@@ -62,7 +62,7 @@ class RoundTrips:
 
 
 def fill(bootstrap: str, topic: str, size: int, compression: str) -> int:
-    """Write `size` bytes of values; returns the number of records."""
+    """Write `size` bytes of values, and return the number of records."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -75,7 +75,7 @@ def fill(bootstrap: str, topic: str, size: int, compression: str) -> int:
     keys = max(1, count // REPEATS)
     value = bytes(range(VALUE_BYTES))
     for number in range(count):
-        # In another order each time, so that nearly every batch loses a part of its records.
+        # Mix the keys, so that compaction removes a part of the records of nearly every batch.
         key = number * 7919 % keys
         while True:
             try:
@@ -90,7 +90,7 @@ def fill(bootstrap: str, topic: str, size: int, compression: str) -> int:
 
 
 def set_backoff(bootstrap: str, value: int) -> None:
-    """Let the cleaner begin."""
+    """Set the backoff of the log cleaner."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (broker,) = admin.list_topics(timeout=10).brokers
     entry = ConfigEntry(
@@ -102,7 +102,7 @@ def set_backoff(bootstrap: str, value: int) -> None:
 
 
 def cpu_seconds(process: psutil.Process) -> tuple[float, float]:
-    """Of the broker itself, and of its children that live."""
+    """Return the processor time of the broker, and of its live child processes."""
     own = process.cpu_times()
     children = 0.0
     for child in process.children():
@@ -115,7 +115,7 @@ def cpu_seconds(process: psutil.Process) -> tuple[float, float]:
 
 
 def quantiles(times_us: list[float]) -> str:
-    """Median, 99th and 99.9th percentile."""
+    """Return median, 99th and 99.9th percentile as text."""
     cuts = statistics.quantiles(times_us, n=1000)
     return f"p50 {cuts[499]:.0f} µs, p99 {cuts[989]:.0f} µs, p99.9 {cuts[998]:.0f} µs"
 
@@ -123,7 +123,7 @@ def quantiles(times_us: list[float]) -> str:
 def measure(
     bootstrap: str, data: Path, process: psutil.Process, arguments: argparse.Namespace
 ) -> None:
-    """All of it, on a running broker whose cleaner waits."""
+    """Run the benchmark on a broker whose log cleaner is waiting."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {
         "cleanup.policy": "compact",
@@ -177,9 +177,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.compaction", description=__doc__)
     parser.add_argument("--mb", type=int, default=500, help="bytes of values, in MB")
     parser.add_argument("--compression", default="none")
-    parser.add_argument("--rest-ms", type=float, default=1.0, help="between two round trips")
+    parser.add_argument("--rest-ms", type=float, default=1.0, help="pause between two round trips")
     parser.add_argument("--bootstrap", help="another broker, whose log.cleaner.backoff.ms is high")
-    parser.add_argument("--data", type=Path, help="its log directory")
+    parser.add_argument("--data", type=Path, help="log directory of that broker")
     parser.add_argument("--pid", type=int)
     arguments = parser.parse_args()
     if arguments.bootstrap:

@@ -1,4 +1,4 @@
-"""Idle connections: the memory of each, and the response time of another client beside them.
+"""Idle connections: memory per connection, and the response time of another client meanwhile.
 
 `python -m bench.connections --count 10000`
 """
@@ -17,7 +17,7 @@ API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 def open_idle(broker: Broker, count: int) -> list[socket.socket]:
-    """Open connections that send one request and are then idle."""
+    """Open connections that send one request each and are idle afterwards."""
     made = []
     for _ in range(count):
         connection = socket.create_connection(broker.host_and_port, timeout=10)
@@ -41,7 +41,7 @@ def round_trip_us(broker: Broker, times: int = 300) -> float:
 
 
 def main() -> None:
-    """Command line: the number of connections, and the broker."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--broker", default="barnabas")

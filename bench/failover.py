@@ -1,4 +1,4 @@
-"""`python -m bench.failover`: time until librdkafka can write after the death of a leader.
+"""`python -m bench.failover`: time from the kill of a leader to librdkafka's next acknowledgement.
 
 Three brokers, one topic of one partition with three replicas, a librdkafka producer with acks=all
 that sends a record every few milliseconds. Each round kills the leader (kill -9), notes when the
@@ -48,7 +48,7 @@ class Load:
         self.last_sent = self.last_acknowledged = 0.0
 
     def send_until(self, is_over: Callable[[], bool]) -> None:
-        """Send records until `is_over()`; fails after a minute."""
+        """Send records until `is_over()`. Fails after a minute."""
         deadline = time.monotonic() + LIMIT_S
         while not is_over():
             if time.monotonic() > deadline:
@@ -90,7 +90,7 @@ def await_replicas(bootstrap: str) -> int:
 
 
 def measure(rounds: int) -> list[float]:
-    """Seconds from each kill to the first acknowledgement of a record sent after it."""
+    """Return the seconds from each kill to the first acknowledgement of a later record."""
     times = []
     with ClusterProcess(3) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -110,7 +110,7 @@ def measure(rounds: int) -> list[float]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     times = measure(parser.parse_args().rounds)

@@ -1,12 +1,12 @@
-"""Time from nothing to the first message: how long a test waits for its broker.
+"""Time from the start of a broker to the first acknowledged message, as in users' tests.
 
-Starts `barnabas start --temporary --port 0 --topic orders` again and again, sends one record as
-soon as the broker is ready, and waits for the acknowledgement. The client is imported and the
-files are read before, as in the second test of a run. Compiled modules (`__pycache__`) are written
-and read, as pip does at an installation, also if PYTHONDONTWRITEBYTECODE is set.
+Starts `barnabas start --temporary --port 0 --topic orders` repeatedly, sends one record as soon as
+the broker is ready, and waits for the acknowledgement. The client is already imported, and the
+files are already read, as in the second test of a run. Compiled modules (`__pycache__`) are used
+even if PYTHONDONTWRITEBYTECODE is set, as after an installation by pip.
 
-`python -m bench.first_message --count 20`. On a busy machine look at the CPU seconds and at the
-fastest run: waiting for a core counts in the others.
+`python -m bench.first_message --count 20`. On a busy machine, only the CPU seconds and the
+fastest run are meaningful: the other times include waiting for a core.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ COMMAND = ["-m", "barnabas.cli.main", "start", "--temporary", "--port", "0", "--
 
 
 class Run(NamedTuple):
-    """One start, in seconds."""
+    """Times of one start, in seconds."""
 
     ready: float
     first_message: float
-    # Of the broker until the acknowledgement, user and system.
+    # CPU time of the broker until the acknowledgement, user and system.
     broker_cpu: float
 
 
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20)
     count = parser.parse_args().count
-    # The first run reads files that the later runs find in memory.
+    # Warm-up: the first run reads the files from the disk.
     measure()
     runs = [measure() for _ in range(count)]
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {count} starts")

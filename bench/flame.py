@@ -1,10 +1,10 @@
 """`python -m bench.flame`: processor time of the broker by stage, for Produce and Fetch.
 
-One client, one request on the way, one record of 100 bytes (Produce v7, acks=1; Fetch v11 of one
-batch). py-spy (PyPI), from an environment of its own, samples the broker (`--py-spy COMMAND`).
-Draws `docs/images/flame-produce.svg` and `flame-fetch.svg` and prints microseconds by stage. A
-sampler sees a process run that only waits for a processor, and it waits in system calls: so the
-kernel's count of user and of system time is divided, each among the samples of its own kind.
+One client, one request in flight, one record of 100 bytes (Produce v7, acks=1; Fetch v11 of one
+batch). py-spy (PyPI), from a separate environment, samples the broker (`--py-spy COMMAND`). The
+benchmark draws `docs/images/flame-produce.svg` and `flame-fetch.svg`, and prints microseconds by
+stage. py-spy also counts time in which the process waits for a processor, mostly in system calls.
+The kernel's user and system times are therefore distributed over the samples of the same kind.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from bench.report import machine
 TOPIC = "flame"
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 RATE = 500
-WIDTH, ROW, LETTER = 1200, 17, 6.3
+WIDTH, ROW, CHARACTER_WIDTH = 1200, 17, 6.3
 FONT = 'font-family="Menlo, Consolas, monospace" font-size="10.5"'
-# Narrower boxes are not visible.
-LEAST_SHARE = 0.002
+# Share of the narrowest visible box.
+SHARE_MIN = 0.002
 
-# A stack belongs to the stage of its innermost frame that is named here, by file and method or by
-# file alone.
+# Stages by file and method, or by file. The innermost frame in this table determines the stage of a
+# stack.
 STAGES = {
     "loop_stream.py:write": "send",
     "loop_stream.py:_wrote_at_once": "send",
@@ -93,15 +93,15 @@ COLORS = {
     "log: system call": "#93c47d", "answer": "#f9cb9c", "send": "#9fc5e8",
     "send: system call": "#6fa8dc",
 }  # fmt: skip
-# Frames outside the event loop do not belong to a request.
+# Only frames inside the event loop belong to a request.
 LOOP = "uv_run"
 
-# Samples of a stack, or the microseconds of a request that they stand for.
+# By stack: number of samples, or microseconds per request.
 Stacks = dict[tuple[str, ...], float]
 
 
 class Load:
-    """One request again and again, by a thread, until it is stopped."""
+    """A thread that sends one request repeatedly until it is stopped."""
 
     def __init__(self, process: BrokerProcess, request: bytes) -> None:
         self._address = (process.host, process.port)
@@ -121,13 +121,13 @@ class Load:
                 self.answered += 1
 
     def stop(self) -> None:
-        """Ends when the last answer is here."""
+        """Stop after the next response."""
         self._stopped.set()
         self._thread.join()
 
 
 def fetch_request() -> bytes:
-    """A Fetch v11 of the first batch."""
+    """Return a Fetch v11 request for the first batch."""
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
     topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
     request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics)
@@ -135,7 +135,7 @@ def fetch_request() -> bytes:
 
 
 def sample(process: BrokerProcess, py_spy: str, seconds: int) -> Stacks:
-    """The broker's stacks, with the C functions where py-spy finds their names."""
+    """Return the broker's stacks, with C functions if py-spy finds their names."""
     with tempfile.NamedTemporaryFile() as output:
         command = [py_spy, "record", "--pid", str(process.pid), "--format", "raw", "--native"]
         command += ["--rate", str(RATE), "--duration", str(seconds), "--output", output.name]
@@ -150,7 +150,7 @@ def sample(process: BrokerProcess, py_spy: str, seconds: int) -> Stacks:
 
 
 def name_of(frame: str) -> str:
-    """ "file:function" of a frame of Python, the function alone of one in C."""
+    """Return "file:function" for a Python frame, and the function for a C frame."""
     function, _, place = frame.partition(" (")
     path = place.rstrip(")").rpartition(":")[0] or place.rstrip(")")
     file = path.rpartition("/")[2]
@@ -170,7 +170,7 @@ def stage_of(stack: tuple[str, ...]) -> str:
 
 
 def measure(process: BrokerProcess, request: bytes, py_spy: str, seconds: int) -> Stacks:
-    """Microseconds of the broker's processor time for a request, by stack."""
+    """Return the broker's processor time per request in µs, by stack."""
     load = Load(process, request)
     try:
         time.sleep(1)
@@ -193,7 +193,7 @@ def measure(process: BrokerProcess, request: bytes, py_spy: str, seconds: int) -
 
 
 def svg(stacks: Stacks, title: str) -> str:
-    """The picture: a row a depth, the width of a box its share of the samples."""
+    """Return the flame graph: one row per depth, with box widths by the share of samples."""
     total = sum(stacks.values())
     boxes: list[str] = []
     deepest = 0
@@ -207,7 +207,7 @@ def svg(stacks: Stacks, title: str) -> str:
         for frame, inner in sorted(by_frame.items()):
             count = sum(inner.values())
             width = WIDTH * count / total
-            if count >= LEAST_SHARE * total:
+            if count >= SHARE_MIN * total:
                 deepest = max(deepest, depth)
                 stage = stage_of(next(iter(inner))[:depth])
                 boxes.append(box(frame, stage, (left, (depth + 1) * ROW, width), count))
@@ -230,7 +230,7 @@ def svg(stacks: Stacks, title: str) -> str:
 def box(frame: str, stage: str, place: tuple[float, float, float], us: float) -> str:
     """Return a frame: colored by its stage, with a truncated name and the full name as tool tip."""
     left, top, width = place
-    name = frame.rpartition(":")[2][: max(0, int((width - 4) / LETTER))]
+    name = frame.rpartition(":")[2][: max(0, int((width - 4) / CHARACTER_WIDTH))]
     color = COLORS[stage]
     text = f'<text x="{left + 3:.1f}" y="{top + 12}">{escape(name)}</text>' if len(name) > 2 else ""
     return (
@@ -240,12 +240,12 @@ def box(frame: str, stage: str, place: tuple[float, float, float], us: float) ->
 
 
 def main() -> None:
-    """Command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--py-spy", default="py-spy", help="the command")
-    parser.add_argument("--seconds", type=int, default=15, help="for each of the two")
+    parser.add_argument("--seconds", type=int, default=15, help="seconds per request type")
     parser.add_argument("--output", type=Path, default=IMAGES)
     options = parser.parse_args()
     compile_sources()

@@ -1,10 +1,10 @@
-"""`python -m bench.group_protocols`: many groups of each protocol, beside Apache Kafka.
+"""`python -m bench.group_protocols`: many groups of each protocol, compared with Apache Kafka.
 
 1,000 groups of 2 members, classic, consumer (KIP-848) and share (KIP-932). Each member is a
-connection of its own that joins and sends heartbeats as clients do. The brokers take turns,
+separate connection that joins and sends heartbeats as clients do. The brokers take turns,
 protocol by protocol, after a warm-up with fewer groups. The table has processor time of the broker
 until all groups are stable and for their heartbeats, its memory, and the time of a heartbeat. It
-needs `ulimit -n 4096` or more. `--json FILE` keeps the figures.
+needs `ulimit -n 4096` or more. `--json FILE` stores the figures.
 """
 
 from __future__ import annotations
@@ -97,15 +97,15 @@ async def measure(broker: Broker, protocol: str, groups: int, seconds: float) ->
     """Run the groups of one protocol; return the figures by row."""
     host, port = broker.host_and_port
     progress = Progress(groups * MEMBERS)
-    everyone = make_members(protocol, groups, progress)
-    for start in range(0, len(everyone), CONNECTS_AT_ONCE):
-        batch = everyone[start : start + CONNECTS_AT_ONCE]
+    members = make_members(protocol, groups, progress)
+    for start in range(0, len(members), CONNECTS_AT_ONCE):
+        batch = members[start : start + CONNECTS_AT_ONCE]
         await asyncio.gather(*(each.connect(host, port) for each in batch))
-    while (await everyone[0].ask(FindCoordinatorRequest(key="g"), 0)).error_code:
+    while (await members[0].ask(FindCoordinatorRequest(key="g"), 0)).error_code:
         await asyncio.sleep(0.1)
     await asyncio.sleep(1)
     memory, cpu = broker.resident_mb(), broker.cpu_seconds()
-    tasks = [asyncio.create_task(each.live()) for each in everyone]
+    tasks = [asyncio.create_task(each.live()) for each in members]
     await until_stable(progress)
     stable_cpu, grown = broker.cpu_seconds() - cpu, broker.resident_mb() - memory
     await asyncio.sleep(2 * HEARTBEAT_S)
@@ -118,7 +118,7 @@ async def measure(broker: Broker, protocol: str, groups: int, seconds: float) ->
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    for each in everyone:
+    for each in members:
         each.close()
     return {
         f"{protocol}: CPU until stable, s": stable_cpu,
@@ -135,7 +135,7 @@ def main() -> None:
     """Run all protocols on all brokers and print the table."""
     parser = new_parser(__doc__)
     parser.add_argument("--groups", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=15.0, help="of heartbeats")
+    parser.add_argument("--seconds", type=float, default=15.0, help="duration of the heartbeats")
     options = parser.parse_args()
     console = new_console()
     names = installed(options.brokers, console)

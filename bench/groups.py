@@ -1,11 +1,11 @@
-"""`python -m bench.groups`: many consumer groups on one broker, their cost and their speed.
+"""`python -m bench.groups`: cost and speed of many consumer groups on one broker.
 
-Every member is a connection of its own that joins and sends heartbeats as clients do, by the
-classic protocol or with `--protocol consumer` by the new one (KIP-848). It prints the broker's
-processor time and memory, the time until all groups are stable, the time of a heartbeat, how long
-another client had to wait meanwhile, and the same after one member of each group has left.
-`--bootstrap HOST:PORT --pid PID` measures another broker, an Apache Kafka for instance. 1,000
-groups want `ulimit -n 4096` or more. `--groups 1 --members 1000 --partitions 1000` is one large
+Every member is a separate connection that joins and sends heartbeats as clients do, by the classic
+protocol or with `--protocol consumer` by the new one (KIP-848). The benchmark prints the broker's
+processor time and memory, the time until all groups are stable, the time of a heartbeat, and the
+response time for another client. It prints them again after one member of each group has left.
+`--bootstrap HOST:PORT --pid PID` measures another broker, for example Apache Kafka. 1,000 groups
+need `ulimit -n 4096` or more. `--groups 1 --members 1000 --partitions 1000` measures one large
 group.
 """
 
@@ -55,10 +55,10 @@ FIRST_EPOCH = 1
 
 @dataclass
 class Progress:
-    """What all members share."""
+    """State that all members share."""
 
     target: int
-    # Of each group its generation with so many members that have their assignment.
+    # Number of members with an assignment, by group.
     settled: dict[str, int] = field(default_factory=dict)
     stable_at: float = 0.0
     heartbeat_ms: list[float] = field(default_factory=list)
@@ -66,14 +66,14 @@ class Progress:
     errors: dict[str, int] = field(default_factory=dict)
 
     def note(self, group: str, change: int) -> None:
-        """A member of the group got its assignment, or lost it."""
+        """Count a member of the group that got or lost its assignment."""
         self.settled[group] = self.settled.get(group, 0) + change
         if sum(self.settled.values()) == self.target:
             self.stable_at = time.perf_counter()
 
 
 class Member:
-    """One connection."""
+    """A member of the classic protocol, with its connection."""
 
     def __init__(self, group: str, progress: Progress) -> None:
         self.group = group
@@ -88,7 +88,7 @@ class Member:
         self._reader, self._writer = await asyncio.open_connection(host, port)
 
     async def ask(self, request: Message, version: int) -> Any:
-        """Send, and wait for the answer."""
+        """Send a request and wait for the response."""
         self._correlation_id += 1
         chunks = encode_request(self._correlation_id, "bench", request, version)
         self._writer.write(b"".join(bytes(each) for each in chunks))
@@ -161,7 +161,7 @@ class Member:
         self._writer.close()
 
     def settle(self) -> None:
-        """Note that the member has its assignment."""
+        """Record that the member has its assignment."""
         if not self._is_settled:
             self._is_settled = True
             self.progress.note(self.group, 1)
@@ -177,7 +177,7 @@ class Member:
 
 
 class ConsumerMember(Member):
-    """One connection of the consumer protocol."""
+    """A member of the consumer protocol, with its connection."""
 
     def __init__(self, group: str, progress: Progress, members: int) -> None:
         super().__init__(group, progress)
@@ -224,16 +224,16 @@ class ConsumerMember(Member):
         self._unsettle()
 
     def await_next_epoch(self) -> None:
-        """A member has left: the member is settled again at the next epoch."""
+        """Wait for the assignment of the next epoch, because a member has left."""
         self.settled_epoch += 1
         self._unsettle()
 
 
 class Probe(Member):
-    """Another client, which measures how long it waits for small requests."""
+    """A client that measures the response times of small requests."""
 
     async def live(self) -> None:
-        """Ask until cancelled."""
+        """Send requests until cancelled."""
         while True:
             started = time.perf_counter()
             await self.ask(ApiVersionsRequest(), 0)
@@ -248,17 +248,17 @@ class Meter:
         self._process = psutil.Process(pid)
 
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
+        """Return the user and system time so far."""
         times = self._process.cpu_times()
         return float(times.user + times.system)
 
     def resident_mb(self) -> float:
-        """Resident memory."""
+        """Return the resident memory."""
         return float(self._process.memory_info().rss) / 1e6
 
 
 async def until_stable(progress: Progress) -> None:
-    """Wait for the last group."""
+    """Wait until all groups are stable."""
     progress.stable_at = 0.0
     while not progress.stable_at:
         await asyncio.sleep(0.02)
@@ -266,7 +266,7 @@ async def until_stable(progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Size:
-    """The measurements."""
+    """Size of a run: number of groups, members per group, duration and protocol."""
 
     groups: int
     members: int
@@ -283,7 +283,7 @@ def make_members(size: Size, progress: Progress) -> list[Member]:
 
 
 def describe_probe(progress: Progress) -> str:
-    """Return how long the probe waited, and start anew."""
+    """Return the response times of the probe as text, and reset them."""
     marks, longest = statistics.quantiles(progress.probe_ms, n=100), max(progress.probe_ms)
     progress.probe_ms.clear()
     return f"another client waited p50 {marks[49]:.1f}, p99 {marks[98]:.1f}, max {longest:.1f} ms"
@@ -361,23 +361,23 @@ def broker(delay_ms: int) -> Iterator[BrokerProcess]:
 
 
 def create_topic(bootstrap: str, partitions: int) -> None:
-    """Create the topic that the members name."""
+    """Create the topic that the members subscribe to."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for created in admin.create_topics([NewTopic(TOPIC, partitions, 1)]).values():
         created.result(60)
 
 
 def main() -> None:
-    """Command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=1_000)
     parser.add_argument("--members", type=int, default=2)
     parser.add_argument("--delay-ms", type=int, default=3_000, help="initial rebalance delay")
-    parser.add_argument("--partitions", type=int, default=1, help="of the topic")
+    parser.add_argument("--partitions", type=int, default=1, help="partitions of the topic")
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of heartbeats")
-    parser.add_argument("--bootstrap", help="a broker that runs already")
-    parser.add_argument("--pid", type=int, help="its process")
+    parser.add_argument("--seconds", type=float, default=15.0, help="duration of the heartbeats")
+    parser.add_argument("--bootstrap", help="address of a running broker")
+    parser.add_argument("--pid", type=int, help="process id of that broker")
     options = parser.parse_args()
     size = Size(options.groups, options.members, options.seconds, options.protocol)
     if options.bootstrap:

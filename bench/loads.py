@@ -1,4 +1,4 @@
-"""The loads: produce and consume with librdkafka, and single requests over a plain socket."""
+"""Loads: produce and consume with librdkafka, and single requests over a plain socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 ROUND_TRIPS = 20_000
-# Warnings and above, of librdkafka.
+# librdkafka's log level: warnings and above.
 QUIET = 4
 _NUMBERS = itertools.count()
 
@@ -32,7 +32,7 @@ class Figure:
 
 
 def create_topic(broker: Broker, name: str, partitions: int = PARTITIONS) -> AdminClient:
-    """Creates a topic and waits until it can be used; returns the client that did."""
+    """Create a topic, wait until it can be used, and return the admin client."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({**broker.client_settings, "log_level": QUIET})
@@ -43,7 +43,7 @@ def create_topic(broker: Broker, name: str, partitions: int = PARTITIONS) -> Adm
 
 @contextmanager
 def passing_topic(broker: Broker, stem: str, partitions: int = PARTITIONS) -> Iterator[str]:
-    """A new topic that is deleted at the end; its name."""
+    """Create a topic, yield its name, and delete it at the end."""
     name = f"{stem}-{next(_NUMBERS)}"
     admin = create_topic(broker, name, partitions)
     yield name
@@ -51,7 +51,7 @@ def passing_topic(broker: Broker, stem: str, partitions: int = PARTITIONS) -> It
 
 
 def produce(broker: Broker, name: str, size: int, total: int, **config: object) -> Figure:
-    """Produces `total` bytes in records of `size`; every record is acknowledged in the end."""
+    """Produce `total` bytes in records of `size`, and wait for all acknowledgements."""
     from confluent_kafka import Producer
 
     settings = {
@@ -77,7 +77,7 @@ def produce(broker: Broker, name: str, size: int, total: int, **config: object) 
 
 
 def consume(broker: Broker, name: str, size: int, total: int) -> Figure:
-    """Reads the topic from its start with librdkafka, until all of `total` bytes were seen."""
+    """Read `total` bytes from the start of the topic with librdkafka."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -108,7 +108,7 @@ def _figure(broker: Broker, cpu: float, started: float, total: int) -> Figure:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """One client, one record of 100 bytes a request, acks=1: microseconds."""
+    """Times in µs of a client that sends one record of 100 bytes per request (acks=1)."""
 
     p50: float
     p99: float
@@ -116,7 +116,7 @@ class RoundTrip:
 
 
 def round_trip(broker: Broker, name: str) -> RoundTrip:
-    """Sends Produce v7 over a socket and waits for the answer, again and again."""
+    """Send Produce v7 over a socket and wait for the response, repeatedly."""
     request = produce_request(name)
     times = []
     with broker.connect() as connection:
@@ -137,7 +137,7 @@ def round_trip(broker: Broker, name: str) -> RoundTrip:
 
 
 def produce_request(name: str) -> bytes:
-    """A Produce v7 request with one record of 100 bytes for partition 0, acks=1."""
+    """Return a Produce v7 request with one record of 100 bytes for partition 0 (acks=1)."""
     from barnabas.protocol.headers import encode_request
     from barnabas.protocol.messages.produce import (
         PartitionProduceData,

@@ -1,7 +1,7 @@
 """`python -m bench.replication`: three brokers that replicate many idle partitions.
 
-It measures the cost of the idle partitions, and the time of an acknowledged write (acks=all) to one
-of them.
+The benchmark measures the cost of the idle partitions, and the time of an acknowledged write
+(acks=all) to one of them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Rows = list[tuple[str, str]]
 
 
 def cpu_seconds(cluster: ClusterProcess) -> list[float]:
-    """User and system time of each node so far."""
+    """Return the user and system time of each node so far."""
     times = [psutil.Process(node.pid).cpu_times() for node in cluster.nodes.values()]
     return [each.user + each.system for each in times]
 
 
 def make_topics(cluster: ClusterProcess, partitions: int) -> None:
-    """Topics of many partitions, with a replica everywhere; and one whose leader is broker 1."""
+    """Create topics with many partitions on all brokers, and one topic with leader 1."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for number in range(partitions // PARTITIONS_PER_TOPIC):
         topic = NewTopic(f"many-{number}", PARTITIONS_PER_TOPIC, BROKERS)
@@ -51,14 +51,14 @@ def make_topics(cluster: ClusterProcess, partitions: int) -> None:
         try:
             made.result(120)
         except KafkaException as error:
-            # The client asks again if its connection was cut.
+            # The client retries after a lost connection.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
     admin.create_topics([NewTopic("busy", 1, replica_assignment=[[1, 2, 3]])])["busy"].result(30)
 
 
 def request() -> bytes:
-    """A Produce v7 request with one record of 100 bytes, acks=all."""
+    """Return a Produce v7 request with one record of 100 bytes (acks=all)."""
     batch = BatchBuilder()
     batch.append(int(time.time() * 1000), None, os.urandom(100))
     data = PartitionProduceData(index=0, records=bytes(batch.build()))
@@ -71,7 +71,7 @@ def request() -> bytes:
 
 
 def round_trips(cluster: ClusterProcess, count: int) -> list[float]:
-    """Milliseconds of each acknowledged write, sorted; one in flight."""
+    """Return the sorted times (ms) of acknowledged writes, one at a time."""
     host, _, port = cluster.node(1).address.rpartition(":")
     data, times = request(), []
     with socket.create_connection((host, int(port))) as connection:
@@ -85,7 +85,7 @@ def round_trips(cluster: ClusterProcess, count: int) -> list[float]:
 
 
 def measure(partitions: int, rows: Rows) -> None:
-    """One cluster."""
+    """Measure one cluster."""
     with ClusterProcess(BROKERS) as cluster:
         started = time.perf_counter()
         make_topics(cluster, partitions)
@@ -114,7 +114,7 @@ def measure(partitions: int, rows: Rows) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, nargs="+", default=[0, 3_000])
     rows: Rows = []

@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: the choice of brokers, the console, and the file of figures."""
+"""Shared parts of the benchmarks: the choice of brokers, the console, and the file of figures."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def installed(names: str, console: Console) -> list[str]:
     """Return the brokers that can run; report the others.
 
     Args:
-        names: of brokers, separated by commas.
-        console: for the report.
+        names: names of brokers, separated by commas.
+        console: the output of the report.
     """
     found = []
     for name in names.split(","):

@@ -1,11 +1,11 @@
-"""`make bench`, first table: one broker beside other brokers, with ratios and budgets.
+"""`make bench`, first table: Barnabas compared with other brokers, with ratios and budgets.
 
-Each broker runs every load several times, deletes its records, and continues; the brokers take
-turns, load by load, so that noise hits all. The first round warms up (Java compiles what it has run
-often) and does not count; of the others the best figure is shown. Client and broker share the
-machine's cores, so the processor time of the broker is the figure that says most.
+Each broker runs every load several times, and deletes the records after each. The brokers take
+turns in each load, so that noise affects all of them. The first round is a warm-up, in which Java
+compiles its code, and does not count. The best figure of the other rounds is shown. Client and
+broker share the machine's cores, so the processor time of the broker is the most reliable figure.
 
-`--json FILE` keeps the figures.
+`--json FILE` stores the figures.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Load:
     def __init__(self, name: str, size: int, share: float = 1.0, **config: object) -> None:
         self.name = name
         self.size = size
-        # Of the volume of a full load.
+        # Fraction of the volume of a full load.
         self.share = share
-        # librdkafka's settings for the producer, "_" for ".".
+        # librdkafka's settings for the producer, with "_" in place of ".".
         self.config = config
 
     def run(self, broker: Broker, volume: int) -> dict[str, float]:
-        """Figures of one round, by row; the topic is gone afterwards."""
+        """Run one round, delete the topic, and return the figures by row."""
         total = int(volume * self.share) // self.size * self.size
         found: dict[str, float] = {}
         with loads.passing_topic(broker, "load") as topic:
@@ -64,13 +64,13 @@ LOADS = (
 
 
 class Figures:
-    """The best figure of each row and broker: the largest rate, the smallest of anything else."""
+    """The best figure of each row and broker: the highest rate, or the lowest other value."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, float]] = {}
 
     def note(self, broker: Broker, found: Mapping[str, float]) -> None:
-        """Take the figures of one round."""
+        """Add the figures of one round."""
         for row, value in found.items():
             of_row = self.rows.setdefault(row, {})
             best = max if row.endswith("/s") else min
@@ -78,7 +78,7 @@ class Figures:
 
 
 def measure(running: list[Broker], volume: int, rounds: int, console: Console) -> Figures:
-    """Every load on every broker, in `rounds` that count and one before them."""
+    """Run every load on every broker, in a warm-up round and `rounds` further ones."""
     figures = Figures()
     for broker in running:
         found = {"start to first answer, ms": broker.start_ms}
@@ -99,7 +99,7 @@ def measure(running: list[Broker], volume: int, rounds: int, console: Console) -
 
 
 def round_trip(broker: Broker) -> dict[str, float]:
-    """One client, one record a request, one request on its way."""
+    """Measure one client with one record per request and one request in flight."""
     with loads.passing_topic(broker, "round-trip", 1) as topic:
         trip = loads.round_trip(broker, topic)
     return {
@@ -110,7 +110,7 @@ def round_trip(broker: Broker) -> dict[str, float]:
 
 
 def show(figures: Figures, names: list[str], console: Console) -> None:
-    """Prints the table: a column a broker, Barnabas' figure as times of each, the budget."""
+    """Print the table: a column per broker, Barnabas's ratio to each, and the budget."""
     table = Table(title=f"{os.cpu_count()} cores, {machine()}")
     table.add_column("")
     for name in names:
@@ -128,12 +128,12 @@ def show(figures: Figures, names: list[str], console: Console) -> None:
 
 
 def main() -> None:
-    """Command line: how much to send, what to leave out, where to keep the figures."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=500, help="MB of values of a full load")
-    parser.add_argument("--rounds", type=int, default=3, help="that count, after one that does not")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds after the warm-up")
     parser.add_argument("--brokers", default=ALL_BROKERS, help="names, ours first")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     console = new_console(170)
     names = installed(options.brokers, console)

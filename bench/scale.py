@@ -1,7 +1,7 @@
 """`python -m bench.scale`: a broker with 10,000 idle connections, then one with 10,000 partitions.
 
-Connections: memory of each, and the round trip of a busy client beside them. Partitions: how long
-they take to make, memory, the round trip beside them, a clean stop, and the start after it.
+Connections: memory per connection, and the round trip of an active client meanwhile. Partitions:
+the time of their creation, memory, the round trip, a clean stop, and the start after it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def view(process: BrokerProcess) -> Broker:
 
 
 def busy_client(broker: Broker, rows: Rows, beside: str) -> None:
-    """Return the round trip of one client beside the load."""
+    """Add the round trip of an active client to the rows."""
     topic = f"busy-{len(rows)}"
     create_topic(broker, topic, 1)
     trip = round_trip(broker, topic)
@@ -45,7 +45,7 @@ def busy_client(broker: Broker, rows: Rows, beside: str) -> None:
 
 
 def measure_connections(count: int, rows: Rows, directory: Path) -> None:
-    """Measure connections that send ApiVersions and are then idle."""
+    """Measure connections that are idle after one ApiVersions request."""
     with BrokerProcess(directory / "connections") as process:
         broker = view(process)
         busy_client(broker, rows, "no connection")
@@ -82,7 +82,7 @@ async def _hold(broker: Broker, count: int, before: int, rows: Rows) -> None:
 
 
 def measure_partitions(count: int, rows: Rows, directory: Path) -> None:
-    """Empty partitions, made by ordinary requests."""
+    """Measure empty partitions, which CreateTopics requests create."""
     with BrokerProcess(directory / "partitions") as process:
         broker = view(process)
         # The client's broker will be stopped, so its errors are not reported.
@@ -127,9 +127,9 @@ def measure_partitions(count: int, rows: Rows, directory: Path) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    # Two open files each: on many machines all processes together may have 20,000.
+    # Client and server need a file descriptor each, and many machines allow 20,000 in total.
     parser.add_argument("--connections", type=int, default=9_500)
     parser.add_argument("--partitions", type=int, default=10_000)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""`python -m bench.segments`: reads of a partition of 20, 200 and 2,000 segments.
+"""`python -m bench.segments`: reads of a partition with 20, 200 and 2,000 segments.
 
-Fetch at a random old offset (one batch of 8 KiB), with either isolation level, and ListOffsets by a
-random time: the median round trip and the broker's processor time of each, the first one after a
-start alone; how long the broker takes to start on such a directory, and the files it has open.
+The requests are Fetch at a random old offset (one batch of 8 KiB) with both isolation levels, and
+ListOffsets by a random time. The table has the median round trip and the broker's processor time of
+each, the first request after a start, the time of a start, and the number of open files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BATCHES = 16
 RECORDS = 8
 OFFSETS_PER_SEGMENT = BATCHES * RECORDS
 FIRST_MS = 1_600_000_000_000
-# Between segments; segment.ms is far below it, and above what lies between batches of one.
+# Time between segments. segment.ms is far below it, but above the time between batches.
 SEGMENT_MS = 1_000_000
 BATCH_MS = 10
 IN_FLIGHT = 100
@@ -57,7 +57,7 @@ Figures = dict[str, list[str]]
 
 
 class Connection:
-    """One request at a time over a plain socket, or several on the way."""
+    """A plain socket, with one or more requests in flight."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self._socket = socket.create_connection((process.host, process.port))
@@ -70,7 +70,7 @@ class Connection:
         self._socket.sendall(b"".join(bytes(chunk) for chunk in chunks))
 
     def receive(self) -> bytes:
-        """The next answer, without its length."""
+        """Return the next response, without its length."""
         return self._answers.read(int.from_bytes(self._answers.read(4)))
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ def fill(process: BrokerProcess, segments: int) -> None:
     """Write this many segments of 16 batches, rolled by record timestamps."""
     connection = Connection(process)
     value = os.urandom(1000)
-    on_the_way = 0
+    in_flight = 0
     for segment in range(segments):
         for batch in range(BATCHES):
             builder = BatchBuilder()
@@ -93,25 +93,25 @@ def fill(process: BrokerProcess, segments: int) -> None:
             data = PartitionProduceData(index=0, records=bytes(builder.build()))
             topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
             connection.send(ProduceRequest(acks=1, timeout_ms=9_000, topic_data=topics), 7)
-            on_the_way += 1
-            if on_the_way == IN_FLIGHT:
+            in_flight += 1
+            if in_flight == IN_FLIGHT:
                 connection.receive()
-                on_the_way -= 1
-    for _ in range(on_the_way):
+                in_flight -= 1
+    for _ in range(in_flight):
         connection.receive()
     connection.close()
 
 
 @dataclass
 class Reads:
-    """Random reads over one connection; each answer is checked."""
+    """Random reads over one connection, with checks of the responses."""
 
     process: BrokerProcess
     connection: Connection
     segments: int
 
     def fetch(self, isolation_level: int) -> None:
-        """One batch at a random offset."""
+        """Fetch one batch at a random offset."""
         offset = random.randrange(self.segments * OFFSETS_PER_SEGMENT)
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
         request = FetchRequest(
@@ -127,7 +127,7 @@ class Reads:
         assert int.from_bytes(records[:8]) == offset // RECORDS * RECORDS
 
     def by_time(self) -> None:
-        """The offset of a random time."""
+        """Look up the offset of a random time."""
         segment, batch = random.randrange(self.segments), random.randrange(BATCHES)
         at = FIRST_MS + segment * SEGMENT_MS + batch * BATCH_MS
         wanted = ListOffsetsPartition(partition_index=0, timestamp=at)
@@ -139,7 +139,7 @@ class Reads:
         assert found == segment * OFFSETS_PER_SEGMENT + batch * RECORDS
 
     def measure(self, name: str, read: Callable[[], None], figures: Figures) -> None:
-        """The first one, and many."""
+        """Measure the first read, and many others."""
         note(figures, f"{name}: the first after a start, ms", f"{1000 * _timed(read):.1f}")
         broker = psutil.Process(self.process.pid).cpu_times
         before = broker()
@@ -161,12 +161,12 @@ def note(figures: Figures, row: str, value: str) -> None:
 
 
 def open_files(process: BrokerProcess) -> str:
-    """How many descriptors the broker has."""
+    """Return the number of open descriptors of the broker."""
     return str(len(list(Path(f"/proc/{process.pid}/fd").iterdir())))
 
 
 def measure(segments: int, figures: Figures) -> None:
-    """One broker with one topic of so many segments."""
+    """Measure one broker with one topic of this number of segments."""
     with BrokerProcess() as process:
         with Client(process.bootstrap) as client:
             client.create_topic(TOPIC, 1, 1, {"retention.ms": "-1", "segment.ms": "1000"})
@@ -193,7 +193,7 @@ def measure(segments: int, figures: Figures) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

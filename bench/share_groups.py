@@ -1,10 +1,10 @@
-"""`python -m bench.share_groups`: share fetches and acknowledgements beside Apache Kafka.
+"""`python -m bench.share_groups`: share fetches and acknowledgements, compared with Apache Kafka.
 
 One raw client is the member of a share group with one partition. It fetches records of 100 B, and
 acknowledges all of them with the next ShareFetch. The other case acknowledges each fetch by a
-ShareAcknowledge of its own. The brokers take turns, case by case; the first round warms up and does
-not count. The table has the best figure of the other rounds: processor time of the broker per
-record, and the time of a request (p50, p99). `--json FILE` keeps the figures.
+separate ShareAcknowledge. The brokers take turns in each case. The first round is a warm-up. The
+table has the best figure of the other rounds: processor time of the broker per record, and the time
+of a request (p50, p99). `--json FILE` stores the figures.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SETTINGS = {
 VALUE = os.urandom(50).hex().encode()
 ACCEPT = 1
 FETCH_VERSION, HEARTBEAT_VERSION, METADATA_VERSION = 2, 1, 12
-# A limit for what hangs.
+# Time limit of the join and of the first records.
 START_S_MAX = 300.0
 
 
@@ -141,7 +141,7 @@ class ShareClient:
         return None
 
     def acknowledge(self, first: int, last: int) -> None:
-        """Accept records by a request of its own."""
+        """Accept records by a ShareAcknowledge request."""
         batch = OwnAcknowledgementBatch(
             first_offset=first, last_offset=last, acknowledge_types=[ACCEPT]
         )
@@ -167,9 +167,9 @@ class ShareClient:
 class Case(NamedTuple):
     """How records are fetched and acknowledged."""
 
-    # Records of one batch of the log, which are fetched together.
+    # Number of records in a batch, which are fetched together.
     batch: int
-    # Whether acknowledgements have requests of their own.
+    # Whether acknowledgements are sent by ShareAcknowledge.
     is_separate: bool
 
     @property
@@ -179,7 +179,7 @@ class Case(NamedTuple):
         return f"{self.batch} records a fetch, {way}"
 
     def run(self, broker: Broker, requests: int) -> dict[str, float]:
-        """Fetch so many times; return the figures by row."""
+        """Send this number of fetches; return the figures by row."""
         name = f"shares-{uuid.uuid4().hex[:8]}"
         fill(broker, name, self.batch, requests + 1)
         client = ShareClient(broker, name, name)
@@ -206,7 +206,7 @@ class Case(NamedTuple):
         return self._figures(count / seconds, 1e6 * cpu / count, fetches, acknowledgements)
 
     def _first(self, client: ShareClient) -> tuple[int, int]:
-        """Return the offsets of the first fetch: the state of the partition is initialized."""
+        """Return the offsets of the first fetch, once the state of the partition is initialized."""
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
             found = client.fetch(self.batch, None)

@@ -1,9 +1,8 @@
-"""`make bench`, third table: batch reads by Spark, `format("barnabas")` beside Spark's own Kafka
-connector in one session, over the same topic on each broker.
+"""`make bench`, third table: batch reads by `format("barnabas")` and by Spark's Kafka connector.
 
-The connectors and brokers take turns, run by run, so that noise hits all; the best of the runs
-after the first counts, for Java compiles what it has run often. Processor time is that of all of
-Spark's processes, Java and Python.
+Both read the same topic on each broker in one session. The connectors and brokers take turns in
+each run, so that noise affects all of them. The first run is a warm-up, and the best of the others
+counts. Processor time is that of all of Spark's processes, Java and Python.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ SIZE = 100
 
 @dataclass(frozen=True)
 class Figure:
-    """Cost of a read: millions of records a second, processor time of a record in µs."""
+    """Cost of a read: millions of records per second, and processor time per record in µs."""
 
     rate: float
     cpu_us: float
 
     def or_better(self, other: Figure) -> Figure:
-        """The better of both, each number for itself."""
+        """Return the better value of each number."""
         return Figure(max(self.rate, other.rate), min(self.cpu_us, other.cpu_us))
 
 
@@ -54,7 +53,7 @@ Figures = dict[tuple[str, str, str], Figure]
 
 
 def make_session() -> SparkSession:
-    """A session on two cores that has both connectors."""
+    """Return a session on two cores with both connectors."""
     settings = {
         "spark.jars": fetch_jars(),
         "spark.log.level": "ERROR",
@@ -65,7 +64,7 @@ def make_session() -> SparkSession:
 
 
 def topic_of(spark: SparkSession, broker: Broker, source: str) -> DataFrame:
-    """The whole topic, all columns."""
+    """Return all rows and columns of the topic."""
     return (
         spark.read.format(source)
         .option("kafka.bootstrap.servers", broker.address)
@@ -75,7 +74,7 @@ def topic_of(spark: SparkSession, broker: Broker, source: str) -> DataFrame:
 
 
 def cpu_seconds() -> float:
-    """Resources that the session's Java process and its Python workers have used so far."""
+    """Return the processor time of the session's Java process and Python workers so far."""
     [java] = [one for one in psutil.Process().children() if "pyspark-shell" in one.cmdline()]
     used = 0.0
     for process in (java, *java.children(recursive=True)):
@@ -86,7 +85,7 @@ def cpu_seconds() -> float:
 
 
 def write(frame: DataFrame, sink: str, directory: str, records: int) -> Figure:
-    """Reads the frame into a sink."""
+    """Write the frame to a sink."""
     cpu, started = cpu_seconds(), time.perf_counter()
     # Both sinks take a path; `noop` writes none.
     frame.write.format(sink).mode("overwrite").save(str(Path(directory, "table")))
@@ -97,7 +96,7 @@ def write(frame: DataFrame, sink: str, directory: str, records: int) -> Figure:
 def measure(
     spark: SparkSession, running: list[Broker], records: int, runs: int, console: Console
 ) -> Figures:
-    """Every format and sink on every broker."""
+    """Run every format and sink on every broker."""
     frames = {(b.name, source): topic_of(spark, b, source) for b in running for source in FORMATS}
     for (broker, source), frame in frames.items():
         if (found := frame.count()) != records:
@@ -116,7 +115,7 @@ def measure(
 
 
 def show(figures: Figures, names: list[str], console: Console) -> None:
-    """Prints a row a broker and sink, with the ratio of the two."""
+    """Print a row per broker and sink, with the ratio of both formats."""
     table = Table(title=f"Spark reads, {SIZE} B: {os.cpu_count()} cores, {machine()}")
     table.add_column("M records/s; CPU µs/record")
     for name in ('format("barnabas")', 'format("kafka")', "faster", "CPU"):
@@ -130,14 +129,14 @@ def show(figures: Figures, names: list[str], console: Console) -> None:
 
 
 def main() -> None:
-    """Command line: how many records, on which brokers, where to keep the figures."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--records", type=int, default=2_000_000, help="of 100 bytes")
-    parser.add_argument("--runs", type=int, default=4, help="beside the first, which warms up")
+    parser.add_argument("--records", type=int, default=2_000_000, help="records of 100 bytes")
+    parser.add_argument("--runs", type=int, default=4, help="number of runs after the warm-up")
     parser.add_argument("--brokers", default="barnabas,kafka")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     console = new_console()
     if missing := brokers.missing_for("kafka"):

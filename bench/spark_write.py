@@ -2,9 +2,9 @@
 
 The sink writes exactly once or at least once.
 
-Both take turns, run by run, so that noise hits both; the best of the runs after the first counts.
-The records are read with the same source, so that the figure is that of a whole query. Processor
-time is that of all of Spark's processes, Java and Python.
+Both kinds take turns in each run, so that noise affects both. The first run is a warm-up, and the
+best of the others counts. The query reads the records with the same source, so that the figure
+includes the read. Processor time is that of all of Spark's processes, Java and Python.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Figures = dict[tuple[str, str], Figure]
 
 
 def make_session() -> SparkSession:
-    """A session on two cores."""
+    """Return a session on two cores."""
     settings = {
         "spark.log.level": "ERROR",
         "spark.driver.host": "127.0.0.1",
@@ -50,7 +50,7 @@ def make_session() -> SparkSession:
 
 
 def copy(spark: SparkSession, broker: Broker, kind: str, records: int, per_batch: int) -> Figure:
-    """Copies the topic to a new one with a new query."""
+    """Copy the topic to a new topic with a new query."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-spark-") as checkpoint,
         loads.passing_topic(broker, "spark-copy") as out,
@@ -80,7 +80,7 @@ def copy(spark: SparkSession, broker: Broker, kind: str, records: int, per_batch
 def measure(
     spark: SparkSession, running: list[Broker], options: argparse.Namespace, console: Console
 ) -> Figures:
-    """Both kinds on every broker."""
+    """Run both kinds on every broker."""
     figures: Figures = {}
     for run, broker, kind in itertools.product(range(options.runs + 1), running, KINDS):
         found = copy(spark, broker, kind, options.records, options.per_batch)
@@ -92,7 +92,7 @@ def measure(
 
 
 def show(figures: Figures, names: list[str], console: Console) -> None:
-    """Prints a row a broker, with the ratio of the two."""
+    """Print a row per broker, with the ratio of both kinds."""
     table = Table(title=f"Spark streams, {SIZE} B: {os.cpu_count()} cores, {machine()}")
     table.add_column("M records/s; CPU µs/record")
     for name in (*KINDS, "speed", "CPU"):
@@ -106,15 +106,15 @@ def show(figures: Figures, names: list[str], console: Console) -> None:
 
 
 def main() -> None:
-    """Command line: how many records, on which brokers, where to keep the figures."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--records", type=int, default=2_000_000, help="of 100 bytes")
+    parser.add_argument("--records", type=int, default=2_000_000, help="records of 100 bytes")
     parser.add_argument("--per-batch", type=int, default=500_000, help="records of a micro-batch")
-    parser.add_argument("--runs", type=int, default=3, help="beside the first, which warms up")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs after the warm-up")
     parser.add_argument("--brokers", default="barnabas,kafka")
-    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     console = new_console()
     with contextlib.ExitStack() as stack:

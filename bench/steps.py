@@ -1,10 +1,10 @@
-"""`python -m bench.steps`: how many steps of the interpreter a Produce and a Fetch take, and where.
+"""`python -m bench.steps`: number of interpreter instructions of a Produce and a Fetch.
 
-`python -m bench.steps --acls 10000` counts them with an authorizer and so many entries.
+`python -m bench.steps --acls 10000` counts them with an authorizer and this number of entries.
 
-A request is served once, so its steps find neither code nor branches in the processor's caches: a
-step costs 15 ns, whatever it does, and their number says more than a clock on a busy machine. What
-most of the requests take is shown: every 4 KB an append makes entries of the indexes too.
+For a single request, code and branches are not in the processor's caches, so each instruction
+costs about 15 ns. Their number is therefore more reliable than a clock on a busy machine. The most
+frequent number is shown, because every 4 KB an append also adds index entries.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Trace = Callable[[FrameType, str, Any], Any]
 
 REQUESTS = 20
-# Work after the response is finished by then.
+# Time (s) for work after the response.
 SETTLED_S = 0.05
 BEGIN_MS = 20.0
 ROWS = 25
@@ -47,16 +47,16 @@ ACLS_AT_ONCE = 2_000
 
 
 class Steps:
-    """Counts the instructions of the thread that it is set to trace."""
+    """Counts the instructions of the traced thread."""
 
     def __init__(self) -> None:
         self.by_function: Counter[str] = Counter()
-        # Whether the topic and the entries are there, so that the steps may be counted.
+        # Whether instructions are counted: the topic and the entries exist.
         self.is_due = False
         self.is_tracing = False
 
     def trace(self, frame: FrameType, event: str, _argument: Any) -> Trace:
-        """Called by the interpreter."""
+        """Count an instruction. The interpreter calls this method."""
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if event == "opcode":
             code = frame.f_code
@@ -65,7 +65,7 @@ class Steps:
 
 
 def count(steps: Steps, address: str, request: bytes) -> Counter[str]:
-    """The steps of a request that took as many as most do."""
+    """Return the instructions of a request with the most frequent number."""
     host, port = address.rsplit(":", 1)
     counted: list[Counter[str]] = []
     with socket.create_connection((host, int(port))) as connection:
@@ -80,7 +80,7 @@ def count(steps: Steps, address: str, request: bytes) -> Counter[str]:
 
 
 def measure(steps: Steps, address: str, control: ProcessControl, acls: int) -> None:
-    """The client, in a thread of its own; ends the process."""
+    """Run the client in a separate thread, then end the process."""
     create_topic(Broker("barnabas", address, psutil.Process(), 0.0), TOPIC, 1)
     if acls:
         create_acls(address, acls)
@@ -96,11 +96,11 @@ def measure(steps: Steps, address: str, control: ProcessControl, acls: int) -> N
 
 
 def create_acls(address: str, count: int) -> None:
-    """Entries of other users for literal and prefixed names, and one that allows the requests."""
-    everything = {"principal": "User:ANONYMOUS", "operation": AclOperation.ALL}
+    """Create entries of other users, and one entry that allows the requests."""
+    all_operations = {"principal": "User:ANONYMOUS", "operation": AclOperation.ALL}
     entries = [
-        Acl(AclResourceType.TOPIC, TOPIC, **everything),
-        Acl(AclResourceType.CLUSTER, "kafka-cluster", **everything),
+        Acl(AclResourceType.TOPIC, TOPIC, **all_operations),
+        Acl(AclResourceType.CLUSTER, "kafka-cluster", **all_operations),
     ]
     for number in range(count - len(entries)):
         pattern = PatternType.PREFIXED if number % 2 else PatternType.LITERAL
@@ -115,7 +115,7 @@ def create_acls(address: str, count: int) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--acls", type=int, default=0, metavar="N")
     acls = parser.parse_args().acls

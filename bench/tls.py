@@ -1,9 +1,9 @@
-"""`python -m bench.tls`: the loads of `bench.run` over TLS 1.3, beside Apache Kafka.
+"""`python -m bench.tls`: the loads of `bench.run` over TLS 1.3, compared with Apache Kafka.
 
 Both brokers have the same certificate (elliptic curve P-256) and their default protocols and
-ciphers. The brokers take turns, load by load; the first round warms up and does not count. Of the
-others, the table has the best figure. The last rows are handshakes of one client after another,
-without session resumption. `--json FILE` keeps the figures.
+ciphers. The brokers take turns in each load. The first round is a warm-up and does not count. The
+table has the best figure of the others. The last rows are handshakes of one client after another,
+without session resumption. `--json FILE` stores the figures.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ HANDSHAKES = 300
 
 @contextlib.contextmanager
 def running_with_tls(name: str, directory: Path) -> Iterator[Broker]:
-    """A broker whose clients connect with TLS.
+    """Run a broker whose clients connect with TLS.
 
     Args:
-        name: of the broker.
-        directory: has ca.pem, and broker.pem with the broker's key and certificate.
+        name: name of the broker.
+        directory: directory with ca.pem, and broker.pem with the broker's key and certificate.
     """
     plain, secure, controller = (free_port() for _ in range(3))
     listeners = f"PLAINTEXT://{HOST}:{plain},SSL://{HOST}:{secure}"
@@ -59,7 +59,7 @@ def running_with_tls(name: str, directory: Path) -> Iterator[Broker]:
 
 
 def handshakes(broker: Broker) -> dict[str, float]:
-    """Connect again and again; the figures by row."""
+    """Connect repeatedly, and return the figures by row."""
     times = []
     cpu = broker.cpu_seconds()
     for _ in range(HANDSHAKES):

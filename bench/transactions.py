@@ -1,11 +1,11 @@
-"""`python -m bench.transactions`: the cost and the speed of transactions beside Apache Kafka.
+"""`python -m bench.transactions`: cost and speed of transactions, compared with Apache Kafka.
 
-One producer runs transactions one after the other. The brokers take turns, case by case, so that
-noise hits both; the first round warms up and does not count. The table has the best figure of the
-other rounds: transactions per second, processor time of the broker per transaction, and the time
-of a commit (p50, p99). librdkafka and our client send different requests: our client lets Produce
-add partitions (transaction.version 2). Both have their default settings; a commit sends the records
-that still linger. `--json FILE` keeps the figures.
+One producer runs transactions one after the other. The brokers take turns in each case, so that
+noise affects both. The first round is a warm-up. The table has the best figure of the other rounds:
+transactions per second, processor time of the broker per transaction, and the time of a commit
+(p50, p99). librdkafka and our client send different requests: our client lets Produce add
+partitions (transaction.version 2). Both have their default settings; a commit sends the records
+that still linger. `--json FILE` stores the figures.
 """
 
 from __future__ import annotations

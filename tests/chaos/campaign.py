@@ -65,12 +65,12 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
-    # How often coordinators look for transactions that are over their time.
+    # How often coordinators search for transactions that have exceeded their timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "auto.create.topics.enable": "false",
     # The campaign elects preferred leaders itself.
     "auto.leader.rebalance.enable": "false",
-    # A wrong clock would delete at once, not after five minutes.
+    # With a wrong clock, retention deletes immediately and not after five minutes.
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
 }
@@ -78,7 +78,7 @@ SETTINGS = {
 UNEXPECTED = re.compile(r"Traceback|AssertionError|never retrieved")
 # CPU time that one turn of a node's event loop may take.
 TURN_CPU_MS_MAX = 250.0
-# How long a fault lasts once the load goes on in spite of it, at most.
+# Maximum duration of a fault after the load has resumed.
 HOLD_S = 2.0
 
 
@@ -96,7 +96,7 @@ class Options:
     rate: int = 300
     # Names of the faults to choose from; all if empty.
     faults: tuple[str, ...] = ()
-    # Without relays links cannot be cut, and a fail-over is measured as it is.
+    # Whether connections between nodes pass through relays, which can cut links.
     relays: bool = True
     settings: tuple[tuple[str, str], ...] = ()
     # Whether members of the consumer protocol and of a share group run beside the load.
@@ -121,10 +121,10 @@ class Event:
     recovery_median: float
     # From healing until every replica was in sync.
     in_sync: float
-    # Changes of leader epochs, of all partitions, and of the controller's epoch.
+    # Changes of the leader epochs of all partitions, and of the controller epoch.
     elections: int
     controller_elections: int
-    # What clients complained of.
+    # Number of errors that clients reported.
     errors: int
     failed_sends: int
 
@@ -144,24 +144,23 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
     verdict: str = ""
-    # How many records the consumer group read and the share group was given, and the verdict on the
-    # share group.
+    # Records read by the consumer group, deliveries to the share group, and the verdict on it.
     read_by_modern_group: int = 0
     delivered_to_share_group: int = 0
     share_verdict: str = ""
-    # How many transactions there were, what was done to their clients, and the verdict on them.
+    # Number of transactions, faults of their clients, and the verdict.
     transactions: str = ""
     transactions_verdict: str = ""
     transactional_errors: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    # The batches in the files of each node around what the checker found.
+    # The batches around the findings, from the segment files of each node.
     evidence: str = ""
     # Lines of the logs about turns of the event loop over 100 ms of CPU time, and the longest turn.
     long_turns: list[str] = field(default_factory=list)
     longest_turn_cpu_ms: float = 0.0
 
 
-def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
+def run(options: Options, directory: Path, report: Any = print) -> Outcome:
     """Run a campaign against a separate cluster."""
     outcome = Outcome(
         options=asdict(options),
@@ -172,7 +171,7 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
     with stressed(options, directory) as stress:
         started = time.monotonic()
         try:
-            _do_faults(stress, options, outcome, tell)
+            _do_faults(stress, options, outcome, report)
         except (AssertionError, BrokerStartError) as error:
             outcome.problems.append(f"{error}\n{stress.cluster.log()}")
         outcome.seconds = time.monotonic() - started
@@ -183,8 +182,8 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
         outcome.long_turns = long_turns(stress.cluster)
         outcome.longest_turn_cpu_ms = stress.longest_turn_cpu_ms
         if stress.longest_turn_cpu_ms > TURN_CPU_MS_MAX:
-            told = f"a turn took {stress.longest_turn_cpu_ms:.0f} ms of CPU time"
-            outcome.problems.append("\n".join([told, *outcome.long_turns]))
+            description = f"a turn took {stress.longest_turn_cpu_ms:.0f} ms of CPU time"
+            outcome.problems.append("\n".join([description, *outcome.long_turns]))
     return outcome
 
 
@@ -268,13 +267,13 @@ def await_transactions(stress: Stress) -> None:
         raise AssertionError(f"{error}\n{transactional.describe()}") from error
 
 
-def _do_faults(stress: Stress, options: Options, outcome: Outcome, tell: Any) -> None:
+def _do_faults(stress: Stress, options: Options, outcome: Outcome, report: Any) -> None:
     chosen = [
         fault
         for fault in ALL_FAULTS
         if (not options.faults or fault.name in options.faults)
         and (options.relays or not fault.needs_relays)
-        and not (options.kafka and fault.needs_doors)
+        and not (options.kafka and fault.needs_injection)
         and (options.tls or not fault.needs_tls)
     ]
     assert chosen, f"no such faults: {options.faults}"
@@ -283,7 +282,7 @@ def _do_faults(stress: Stress, options: Options, outcome: Outcome, tell: Any) ->
         fault = stress.rng.choices(chosen, [each.weight for each in chosen])[0]
         event = _do(stress, fault, at)
         outcome.events.append(event)
-        tell(
+        report(
             f"{event.at:7.1f} s  {event.name}: {event.detail}; next ack after "
             f"{event.recovery:.2f} s, all in sync {event.in_sync:.1f} s after healing, "
             f"{event.elections} elections, {event.controller_elections} of controllers, "
@@ -297,7 +296,7 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     errors_before, failures_before = load.errors.total(), load.failures()
     began = time.monotonic()
     detail = fault.do(stress)
-    # Not before: a record sent just ahead of the fault may still be acknowledged behind it.
+    # Mark after the fault: a record sent before it may still be acknowledged after it.
     load.mark()
     await_that(
         lambda: (stress.check_alive(), load.waiting())[1],
@@ -317,12 +316,12 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     await_that(load.waiting, lambda found: not found, HEAL_TIMEOUT_S, "the load after healing")
     await_transactions(stress)
     stress.check_alive()
-    load.look_at_commits()
+    load.sample_commits()
     if stress.groups is not None:
-        stress.groups.look_at_commits()
+        stress.groups.sample_commits()
     if stress.transactional is not None:
-        stress.transactional.look_at_offsets()
-    stress.look_at_turns()
+        stress.transactional.sample_offsets()
+    stress.sample_turns()
     after, controller_after = stress.state()
     stress.balance()
     return Event(
@@ -355,7 +354,7 @@ def _judge(stress: Stress, outcome: Outcome) -> None:
     outcome.read_by_group = sum(len(run.offsets) for run in history.member_runs)
     verdict: Verdict = check(history)
     if not verdict.is_clean:
-        # The epochs in the files tell a second copy of the client from one of the cluster.
+        # Producer epochs show whether the client or the cluster has created a duplicate.
         directory = stress.cluster.brokers[0].data_directory
         for log in history.logs.values():
             log.producer_epochs = producer_epochs(directory, TOPIC, log.partition)
@@ -372,7 +371,7 @@ def _judge(stress: Stress, outcome: Outcome) -> None:
 
 
 def _judge_groups(stress: Stress, history: History, outcome: Outcome) -> None:
-    """Judge the share group, and add what the consumer group did to the history."""
+    """Check the share group, and add the events of the consumer group to the history."""
     if stress.groups is None:
         return
     verdict = stress.groups.finish(history)
@@ -435,7 +434,7 @@ def verify_directories(cluster: ClusterProcess) -> list[str]:
 
 
 def long_turns(cluster: ClusterProcess) -> list[str]:
-    """Lines of the nodes' logs about turns of the event loop over 100 ms of CPU time."""
+    """Return log lines of the nodes about turns of the event loop over 100 ms of CPU time."""
     return [
         f"node {number}: {line}"
         for number, node in cluster.nodes.items()
@@ -458,7 +457,7 @@ def unexpected_errors(cluster: ClusterProcess) -> list[str]:
 
 
 def table(outcome: Outcome) -> str:
-    """The result for docs/reliability.md."""
+    """Return the table for docs/reliability.md."""
     by_name: dict[str, list[Event]] = {}
     for event in outcome.events:
         by_name.setdefault(event.name, []).append(event)
@@ -479,7 +478,7 @@ def table(outcome: Outcome) -> str:
 
 
 def summary(outcome: Outcome) -> str:
-    """The result in one paragraph."""
+    """Return the result as one paragraph."""
     verdict = "; ".join(outcome.problems) if outcome.problems else outcome.verdict
     return (
         f"{outcome.server}, commit {outcome.commit}, seed {outcome.options['seed']}, "

@@ -23,7 +23,7 @@ from chaos.faults import Fault, let_pass
 from chaos.stress import HEAL_TIMEOUT_S, Stress
 from conformance.tls_cluster import TlsFiles
 
-# Time from the issue of a short certificate to its end. All nodes take it before that.
+# Lifetime of a short-lived certificate. All nodes load it before it expires.
 SHORT_S = 12.0
 _BROKER = 4
 _SET = 0
@@ -31,7 +31,7 @@ _SUBJECT = "CN=broker,OU=brokers"
 
 
 def rotate(stress: Stress) -> str:
-    """All nodes get new certificates, one node after the other."""
+    """Replace the certificates of all nodes, one node after the other."""
     files = _files(stress)
     own = files.authority.issue(_SUBJECT)
     files.write_store(files.key_store.name, own)
@@ -41,14 +41,14 @@ def rotate(stress: Stress) -> str:
 
 
 def expire(stress: Stress) -> str:
-    """The certificate of a leader expires; its open connections go on, new ones fail."""
+    """Let the certificate of a leader expire: open connections continue, new ones fail."""
     files = _files(stress)
     node = stress.leader()
     short = files.authority.issue(_SUBJECT, days=SHORT_S / 86_400)
     end = time.monotonic() + SHORT_S
     files.write_store(files.key_store.name, short)
     serve(stress, node, short)
-    # Before `heal` waits for anything that needs new connections.
+    # Rotate before `heal` waits for anything that needs new connections.
     stress.undo.append(lambda: rotate(stress))
     let_pass(stress, max(0.0, end + 1 - time.monotonic()))
     for address in node.options.listeners.values():
@@ -64,7 +64,7 @@ CERTIFICATE_FAULTS = (
 
 
 def serve(stress: Stress, node: NodeProcess, own: Certificate) -> None:
-    """Have all listeners of a node read the key store again, until they serve the certificate."""
+    """Reload the key stores of all listeners of a node, and wait for the new certificate."""
     files = _files(stress)
     for name in node.options.listeners:
         key = f"listener.name.{name.lower()}.ssl.keystore.location"
@@ -91,7 +91,7 @@ def serve(stress: Stress, node: NodeProcess, own: Certificate) -> None:
 
 
 def served(files: TlsFiles, address: Address) -> bytes:
-    """The certificate that a listener shows to a client that takes any.
+    """Return the certificate of a listener, without verification.
 
     Raises:
         OSError: the listener cannot be reached.
@@ -103,7 +103,7 @@ def served(files: TlsFiles, address: Address) -> bytes:
 
 
 def refusal(files: TlsFiles, address: Address) -> str:
-    """Why a client that checks certificates refuses a listener; empty if it does not."""
+    """Return why a client refuses the certificate of a listener; empty if it accepts it."""
     try:
         _shake(_context(files), address)
     except ssl.SSLCertVerificationError as error:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from barnabas.testing.node_process import NodeOptions, NodeProcess
-from chaos.failing_node import Doors
+from chaos.failing_node import InjectedFaults
 from loop_turns import LoopTurns, loop_turns
 
 LAUNCHER = Path(__file__).with_name("failing_node.py")
@@ -21,19 +21,19 @@ class ChaosNode(NodeProcess):
     """A `NodeProcess` that runs `failing_node.py`, with a metrics listener.
 
     Args:
-        options: what it is.
-        settings: all of its server.properties.
+        options: id, roles and ports of the node.
+        settings: all keys of its server.properties.
     """
 
     def __init__(self, options: NodeOptions, settings: Mapping[str, str]) -> None:
         super().__init__(options, {"metrics.listener": "127.0.0.1:0", **settings})
-        self._control = options.directory / "doors.json"
+        self._control = options.directory / "faults.json"
         self._metrics_address = ""
 
-    def set_faults(self, doors: Doors) -> None:
-        """Make calls fail, or shift the clock, from now on."""
+    def set_faults(self, faults: InjectedFaults) -> None:
+        """Inject failing calls or a shifted clock, from now on."""
         temporary = self._control.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(doors)))
+        temporary.write_text(json.dumps(asdict(faults)))
         temporary.replace(self._control)
 
     def clear_faults(self) -> None:
@@ -41,12 +41,12 @@ class ChaosNode(NodeProcess):
         self._control.unlink(missing_ok=True)
 
     def failed_calls(self) -> list[str]:
-        """The calls that have failed so far: kind, error and path of each."""
+        """Return kind, error and path of each call that has failed so far."""
         path = Path(f"{self._control}.failed")
         return path.read_text().splitlines() if path.exists() else []
 
     def turns(self) -> LoopTurns:
-        """How long turns of its event loop were since it was started.
+        """Return the durations of turns of the event loop since the start.
 
         Raises:
             OSError: the metrics listener does not answer.
@@ -54,11 +54,11 @@ class ChaosNode(NodeProcess):
         return loop_turns(self._metrics_address)
 
     def open_descriptors(self) -> int:
-        """How many descriptors the process has open."""
+        """Return the number of open descriptors of the process."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def prepare(self) -> None:
-        """Write server.properties; a new process begins on a healthy machine."""
+        """Write server.properties, and remove injected faults."""
         super().prepare()
         self.clear_faults()
 

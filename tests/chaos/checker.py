@@ -1,18 +1,18 @@
-"""Judges a history: every fault that a log, its producers and its readers can show has a name.
+"""Checks a history of a topic, and reports each violation by kind.
 
-lost          acknowledged, and not in the log
+lost          acknowledged, but not in the log
 duplicated    in the log twice
 reordered     behind a later record of the same producer
-phantom       in the log, and never sent
-misplaced     acknowledged with another offset than it has
-two values    an offset that showed two records: to readers, to producers, or in the log
-vanished      read by somebody, and not in the log
+phantom       in the log, but never sent
+misplaced     acknowledged with another offset than in the log
+two values    an offset with two records: for readers, for producers, or in the log
+vanished      read by a consumer, but not in the log
 gap           offsets of the log are not dense
-unsettled     neither acknowledged nor given up: the history is not at its end
-read twice    a reader got an offset again, or an earlier one, without being placed anew
-skipped       a reader went past a record of the log
-unread        committed by the group, and never handed to a member
-went back     a group's offset became smaller; or lies behind the end of the log
+unsettled     neither acknowledged nor expired: the history is incomplete
+read twice    a reader got an offset again, or an earlier one, without a seek
+skipped       a reader skipped a record of the log
+unread        committed by the group, but never returned to a member
+went back     a committed offset became smaller, or is beyond the end of the log
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from chaos.history import ACKNOWLEDGED_SOMEWHERE, NOT_ACKNOWLEDGED, code_of, nam
 if TYPE_CHECKING:
     from chaos.history import Commit, History, PartitionLog, Run, Sends
 
-# Of each kind this many are told in full.
-TOLD_MAX = 10
+# Number of findings of each kind that are reported in full.
+REPORTED_MAX = 10
 
 KINDS = (
     "lost",
@@ -48,12 +48,12 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault."""
+    """One violation."""
 
     kind: str
     partition: int
     text: str
-    # Offsets of the partition that show it; none if no offset does.
+    # Offsets of the partition that show the violation; empty if there are none.
     offsets: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -62,11 +62,11 @@ class Finding:
 
 @dataclass
 class Verdict:
-    """How often each kind of fault was found, and the first ones of each kind."""
+    """Number of violations of each kind, and the first ones in full."""
 
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
-    # Second copies that a client sent under a new producer epoch: no fault of the cluster.
+    # Duplicates that a client sent under a new producer epoch. They are not faults of the cluster.
     sent_again: int = 0
 
     @property
@@ -75,10 +75,10 @@ class Verdict:
         return not self.counts
 
     def add(self, kind: str, partition: int, text: str, *offsets: int) -> None:
-        """One more fault."""
+        """Add a violation."""
         assert kind in KINDS
         self.counts[kind] += 1
-        if self.counts[kind] <= TOLD_MAX:
+        if self.counts[kind] <= REPORTED_MAX:
             self.findings.append(Finding(kind, partition, text, offsets))
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Verdict:
 
 
 def check(history: History) -> Verdict:
-    """All faults of a history."""
+    """Return all violations of a history."""
     verdict = Verdict()
     sends = {(each.producer, each.partition): each for each in history.sends}
     places: dict[int, dict[int, int]] = {}
@@ -119,7 +119,7 @@ def check(history: History) -> Verdict:
 def _check_log(
     log: PartitionLog, all_sends: dict[tuple[int, int], Sends], verdict: Verdict
 ) -> dict[int, int]:
-    """Return the offset of each record by its code: the first one, or that of the latest epoch."""
+    """Return the offset of each record by its code: the first, or that of the latest epoch."""
     places: dict[int, int] = {}
     last_number: dict[int, int] = {}
     before = log.start_offset - 1
@@ -172,7 +172,7 @@ def _check_sends(sends: Sends, log: PartitionLog, places: dict[int, int], verdic
 
 
 def _check_acknowledged_offsets(all_sends: list[Sends], verdict: Verdict) -> None:
-    """An offset is given once."""
+    """Check that each offset is acknowledged for one record only."""
     given: dict[tuple[int, int], int] = {}
     for sends in all_sends:
         for number, offset in enumerate(sends.offsets):
@@ -225,7 +225,10 @@ def _check_runs_agree(
 def _check_commits(
     commits: list[Commit], contents: dict[int, dict[int, int]], verdict: Verdict
 ) -> None:
-    """A commit or a look at it that began after another one ended is not behind that one."""
+    """Check that commits and reads of committed offsets do not go back.
+
+    Only operations that do not overlap in time are compared.
+    """
     ends = {number: max(content, default=-1) + 1 for number, content in contents.items()}
     by_partition: dict[int, list[Commit]] = {}
     for commit in commits:
@@ -242,14 +245,14 @@ def _check_commits(
                 highest = max(highest, ended[position].offset)
                 position += 1
             if commit.offset < highest:
-                deed = "was found" if commit.was_found else "was committed"
-                verdict.add("went back", partition, f"{commit.offset} {deed} after {highest}")
+                verb = "was found" if commit.was_found else "was committed"
+                verdict.add("went back", partition, f"{commit.offset} {verb} after {highest}")
 
 
 def _check_group_read_all(
     history: History, commits: list[Commit], runs: list[Run], verdict: Verdict
 ) -> None:
-    """Whatever lies before the group's offset was handed to one of its members."""
+    """Check that each record below the group's offset was returned to a member."""
     committed: dict[int, int] = {}
     for commit in commits:
         committed[commit.partition] = max(commit.offset, committed.get(commit.partition, 0))

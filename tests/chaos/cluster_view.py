@@ -35,17 +35,17 @@ from barnabas.protocol.schema import Message
 from barnabas.testing.cluster_process import ClusterProcess
 from waiting import PATIENCE_S
 
-# Of one request: a paused node costs this much each time.
+# Timeout of one request. Each request to a paused node takes this long.
 ASK_TIMEOUT_S = 2.0
 ORDER_TIMEOUT_S = 30.0
 POLL_S = 0.02
 T = TypeVar("T")
-# Errors of orders that are given again.
+# Errors after which an administrative request is retried.
 IS_LATE = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class NoAnswerError(Exception):
-    """No node that could know the state answered."""
+    """No node responded with the requested state."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ClusterView:
     """Reads the state of a cluster; every call sends new requests."""
 
     def __init__(self, cluster: ClusterProcess, context: ssl.SSLContext | None = None) -> None:
-        """Look into a cluster, whose listeners for clients have TLS if there is a context."""
+        """Store the cluster. With a context, its listeners for clients have TLS."""
         self._cluster = cluster
         self._context = context
 
@@ -73,10 +73,10 @@ class ClusterView:
         return [n.node_id for n in self._cluster.brokers if n.is_running and not n.is_paused]
 
     def partitions(self, topic: str) -> dict[int, PartitionView]:
-        """A topic's partitions.
+        """Return the partitions of a topic.
 
-        Nodes may be behind: of each partition the newest leader epoch counts, and of those that
-        know it what its leader says, who is the first to know of a change.
+        Nodes may have old metadata. For each partition, the response with the newest leader epoch
+        counts. Among equal epochs, the response of the leader counts, which knows changes first.
         """
         best: dict[int, tuple[tuple[int, bool], PartitionView]] = {}
         asked = 0
@@ -99,7 +99,7 @@ class ClusterView:
                 if each.partition_index not in best or best[each.partition_index][0] < rank:
                     best[each.partition_index] = (rank, view)
         if not asked:
-            raise NoAnswerError(f"no broker tells of {topic}")
+            raise NoAnswerError(f"no broker describes {topic}")
         return {index: view for index, (_, view) in sorted(best.items())}
 
     def partition(self, topic: str, index: int = 0) -> PartitionView:
@@ -114,7 +114,7 @@ class ClusterView:
         return found
 
     def controller(self) -> tuple[int, int]:
-        """Id and epoch of the active controller, the newest that a broker knows."""
+        """Return id and epoch of the newest active controller that a broker knows."""
         partition = PartitionDataRequest(partition_index=0)
         topic = TopicDataRequest(topic_name="__cluster_metadata", partitions=[partition])
         request = DescribeQuorumRequest(topics=[topic])
@@ -134,7 +134,7 @@ class ClusterView:
         return leader, epoch
 
     def coordinator(self, group: str) -> int:
-        """The broker that coordinates a group."""
+        """Return the coordinator of a group."""
         for node in self.answering():
             try:
                 answer = self.ask(node, FindCoordinatorRequest(coordinator_keys=[group]), 4)
@@ -161,7 +161,7 @@ class ClusterView:
         return set.intersection(*told)
 
     def has_topic(self, topic: str, partitions: int) -> bool:
-        """Whether every broker that answers knows all partitions of a topic, with leaders."""
+        """Return whether all responding brokers know all partitions of a topic with leaders."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
@@ -220,9 +220,12 @@ def create_topic(view: ClusterView, topic: CreatableTopic) -> None:
         return answer.topics[0]
 
     told = await_that(order, lambda told: told.error_code not in IS_LATE, PATIENCE_S, topic.name)
-    # An order whose answer was late may have been carried out.
-    is_there = orders > 1 and told.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-    assert is_there or told.error_code == ErrorCode.NONE, (told.error_code, told.error_message)
+    # A request whose response was late may have been executed.
+    already_exists = orders > 1 and told.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert already_exists or told.error_code == ErrorCode.NONE, (
+        told.error_code,
+        told.error_message,
+    )
 
 
 def await_that(
@@ -231,7 +234,7 @@ def await_that(
     """Wait until the condition holds.
 
     Raises:
-        AssertionError: it was not in time; with what was seen last.
+        AssertionError: the condition did not hold in time. The message has the last value.
     """
     deadline = time.monotonic() + timeout_s
     seen: object = "nothing"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 METADATA_LOG = "__cluster_metadata-0"
-# A limit for what hangs.
+# Timeout of a command.
 COMMAND_TIMEOUT_S = 120.0
-# So many bits at the beginning of a file, where small files have all that counts.
+# Number of bits at the beginning of a file that are chosen more often.
 _FIRST_BITS = 500
 
 
@@ -68,17 +68,17 @@ def _files(data_directory: Path, topic: str) -> dict[str, list[Path]]:
 
 
 def verify(data_directory: Path) -> str:
-    """Return what `barnabas log verify` finds in a directory; an empty text if all is well."""
-    status, told = _run("verify", str(data_directory))
-    assert status in (0, 1), told
-    return told if status else ""
+    """Return the output of `barnabas log verify`; empty without problems."""
+    status, output = _run("verify", str(data_directory))
+    assert status in (0, 1), output
+    return output if status else ""
 
 
 def repair(data_directory: Path) -> str:
-    """Run `barnabas log repair --apply`; the node must not run. Returns what it tells."""
-    status, told = _run("repair", str(data_directory), "--apply")
-    assert status == 0, told
-    return told
+    """Run `barnabas log repair --apply` for a stopped node, and return its output."""
+    status, output = _run("repair", str(data_directory), "--apply")
+    assert status == 0, output
+    return output
 
 
 def delete_replica(flip: Flip) -> None:

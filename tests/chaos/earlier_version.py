@@ -11,12 +11,12 @@ from pathlib import Path
 from barnabas.testing.node_process import NodeProcess
 
 ROOT = Path(__file__).parents[2]
-# Of 2026-11-21: before dynamic voters, consumer protocol state and the hostile requests were done.
+# A commit of 2026-11-21, before dynamic voters and consumer protocol state.
 COMMIT = "db85ee8"
 
 
 def earliest_commit() -> str:
-    """Return `COMMIT`; in a shallow clone, which does not have it, the present one."""
+    """Return `COMMIT`, or the current commit in a shallow clone, which lacks it."""
     words = ["git", "cat-file", "-e", f"{COMMIT}^{{commit}}"]
     has_it = subprocess.run(words, check=False, cwd=ROOT, capture_output=True).returncode == 0
     return COMMIT if has_it else "HEAD"
@@ -34,7 +34,7 @@ def extract(directory: Path, commit: str) -> Path:
 
 
 class UpgradedNode(NodeProcess):
-    """A node that runs the sources in `sources`, or this version's when that is None."""
+    """A node that runs the sources in `sources`; None: the current version."""
 
     sources: Path | None = None
 

@@ -1,8 +1,8 @@
-"""Show what the segment files hold around records that the checker found lost or duplicated.
+"""Shows the batches in the segment files around lost or duplicated records.
 
 For each such record, and for each node: the batch headers around its offsets, all batches of the
 same producer that hold the same sequence numbers, and the file of leader epochs. The files are read
-past the processes, so the nodes should have nothing to write any more.
+without the processes, so the nodes should have no pending writes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHOWN_KINDS = (
     "skipped",
 )
 # Batches shown before and after each batch that holds an offset of a finding.
-AROUND = 3
+CONTEXT_BATCHES = 3
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def evidence(verdict: Verdict, topic: str, data_directories: dict[int, Path]) ->
     """Return the batches around the findings of a verdict; an empty text if there are none.
 
     Args:
-        verdict: what the checker found.
-        topic: the topic that it is about.
+        verdict: the findings of the checker.
+        topic: the topic of the findings.
         data_directories: the log directory of each node that holds replicas, by its id.
     """
     shown: dict[str, int] = {}
@@ -80,12 +80,14 @@ def _of_node(finding: Finding, topic: str, directory: Path) -> Iterator[str]:
     shown = {
         near
         for place in places
-        for near in range(max(0, place - AROUND), min(len(found), place + AROUND + 1))
+        for near in range(
+            max(0, place - CONTEXT_BATCHES), min(len(found), place + CONTEXT_BATCHES + 1)
+        )
     }
     shown |= {place for place, each in enumerate(found) if _overlaps(each.header, held)}
     if not places:
-        # The last batches tell where the log ends instead.
-        shown |= set(range(max(0, len(found) - AROUND), len(found)))
+        # Without such batches, show the end of the log.
+        shown |= set(range(max(0, len(found) - CONTEXT_BATCHES), len(found)))
     before = -1
     for place in sorted(shown):
         if place != before + 1:
@@ -102,7 +104,7 @@ def _of_node(finding: Finding, topic: str, directory: Path) -> Iterator[str]:
 def stored_batches(
     data_directory: Path, topic: str, partition: int
 ) -> tuple[list[StoredBatch], list[str]]:
-    """Return the batches of a replica in the order of its files, and what cannot be read of it."""
+    """Return the batches of a replica in the order of its files, and errors of unreadable files."""
     found: list[StoredBatch] = []
     complaints: list[str] = []
     for path in segments(data_directory, topic, partition):

@@ -1,16 +1,15 @@
-"""Run `barnabas` with system calls on files that fail, and with another wall clock, while a test
-says so.
+"""Runs `barnabas` with injected faults: failing system calls on files, and a shifted wall clock.
 
     python tests/chaos/failing_node.py CONTROL start server.properties ...
 
-CONTROL is a JSON file of a `Doors`. A test writes and removes it at any time; every call looks
-whether it has changed. Without the file nothing differs from `barnabas`. The names of the calls
-that failed go to CONTROL with the suffix `.failed`.
+CONTROL is a JSON file with the fields of `InjectedFaults`. A test writes and removes it at any
+time, and every call checks whether it has changed. Without the file there are no faults. The names
+of failed calls are appended to CONTROL with the suffix `.failed`.
 
 The broker reaches files only through `runtime/disk.py`, and the time only through
-`runtime/clock.py`. So it is enough to replace the modules `os` and `time` there, and production
-code needs no door for it. A library that is preloaded (LD_PRELOAD) would need a C compiler, and a
-file system of its own the right to mount.
+`runtime/clock.py`. It is therefore enough to replace the modules `os` and `time`
+there. A preloaded library (LD_PRELOAD) would need a C compiler, and a separate file system the
+right to mount.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ CALLS = {
 
 
 @dataclass(frozen=True)
-class Doors:
-    """What differs from a healthy machine."""
+class InjectedFaults:
+    """The faults to inject."""
 
-    # Which calls fail, by the keys of `CALLS`.
+    # Kinds of calls that fail: keys of `CALLS`.
     calls: tuple[str, ...] = ()
     # The name of the error, such as ENOSPC.
     error: str = "EIO"
-    # The share of these calls that fail, from 0 to 1.
+    # Probability that such a call fails, from 0 to 1.
     share: float = 1.0
     # A regular expression that the path of the file must contain.
     paths: str = ""
@@ -53,18 +52,18 @@ class Doors:
     clock_ahead_ms: int = 0
 
 
-class DoorKeeper:
-    """Reads the control file whenever it changed, and decides which calls fail."""
+class FaultControl:
+    """Reads the control file after each change, and decides which calls fail."""
 
     def __init__(self, control: str) -> None:
         self._control = control
         self._failed = control + ".failed"
         self._changed_ns = 0
-        self._doors = Doors()
+        self._faults = InjectedFaults()
         self._random = random.Random(0)
 
     @property
-    def doors(self) -> Doors:
+    def faults(self) -> InjectedFaults:
         """Return the current content of the control file."""
         try:
             changed_ns = os.stat(self._control).st_mtime_ns
@@ -72,34 +71,36 @@ class DoorKeeper:
             changed_ns = 0
         if changed_ns != self._changed_ns:
             self._changed_ns = changed_ns
-            self._doors = (
-                Doors(**json.loads(Path(self._control).read_text())) if changed_ns else Doors()
+            self._faults = (
+                InjectedFaults(**json.loads(Path(self._control).read_text()))
+                if changed_ns
+                else InjectedFaults()
             )
-            self._random = random.Random(self._doors.seed)
-        return self._doors
+            self._random = random.Random(self._faults.seed)
+        return self._faults
 
     def fails(self, kind: str, path: str | int) -> int:
         """Return the error number with which this call fails; 0 if it does not."""
-        doors = self.doors
-        if kind not in doors.calls:
+        faults = self.faults
+        if kind not in faults.calls:
             return 0
         name = _path_of(path)
-        if not re.search(doors.paths, name) or self._random.random() >= doors.share:
+        if not re.search(faults.paths, name) or self._random.random() >= faults.share:
             return 0
         with open(self._failed, "a") as file:
-            file.write(f"{kind} {doors.error} {name}\n")
-        return int(getattr(errno, doors.error))
+            file.write(f"{kind} {faults.error} {name}\n")
+        return int(getattr(errno, faults.error))
 
     def writes_a_part(self) -> bool:
-        """Return whether a write that fails takes half of the bytes before."""
+        """Return whether a failing write writes half of the bytes first."""
         return self._random.random() < 0.5
 
 
 class FailingCalls:
     """The module `os`, with some failing calls."""
 
-    def __init__(self, keeper: DoorKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, fault_control: FaultControl) -> None:
+        self._control = fault_control
         for kind, names in CALLS.items():
             for name in names:
                 if kind != "write":
@@ -109,7 +110,7 @@ class FailingCalls:
         return getattr(os, name)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        """Write, or fail, or write half; the next call may fail then."""
+        """Write all data, fail, or write half of it so that the next call may fail."""
         return os.write(descriptor, self._cut(descriptor, data))
 
     def pwrite(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
@@ -123,17 +124,17 @@ class FailingCalls:
 
     def _cut(self, descriptor: int, data: bytes | memoryview) -> memoryview:
         """Return the part of the data to write."""
-        number = self._keeper.fails("write", descriptor)
+        number = self._control.fails("write", descriptor)
         view = memoryview(data)
         if not number:
             return view
-        if len(view) > 1 and self._keeper.writes_a_part():
+        if len(view) > 1 and self._control.writes_a_part():
             return view[: len(view) // 2]
         raise OSError(number, os.strerror(number))
 
     def _guarded(self, kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(path: str | int, *arguments: Any) -> Any:
-            number = self._keeper.fails(kind, path)
+            number = self._control.fails(kind, path)
             if number:
                 raise OSError(number, os.strerror(number), path if isinstance(path, str) else None)
             return call(path, *arguments)
@@ -142,17 +143,17 @@ class FailingCalls:
 
 
 class ShiftedTime:
-    """The module `time`, whose wall clock is ahead."""
+    """The module `time` with a shifted wall clock."""
 
-    def __init__(self, keeper: DoorKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, fault_control: FaultControl) -> None:
+        self._control = fault_control
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
 
     def time_ns(self) -> int:
-        """Nanoseconds since 1970-01-01 UTC, and what the control file adds."""
-        return time.time_ns() + self._keeper.doors.clock_ahead_ms * 1_000_000
+        """Return nanoseconds since 1970-01-01 UTC, plus the configured shift."""
+        return time.time_ns() + self._control.faults.clock_ahead_ms * 1_000_000
 
 
 def _path_of(path: str | int) -> str:
@@ -171,12 +172,12 @@ def main() -> None:
     from barnabas.cli.main import main as barnabas
     from barnabas.runtime import clock, disk
 
-    keeper = DoorKeeper(sys.argv[1])
-    calls = FailingCalls(keeper)
+    fault_control = FaultControl(sys.argv[1])
+    calls = FailingCalls(fault_control)
     for module, name, replacement in (
         (disk, "os", calls),
         (disk, "open", calls._guarded("open", open)),
-        (clock, "time", ShiftedTime(keeper)),
+        (clock, "time", ShiftedTime(fault_control)),
     ):
         setattr(module, name, replacement)
     barnabas(sys.argv[2:])

@@ -1,6 +1,6 @@
-"""The faults of a campaign: each is a function that causes it and returns its target.
+"""The faults of a campaign. Each is a function that causes the fault and returns its target.
 
-After it, and once the load goes on, `Stress.heal` puts everything right again.
+Once the load continues, `Stress.heal` ends the fault.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ class Fault:
     """A kind of fault."""
 
     name: str
-    # Does it; returns what was done, in words.
+    # Causes the fault, and returns a description.
     do: Callable[[Stress], str]
     needs_relays: bool = False
     # Nodes must be `ChaosNode`, not Apache Kafka.
-    needs_doors: bool = False
+    needs_injection: bool = False
     # All listeners have TLS.
     needs_tls: bool = False
-    # How often it is chosen, beside the others.
+    # Weight in the random choice of faults.
     weight: int = 1
 
 
 def kill_leader(stress: Stress) -> str:
-    """kill -9 of a leader."""
+    """Kill a leader by SIGKILL."""
     return kill(stress, [stress.leader()])
 
 
 def kill_controller(stress: Stress) -> str:
-    """kill -9 of the active controller."""
+    """Kill the active controller by SIGKILL."""
     return kill(stress, [stress.controller()])
 
 
 def kill_all(stress: Stress) -> str:
-    """kill -9 of all nodes, which restart at the same time."""
-    told = kill(stress, list(stress.cluster.nodes.values()))
+    """Kill all nodes by SIGKILL. They restart at the same time."""
+    description = kill(stress, list(stress.cluster.nodes.values()))
     stress.heal()
-    return told
+    return description
 
 
 def stop_leader(stress: Stress) -> str:
-    """A clean stop of a leader."""
+    """Stop a leader cleanly."""
     node = stress.leader()
     stress.may_end.add(node.node_id)
     node.stop()
@@ -59,14 +59,14 @@ def stop_leader(stress: Stress) -> str:
 
 
 def pause_leader(stress: Stress) -> str:
-    """A leader is paused for longer than its session."""
+    """Pause a leader for longer than its session."""
     node = stress.leader()
     node.pause()
     return f"node {node.node_id}"
 
 
 def pause_leader_briefly(stress: Stress) -> str:
-    """A leader is paused for half a second."""
+    """Pause a leader for half a second."""
     node = stress.leader()
     node.pause()
     let_pass(stress, 0.5)
@@ -75,7 +75,7 @@ def pause_leader_briefly(stress: Stress) -> str:
 
 
 def cut_followers(stress: Stress) -> str:
-    """The link from a leader to another broker is cut; both reach the controllers."""
+    """Cut the link from a leader to another broker. Both reach the controllers."""
     assert stress.relays is not None
     node = stress.leader()
     others = [each for each in stress.cluster.brokers if each is not node]
@@ -86,7 +86,7 @@ def cut_followers(stress: Stress) -> str:
 
 
 def isolate_leader(stress: Stress) -> str:
-    """A leader is isolated from all nodes; clients reach it."""
+    """Isolate a leader from all nodes. Clients reach it."""
     assert stress.relays is not None
     node = stress.leader()
     stress.relays.isolate(node.node_id, stress.cluster.nodes)
@@ -94,7 +94,7 @@ def isolate_leader(stress: Stress) -> str:
 
 
 def stall_leader(stress: Stress) -> str:
-    """No bytes pass between a leader and all nodes; connections stay open."""
+    """Drop all bytes between a leader and the other nodes. Connections stay open."""
     assert stress.relays is not None
     node = stress.leader()
     stress.relays.isolate(node.node_id, stress.cluster.nodes, stalled=True)
@@ -102,7 +102,7 @@ def stall_leader(stress: Stress) -> str:
 
 
 def isolate_controller(stress: Stress) -> str:
-    """The active controller is isolated from all nodes."""
+    """Isolate the active controller from all nodes."""
     assert stress.relays is not None
     node = stress.controller()
     stress.relays.isolate(node.node_id, stress.cluster.nodes)
@@ -110,7 +110,7 @@ def isolate_controller(stress: Stress) -> str:
 
 
 def delay_link(stress: Stress) -> str:
-    """A link of a leader becomes slow."""
+    """Delay the bytes of a link of a leader."""
     assert stress.relays is not None
     node = stress.leader()
     other = stress.rng.choice([n for n in stress.cluster.nodes if n != node.node_id])
@@ -120,7 +120,7 @@ def delay_link(stress: Stress) -> str:
 
 
 def fill_disk(stress: Stress) -> str:
-    """A broker's files cannot grow: it has no other directory, and stops."""
+    """Prevent the files of a broker from growing. It has no other directory, so it stops."""
     node = stress.leader()
     stress.may_end.add(node.node_id)
     limit_file_sizes(node, TOPIC)
@@ -129,11 +129,11 @@ def fill_disk(stress: Stress) -> str:
 
 
 def wipe_broker(stress: Stress) -> str:
-    """A broker dies, and its directory is deleted."""
+    """Kill a broker, and delete its directory."""
     node = stress.any_broker()
-    told = kill(stress, [node])
+    description = kill(stress, [node])
     node.wipe()
-    return told
+    return description
 
 
 FAULTS = (
@@ -154,11 +154,11 @@ FAULTS = (
 
 
 def kill(stress: Stress, nodes: list[NodeProcess]) -> str:
-    """Kill nodes by SIGKILL, all at once; returns which."""
+    """Kill nodes by SIGKILL at the same time. Return their ids as text."""
     stress.may_end.update(node.node_id for node in nodes)
     for node in nodes:
         with contextlib.suppress(ProcessLookupError):
-            # All at once, and then wait for each.
+            # Kill all of them first, then wait for each.
             os.kill(node.pid, 9)
     for node in nodes:
         node.kill()
@@ -166,6 +166,6 @@ def kill(stress: Stress, nodes: list[NodeProcess]) -> str:
 
 
 def let_pass(stress: Stress, seconds: float) -> None:
-    """Wait under load; the fault lasts for this time."""
+    """Wait under load for the duration of the fault."""
     time.sleep(seconds)
     stress.load.check_alive()

@@ -1,4 +1,4 @@
-"""Members of the new groups beside the load: of the consumer protocol, and of a share group.
+"""Additional load: members of a consumer group (KIP-848) and of a share group (KIP-932).
 
 The consumer group (KIP-848) reads the topic of the load and is judged like the classic group. The
 share group (KIP-932) has a topic and a writer of its own, with fewer records: each of them is
@@ -138,7 +138,7 @@ class ModernReading(Worker, RebalanceListener):
         if not offsets:
             return
         started = time.monotonic()
-        # An error leaves open whether the commit holds: it does not count as acknowledged.
+        # After an error the result of the commit is unknown, so it does not count.
         consumer.commit(offsets, COMMIT_S)
         ended = time.monotonic()
         self.commits += [
@@ -235,7 +235,7 @@ class ShareLoad:
         return [self._writing, *self._members]
 
     def configure(self) -> None:
-        """Let the group read its topic from the start."""
+        """Configure the group to read its topic from the start."""
         with barnabas.Client(self.bootstrap, **_keys(self.options)) as client:
             resource = ConfigResource(ResourceType.GROUP, SHARE_GROUP)
             client.admin.alter_configs(resource, {"share.auto.offset.reset": "earliest"})
@@ -285,7 +285,7 @@ class GroupLoad:
             for number in range(MODERN_MEMBERS)
         ]
         self._shares = ShareLoad(bootstrap, options, errors)
-        # What `look_at_commits` found.
+        # Committed offsets from `sample_commits`.
         self._found: list[Commit] = []
 
     @property
@@ -314,8 +314,8 @@ class GroupLoad:
             if worker.death is not None:
                 raise worker.death
 
-    def look_at_commits(self) -> None:
-        """Ask what the consumer group has committed, for the history."""
+    def sample_commits(self) -> None:
+        """Add the committed offsets of the consumer group to the history."""
         topic, partitions = self._options.topic, self._options.partitions
         places = [confluent_kafka.TopicPartition(topic, n) for n in range(partitions)]
         reader = plain_consumer(self._bootstrap, MODERN_GROUP, self._options.keys)
@@ -333,10 +333,10 @@ class GroupLoad:
         """Let both groups read everything that was written, and stop.
 
         Args:
-            history: has the logs; gets what the consumer group did.
+            history: has the logs; receives the events of the consumer group.
 
         Returns:
-            The verdict on the share group; the history has to be checked.
+            The verdict on the share group. The caller checks the history.
         """
         eventually(
             lambda: (self.check_alive(), not self._behind(history))[1],
@@ -346,7 +346,7 @@ class GroupLoad:
             member.stop()
         for member in self._members:
             member.join()
-        self.look_at_commits()
+        self.sample_commits()
         history.modern_runs += [run for member in self._members for run in member.runs]
         history.modern_commits += [each for member in self._members for each in member.commits]
         history.modern_commits += self._found

@@ -1,4 +1,4 @@
-"""What was done to a topic and seen of it, while things broke: what the checker judges.
+"""Operations on a topic during faults, and their results: the input of the checker.
 
 Every record is numbered: producer and number (from 0, per partition) are its value. Both are kept
 as one integer, the code, so that half an hour of records fits into memory.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 _SHIFT = 40
 NOT_ACKNOWLEDGED = -1
-# A record that was sent again and found to be there already may be acknowledged without its offset.
+# Offset of a record that was acknowledged as a duplicate, without its offset.
 ACKNOWLEDGED_SOMEWHERE = -2
 
 
@@ -28,12 +28,12 @@ def name_of(code: int) -> str:
 
 
 def value_of(producer: int, number: int, padding: bytes = b"") -> bytes:
-    """The value of a record on the wire."""
+    """Return the value of a record."""
     return b"%d:%d:%s" % (producer, number, padding)
 
 
 def code_in(value: bytes | None) -> int:
-    """The code of a record by its value; -1 for one that is not ours."""
+    """Return the code in the value of a record; -1 for a record of another client."""
     try:
         producer, number, _ = (value or b"").split(b":", 2)
         return code_of(int(producer), int(number))
@@ -47,12 +47,12 @@ class Sends:
 
     producer: int
     partition: int
-    # The offset by number, NOT_ACKNOWLEDGED until there is one; its length is how many were sent.
+    # Offset by record number; NOT_ACKNOWLEDGED at first. One entry for each sent record.
     offsets: array[int] = field(default_factory=lambda: array("q"))
     # Whether the client may send a record again under a new producer epoch although its first copy
     # may be in the log (librdkafka issue 4953). No broker can recognize such a copy.
     may_start_new_epochs: bool = False
-    # Numbers that the client gave up, with its reason: they may be in the log, or not.
+    # Failed records by number, with the reason. They may be in the log.
     failed: dict[int, str] = field(default_factory=dict)
     # When the first record numbered `mark` or higher was acknowledged (monotonic seconds).
     mark: int = 0
@@ -60,11 +60,11 @@ class Sends:
 
     @property
     def sent(self) -> int:
-        """How many records were handed to the producer."""
+        """Return the number of records that were passed to the producer."""
         return len(self.offsets)
 
     def next_number(self) -> int:
-        """The number of a record that is now sent."""
+        """Return the number of the next record, which counts as sent."""
         self.offsets.append(NOT_ACKNOWLEDGED)
         return len(self.offsets) - 1
 
@@ -85,30 +85,30 @@ class Run:
     codes: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, offset: int, code: int) -> None:
-        """One more record."""
+        """Add a record."""
         self.offsets.append(offset)
         self.codes.append(code)
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A group's offset for a partition: set and acknowledged, or asked for."""
+    """A committed offset of a group: the result of a commit, or of an OffsetFetch."""
 
     partition: int
     offset: int
-    # Monotonic seconds: when it was sent, and when the answer was there.
+    # Times of the request and of the response (monotonic seconds).
     started: float
     ended: float
-    # Whether it was asked for; else it was set.
+    # Whether the offset was fetched; otherwise it was committed.
     was_found: bool = False
 
 
 @dataclass
 class PartitionLog:
-    """A partition as read after the end, from its start."""
+    """The content of a partition, read after the end of the load."""
 
     partition: int
-    # What lies before was deleted by retention, and is not missed.
+    # Earlier records were deleted by retention.
     start_offset: int = 0
     offsets: array[int] = field(default_factory=lambda: array("q"))
     codes: array[int] = field(default_factory=lambda: array("q"))
@@ -116,7 +116,7 @@ class PartitionLog:
     producer_epochs: dict[int, int] = field(default_factory=dict)
 
     def add(self, offset: int, code: int) -> None:
-        """One more record."""
+        """Add a record."""
         self.offsets.append(offset)
         self.codes.append(code)
 
@@ -128,15 +128,15 @@ class PartitionLog:
 
 @dataclass
 class History:
-    """All of it, about one topic and the groups that read it."""
+    """The history of one topic and of the groups that read it."""
 
     sends: list[Sends] = field(default_factory=list)
     logs: dict[int, PartitionLog] = field(default_factory=dict)
-    # Of readers on their own.
+    # Runs of readers without a group.
     runs: list[Run] = field(default_factory=list)
-    # Of the members of the group.
+    # Runs of the members of the group.
     member_runs: list[Run] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
-    # Of a second group, which uses the consumer protocol.
+    # Runs of the members of a second group, which uses the consumer protocol.
     modern_runs: list[Run] = field(default_factory=list)
     modern_commits: list[Commit] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A hostile client beside the load: batches that cost much, and enormous requests, until ended.
+"""A hostile client beside the load: costly batches and very large requests, until it is killed.
 
     python -m chaos.hostile HOST:PORT SEED
 
@@ -23,19 +23,19 @@ from barnabas.protocol.messages.produce import (
 from fuzz.bombs import made_bombs
 from fuzz.large_requests import LargeRequest, large_requests, send
 
-# `large_requests` takes it to exist, with one partition.
+# `large_requests` requires this topic, with one partition.
 TOPIC = "t"
-# A limit for what hangs: a broker that ends takes no requests.
+# Timeout of a connection: a broker that stops accepts no requests.
 _TIMEOUT_S = 30.0
 _BOMBS_PER_TURN = 8
 
 
 def attack(bootstrap: str, rng: random.Random) -> None:
-    """Send without end."""
+    """Send requests until the process is killed."""
     bombs = made_bombs()
     large: list[LargeRequest] = list(large_requests().values())
     while True:
-        # The connection may be closed at any time, as a broker may be that is killed.
+        # The broker may close the connection or be killed at any time.
         with contextlib.suppress(OSError, struct.error):
             _send_bombs(bootstrap, rng.sample(bombs, _BOMBS_PER_TURN))
         with contextlib.suppress(OSError, struct.error):

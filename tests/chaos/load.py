@@ -22,15 +22,15 @@ from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, va
 from waiting import PATIENCE_S, eventually
 
 PADDING = b"." * 100
-# A leader is being elected, or has just been.
+# Errors during and shortly after the election of a leader.
 _EARLY = (
     confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
     confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
     confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-# A record stays undecided for no longer, so that a history has an end.
+# A record expires after this time, so that each record has a result.
 DELIVERY_TIMEOUT_MS = 120_000
-# Clients retry soon: what is measured is the cluster, not their patience.
+# Short backoffs, so that recovery times depend on the cluster and not on the clients.
 # A paused broker delays a response for as long as the client waits for it.
 ANSWER_TIMEOUT_MS = 3000
 QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
@@ -46,7 +46,7 @@ class LoadOptions:
     # Records per second, of each producer, all partitions together.
     rate: int = 300
     members: int = 2
-    # Further keys of all clients: those of TLS.
+    # Additional keys of all clients, for TLS.
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -64,12 +64,12 @@ class Errors:
         self.counts: Counter[str] = Counter()
 
     def add(self, text: str) -> None:
-        """One more."""
+        """Count an error."""
         with self._lock:
             self.counts[text] += 1
 
     def total(self) -> int:
-        """How many there were."""
+        """Return the number of errors."""
         with self._lock:
             return sum(self.counts.values())
 
@@ -86,11 +86,11 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell it to stop; `join` waits."""
+        """Request the end of the thread. `join` waits for it."""
         self._stopping.set()
 
     def join(self) -> None:
-        """Wait until it has stopped; raise its exception."""
+        """Wait for the end of the thread, and raise its exception."""
         self._thread.join()
         if self.death is not None:
             raise self.death
@@ -162,11 +162,11 @@ class LibrdkafkaProducing(_Producing):
                 "request.timeout.ms": ANSWER_TIMEOUT_MS - 500,
                 "retry.backoff.max.ms": 100,
                 "topic.metadata.refresh.fast.interval.ms": 50,
-                # It does not ask again when a leader that is cut off cannot commit.
+                # Otherwise it would not refresh metadata when an isolated leader cannot commit.
                 "topic.metadata.refresh.interval.ms": 2000,
                 "error_cb": lambda error: errors.add(f"librdkafka: {error.name()}"),
                 **options.keys,
-                # The errors are counted, and not for the test's output.
+                # Errors are counted instead of logged.
                 "log_level": 0,
                 **QUICK,
             }
@@ -242,7 +242,7 @@ class OwnProducing(_Producing):
     def _serve(self, seconds: float) -> None:
         before = time.monotonic()
         self._producer.poll(seconds * 1000)
-        # With nothing under way it returns at once.
+        # `poll` returns immediately if no record is in flight.
         self._stopping.wait(max(0.0, seconds - (time.monotonic() - before)))
 
     def _finish(self) -> None:
@@ -332,7 +332,7 @@ class GroupReading(Worker):
         try:
             done = consumer.commit(asynchronous=False)
         except confluent_kafka.KafkaException as error:
-            # Whether it holds is not known: it does not count as acknowledged.
+            # The result of the commit is unknown, so it does not count.
             self._errors.add(f"commit: {error.args[0].name()}")
             return
         ended = time.monotonic()
@@ -357,7 +357,7 @@ class Load:
             GroupReading(f"member {number}", bootstrap, options, self.errors)
             for number in range(options.members)
         ]
-        # What `look_at_commits` found.
+        # Committed offsets from `sample_commits`.
         self.found: list[Commit] = []
 
     @property
@@ -366,7 +366,7 @@ class Load:
 
     @property
     def sends(self) -> list[Sends]:
-        """Of all producers and partitions."""
+        """Return the records of all producers and partitions."""
         return [each for producing in self.producing for each in producing.sends]
 
     def start(self) -> None:
@@ -386,15 +386,16 @@ class Load:
                 raise worker.death
 
     def mark(self) -> float:
-        """What is sent from now on counts for `recovered`; returns the time."""
+        """Make `recovered` count only records that are sent from now on; return the time."""
         for sends in self.sends:
             sends.mark = sends.sent
             sends.acknowledged_at = None
         return time.monotonic()
 
     def recovered(self) -> list[float] | None:
-        """When each producer had its first acknowledgement of a record sent after `mark`, by
-        partition; None until all have it.
+        """Return the time of each producer's first acknowledgement after `mark`, by partition.
+
+        None until all producers have one in each partition.
         """
         times = [sends.acknowledged_at for sends in self.sends]
         return None if None in times else [each for each in times if each is not None]
@@ -413,27 +414,27 @@ class Load:
         return sum(len(sends.failed) for sends in self.sends)
 
     def records(self) -> int:
-        """Records sent by now."""
+        """Return the number of records sent so far."""
         return sum(sends.sent for sends in self.sends)
 
-    def look_at_commits(self) -> None:
-        """Ask what the group has committed, for the history."""
+    def sample_commits(self) -> None:
+        """Add the committed offsets of the group to the history."""
         places = [TopicPartition(self.options.topic, n) for n in range(self.options.partitions)]
-        asker = plain_consumer(self.bootstrap, self.options.group, self.options.keys)
+        offset_reader = plain_consumer(self.bootstrap, self.options.group, self.options.keys)
         started = time.monotonic()
         try:
-            for place in asker.committed(places, PATIENCE_S):
+            for place in offset_reader.committed(places, PATIENCE_S):
                 if place.error is None and place.offset >= 0:
                     ended = time.monotonic()
                     self.found.append(Commit(place.partition, place.offset, started, ended, True))
         finally:
-            asker.close()
+            offset_reader.close()
 
     def finish(self, on_settled: Callable[[], None] = lambda: None) -> History:
         """Stop producers, let readers reach the end, and read everything again.
 
         Args:
-            on_settled: called when all that was sent is acknowledged or given up.
+            on_settled: called when all records are acknowledged or expired.
         """
         for producing in self.producing:
             producing.stop()
@@ -449,7 +450,7 @@ class Load:
             worker.stop()
         for worker in (self.reading, *self.members):
             worker.join()
-        self.look_at_commits()
+        self.sample_commits()
         commits = [commit for member in self.members for commit in member.commits]
         return History(
             sends=self.sends,
@@ -460,7 +461,7 @@ class Load:
         )
 
     def _await_readers(self, logs: dict[int, PartitionLog]) -> None:
-        """Until the group has committed the end, and the lone reader has come to it."""
+        """Wait until the group has committed the end, and the other reader has read it."""
         ends = {number: log.offsets[-1] + 1 if log.offsets else 0 for number, log in logs.items()}
 
         def behind() -> list[str]:
@@ -502,7 +503,7 @@ def plain_consumer(bootstrap: str, group: str, keys: Mapping[str, str] | None = 
 def read_values(
     bootstrap: str, topic: str, partition: int, keys: Mapping[str, str] | None = None
 ) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of every record of a partition, as a consumer gets them."""
+    """Return (offset, value) of every record of a partition, read by a consumer."""
     consumer = plain_consumer(bootstrap, "reads-all", keys)
     try:
         place = TopicPartition(topic, partition, 0)
@@ -525,7 +526,7 @@ def read_values(
 
 
 def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
-    """The first and the next offset; a leader just elected does not know yet what is committed."""
+    """Return start and end offset. A new leader may not know its high watermark yet."""
     try:
         start, end = consumer.get_watermark_offsets(place, PATIENCE_S)
     except confluent_kafka.KafkaException as error:
@@ -542,7 +543,7 @@ def read_log(
     name: int | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> PartitionLog:
-    """A partition for the checker, as partition `name` of the history."""
+    """Read a partition for the checker, as partition `name` of the history."""
     values = read_values(bootstrap, topic, partition, keys)
     log = PartitionLog(partition if name is None else name)
     for offset, value in values:

@@ -1,6 +1,6 @@
-"""A small file system for one node, which a test fills and frees, if mounting is allowed.
+"""A small file system for one node, which a test fills and frees.
 
-Otherwise a limit of the process's file sizes replaces the full disk: files cannot grow either.
+Without the right to mount, a limit on the file sizes of the process replaces the full disk.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pathlib import Path
 from barnabas.testing.node_process import NodeProcess
 
 # Room that the limit of file sizes leaves.
-ROOM_BYTES = 32 * 1024
-_PIECE = bytes(64 * 1024)
+FREE_BYTES = 32 * 1024
+_FILLER = bytes(64 * 1024)
 
 
 class SmallDisk:
-    """A tmpfs of its own below a node's directory.
+    """A tmpfs below a node's directory.
 
     Args:
-        node: not started yet; its data goes there.
-        size_mb: how much it holds.
+        node: a node that is not started yet, for its data.
+        size_mb: size of the file system.
     """
 
     def __init__(self, node: NodeProcess, size_mb: int) -> None:
@@ -44,10 +44,10 @@ class SmallDisk:
             limit_file_sizes(self._node)
             return
         with (self._root / "filler").open("wb", buffering=0) as filler:
-            for size in (len(_PIECE), 512):
+            for size in (len(_FILLER), 512):
                 try:
                     while True:
-                        filler.write(_PIECE[:size])
+                        filler.write(_FILLER[:size])
                         os.fsync(filler.fileno())
                 except OSError:
                     continue
@@ -63,10 +63,10 @@ class SmallDisk:
 
 
 def limit_file_sizes(node: NodeProcess, topic: str = "") -> None:
-    """Let a process's files grow no more than a little.
+    """Limit the growth of a process's files to a few kilobytes.
 
     Args:
-        node: it runs.
+        node: the running node.
         topic: the limit lies a little over the smallest of its active segments, so that one of them
             meets it before it is rolled; without a topic, over the largest log of all.
     """
@@ -77,5 +77,5 @@ def limit_file_sizes(node: NodeProcess, topic: str = "") -> None:
         size = min((path.stat().st_size for path in active), default=0)
     else:
         size = max((path.stat().st_size for path in data.glob("*/*.log")), default=0)
-    limit = size + ROOM_BYTES
+    limit = size + FREE_BYTES
     resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (limit, limit))

@@ -13,13 +13,13 @@ from barnabas.testing.node_process import NodeProcess
 from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import await_that
 from chaos.damage import Flip, delete_replica, flip_any, repair, verify
-from chaos.failing_node import Doors
+from chaos.failing_node import InjectedFaults
 from chaos.faults import Fault, kill, let_pass
 from chaos.hostile import TOPIC as HOSTILE_TOPIC
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress
 
 TESTS = Path(__file__).resolve().parents[1]
-# What fails: the calls, and the error.
+# Failing calls with their error.
 FAILURES = (
     (("write",), "ENOSPC"),
     (("write",), "EIO"),
@@ -29,24 +29,24 @@ FAILURES = (
     (("read",), "EIO"),
     (("write", "sync", "rename", "open"), "ENOSPC"),
 )
-# Which files: of the load, of the metadata, all.
+# Files whose calls fail: of the load, of the metadata, of the offsets, or all.
 PATHS = (TOPIC, "__cluster_metadata", "__consumer_offsets", "")
-# A node whose only directory has failed ends by itself, or is ended after this.
+# Time (s) for a node with a failed directory to end by itself. Then it is killed.
 END_TIMEOUT_S = 5.0
 DAY_MS = 24 * 3_600_000
-# How far a clock jumps. Further back, records from now would lie more than an hour ahead, and
-# `message.timestamp.after.max.ms` would refuse them.
+# Jumps of a clock. After a larger jump back, records would be more than an hour in the future,
+# and `message.timestamp.after.max.ms` would reject them.
 JUMPS_MS = (8 * DAY_MS, 400 * DAY_MS, 40 * 60_000, -30 * 60_000)
-# Descriptors that a process is short of.
+# Numbers of descriptors below the number of open files.
 SHORT_BY = (0, 5, 20)
 HOSTILE_S = 8.0
 
 
 def wipe_one_of_all(stress: Stress) -> str:
-    """kill -9 of all nodes; one directory is deleted; all restart in a random order."""
+    """Kill all nodes by SIGKILL, delete one directory, and restart all in a random order."""
     nodes = list(stress.cluster.nodes.values())
     stress.rng.shuffle(nodes)
-    told = kill(stress, nodes)
+    description = kill(stress, nodes)
     wiped = stress.any_broker()
     wiped.wipe()
     for node in nodes:
@@ -54,11 +54,11 @@ def wipe_one_of_all(stress: Stress) -> str:
         time.sleep(stress.rng.choice((0.0, 0.0, 0.5, 2.0)))
     for node in nodes:
         node.await_ready()
-    return f"{told} killed and started in this order, {wiped.node_id} without its directory"
+    return f"{description} killed and started in this order, {wiped.node_id} without its directory"
 
 
 def flip_a_bit(stress: Stress) -> str:
-    """A broker dies, and a bit of one of its files flips."""
+    """Kill a broker, and flip a bit of one of its files."""
     node = stress.any_broker()
     kill(stress, [node])
     flip = flip_any(node.data_directory, TOPIC, stress.rng)
@@ -80,7 +80,7 @@ def _settle_flip(stress: Stress, node: NodeProcess, flip: Flip) -> str:
         delete_replica(flip)
     else:
         repair(node.data_directory)
-    # The start makes indexes that the repair has put aside.
+    # The start rebuilds indexes that the repair has renamed.
     stress.heal()
     stress.await_full_isr()
     left = verify(node.data_directory)
@@ -89,13 +89,13 @@ def _settle_flip(stress: Stress, node: NodeProcess, flip: Flip) -> str:
 
 
 def fail_calls(stress: Stress) -> str:
-    """System calls of a leader fail for a while."""
+    """Let system calls of a leader fail for some time."""
     node = _chaos_node(stress)
     calls, error = stress.rng.choice(FAILURES)
     share, paths = stress.rng.choice((1.0, 0.3)), stress.rng.choice(PATHS)
     before = len(node.failed_calls())
     stress.may_end.add(node.node_id)
-    node.set_faults(Doors(calls, error, share, paths, seed=stress.rng.randrange(1 << 30)))
+    node.set_faults(InjectedFaults(calls, error, share, paths, seed=stress.rng.randrange(1 << 30)))
     let_pass(stress, 1 + 2 * stress.rng.random())
     node.clear_faults()
     failed = len(node.failed_calls()) - before
@@ -105,14 +105,14 @@ def fail_calls(stress: Stress) -> str:
     try:
         await_that(lambda: node.is_running, lambda alive: not alive, END_TIMEOUT_S, "its end")
     except AssertionError:
-        # A restart is what an operator does after a failure of the disk.
+        # An operator restarts the node after a failure of the disk.
         node.kill()
         return f"{what}, killed"
     return f"{what}, ended"
 
 
 def exhaust_descriptors(stress: Stress) -> str:
-    """The open file limit of a leader is below its open files for a while."""
+    """Lower the open file limit of a leader below its number of open files for some time."""
     node = _chaos_node(stress)
     before = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
     limit = max(16, node.open_descriptors() - stress.rng.choice(SHORT_BY))
@@ -123,29 +123,31 @@ def exhaust_descriptors(stress: Stress) -> str:
 
 
 def fail_to_open(stress: Stress) -> str:
-    """A leader finds no free descriptor for files (EMFILE) for a while."""
+    """Let a leader's attempts to open files fail with EMFILE for some time."""
     node = _chaos_node(stress)
     before = len(node.failed_calls())
-    doors = Doors(("open",), "EMFILE", stress.rng.choice((1.0, 0.3)), "", stress.rng.randrange(99))
-    node.set_faults(doors)
+    injected = InjectedFaults(
+        ("open",), "EMFILE", stress.rng.choice((1.0, 0.3)), "", stress.rng.randrange(99)
+    )
+    node.set_faults(injected)
     let_pass(stress, 2 + 3 * stress.rng.random())
     node.clear_faults()
     return f"node {node.node_id}: {len(node.failed_calls()) - before} failed"
 
 
 def shift_clock(stress: Stress) -> str:
-    """The wall clock of one broker, or of all, jumps, and comes back when all is healed."""
+    """Shift the wall clock of one broker or of all brokers until the cluster is healed."""
     nodes = [_chaos_node(stress)] if stress.rng.random() < 0.5 else _chaos_nodes(stress)
     ahead_ms = stress.rng.choice(JUMPS_MS)
     for node in nodes:
-        node.set_faults(Doors(clock_ahead_ms=ahead_ms))
+        node.set_faults(InjectedFaults(clock_ahead_ms=ahead_ms))
         stress.undo.append(node.clear_faults)
     let_pass(stress, 2.0)
     return f"node {', '.join(str(each.node_id) for each in nodes)} by {ahead_ms / 3_600_000:g} h"
 
 
 def attack(stress: Stress) -> str:
-    """A hostile client sends bombs and enormous requests to the leader of its topic."""
+    """Send costly batches and very large requests to a leader by a hostile client."""
     hostile = await_that(
         lambda: stress.view.partition(HOSTILE_TOPIC), bool, HEAL_TIMEOUT_S, "the hostile topic"
     )
@@ -181,10 +183,10 @@ def _chaos_nodes(stress: Stress) -> list[ChaosNode]:
 
 STORAGE_FAULTS = (
     Fault("kill -9 of all, one directory lost", wipe_one_of_all, weight=2),
-    Fault("kill -9 and a flipped bit", flip_a_bit, needs_doors=True, weight=4),
-    Fault("failing calls", fail_calls, needs_doors=True, weight=4),
-    Fault("no descriptor for files", fail_to_open, needs_doors=True, weight=1),
-    Fault("limit of open files lowered", exhaust_descriptors, needs_doors=True, weight=1),
-    Fault("clock jump", shift_clock, needs_doors=True, weight=1),
-    Fault("hostile client", attack, needs_doors=True, weight=2),
+    Fault("kill -9 and a flipped bit", flip_a_bit, needs_injection=True, weight=4),
+    Fault("failing calls", fail_calls, needs_injection=True, weight=4),
+    Fault("no descriptor for files", fail_to_open, needs_injection=True, weight=1),
+    Fault("limit of open files lowered", exhaust_descriptors, needs_injection=True, weight=1),
+    Fault("clock jump", shift_clock, needs_injection=True, weight=1),
+    Fault("hostile client", attack, needs_injection=True, weight=2),
 )

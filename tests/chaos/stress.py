@@ -27,12 +27,12 @@ from conformance.tls_cluster import TlsFiles
 
 HEAL_TIMEOUT_S = 90.0
 TOPIC = "chaos"
-# Topics of the brokers' own that the loads make, and their partitions.
+# Internal topics that the loads create.
 OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
 INTERNAL_TOPICS = {OFFSETS_TOPIC: 3, TRANSACTION_TOPIC: 3}
-# The beginning of what `barnabas start` says when it ends with an error.
+# Prefix of the error message with which `barnabas start` ends.
 REFUSAL = "barnabas: "
-# Closed segments within a campaign, and records that a wrong clock would delete.
+# Small segments, so that some are closed, and a retention time below the jumps of clocks.
 TOPIC_CONFIGS = {"segment.bytes": str(1 << 20), "retention.ms": str(7 * 24 * 3_600_000)}
 
 
@@ -51,17 +51,17 @@ class Stress:
     transactional: TransactionalLoad | None = None
     # Members of the consumer protocol and of a share group beside the load, or None.
     groups: GroupLoad | None = None
-    # Nodes whose end is the fault's doing.
+    # Nodes that may end because of the fault.
     may_end: set[int] = field(default_factory=set)
-    # Nodes that may refuse to start over what the fault did; they are then wiped.
+    # Nodes that may refuse to start after the fault. They are then wiped.
     may_refuse: set[int] = field(default_factory=set)
-    # Puts right what the fault has changed, at the beginning of `heal`.
+    # Called at the beginning of `heal` to undo changes of the fault.
     undo: list[Callable[[], object]] = field(default_factory=list)
-    # Called once all replicas are in sync again; each returns what it did, in words.
+    # Called once all replicas are in sync again. Each returns a description of its work.
     after_healing: list[Callable[[], str]] = field(default_factory=list)
-    # The steps that healed the cluster, in words.
+    # Descriptions of the steps that healed the cluster.
     notes: list[str] = field(default_factory=list)
-    # CPU time of the longest turn of an event loop that `look_at_turns` has seen.
+    # CPU time of the longest turn of an event loop, from `sample_turns`.
     longest_turn_cpu_ms: float = 0.0
 
     @property
@@ -80,7 +80,7 @@ class Stress:
         return found
 
     def state(self) -> tuple[dict[int, PartitionView], tuple[int, int]]:
-        """All partitions; the controller and its epoch."""
+        """Return all partitions, and the controller with its epoch."""
         return (
             await_that(lambda: self.view.partitions(TOPIC), bool, HEAL_TIMEOUT_S, "partitions"),
             await_that(self.view.controller, bool, HEAL_TIMEOUT_S, "a controller"),
@@ -92,7 +92,7 @@ class Stress:
         return self.cluster.node(self.rng.choice(list(found.values())).leader)
 
     def controller(self) -> NodeProcess:
-        """The node whose controller is active."""
+        """Return the node with the active controller."""
         return self.cluster.node(self.state()[1][0])
 
     def any_broker(self) -> NodeProcess:
@@ -103,7 +103,7 @@ class Stress:
         """Check that no node has ended without a fault.
 
         Raises:
-            AssertionError: one has; with the end of its log.
+            AssertionError: a node has ended. The message has the end of its log.
         """
         for number, node in self.cluster.nodes.items():
             if not node.is_running and number not in self.may_end:
@@ -136,12 +136,12 @@ class Stress:
             self.notes.append(self.after_healing.pop()())
 
     def pop_notes(self) -> list[str]:
-        """Return what was done to heal, once."""
+        """Return and clear the notes."""
         notes, self.notes = self.notes, []
         return notes
 
-    def look_at_turns(self) -> None:
-        """Ask our nodes for the longest turn of their event loops; a node's count ends with it."""
+    def sample_turns(self) -> None:
+        """Read the longest turns from the metrics of the nodes, before a restart resets them."""
         for node in self.cluster.nodes.values():
             if isinstance(node, ChaosNode):
                 longest_ms = await_that(
@@ -153,7 +153,7 @@ class Stress:
                 self.longest_turn_cpu_ms = max(self.longest_turn_cpu_ms, longest_ms)
 
     def _await_ready(self, node: NodeProcess) -> None:
-        """Wait for a node; if it says that it refuses to start, wipe it and start it again."""
+        """Wait for a node. If it refuses to start with a reason, wipe and restart it."""
         try:
             node.await_ready()
         except BrokerStartError:
@@ -165,7 +165,7 @@ class Stress:
             node.start()
 
     def await_full_isr(self) -> None:
-        """Every replica of every topic of the loads is in sync."""
+        """Wait until all replicas of all topics of the loads are in sync."""
 
         def look() -> list[str]:
             self.check_alive()
@@ -195,7 +195,7 @@ class Stress:
 
 
 def _refusal(log: str) -> str:
-    """Return the words with which a node refused to start.
+    """Return the message with which a node refused to start.
 
     Raises:
         AssertionError: it ended without such words, or by an unexpected error.
@@ -206,7 +206,7 @@ def _refusal(log: str) -> str:
 
 
 def view_of(cluster: ClusterProcess, tls: TlsFiles | None) -> ClusterView:
-    """Return a view that takes any certificate: it looks at nodes whose certificates expired."""
+    """Return a view that accepts any certificate, including expired ones."""
     if tls is None:
         return ClusterView(cluster)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -222,14 +222,14 @@ def make_topic(
 ) -> None:
     """Create the topic of a campaign on all brokers, without deletion."""
     view = view_of(cluster, tls)
-    everybody = {node.node_id for node in cluster.brokers}
-    await_that(view.live_brokers, lambda found: found == everybody, HEAL_TIMEOUT_S, "all brokers")
+    all_nodes = {node.node_id for node in cluster.brokers}
+    await_that(view.live_brokers, lambda found: found == all_nodes, HEAL_TIMEOUT_S, "all brokers")
     configs = {"min.insync.replicas": str(min_isr), **TOPIC_CONFIGS}
     _make(cluster, TOPIC, partitions, configs, tls)
 
 
 def make_hostile_topic(cluster: ClusterProcess, tls: TlsFiles | None = None) -> None:
-    """The topic that a hostile client fills; it holds no more than some megabytes."""
+    """Create the topic that a hostile client fills, with a retention of some megabytes."""
     configs = {"retention.bytes": str(8 << 20), "segment.bytes": str(4 << 20)}
     _make(cluster, HOSTILE_TOPIC, 1, configs, tls)
 

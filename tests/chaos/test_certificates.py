@@ -13,13 +13,13 @@ from chaos.cluster_view import await_that
 from chaos.stress import HEAL_TIMEOUT_S, Stress
 
 # On a busy machine too, nodes lose each other by their certificates only.
-PATIENT = (
+LONG_TIMEOUTS = (
     ("broker.session.timeout.ms", "60000"),
     ("controller.quorum.election.timeout.ms", "10000"),
     ("controller.quorum.fetch.timeout.ms", "60000"),
     ("replica.lag.time.max.ms", "60000"),
 )
-OPTIONS = Options(seconds=0, seed=1, relays=False, rate=100, settings=PATIENT, tls=True)
+OPTIONS = Options(seconds=0, seed=1, relays=False, rate=100, settings=LONG_TIMEOUTS, tls=True)
 # librdkafka's names for a connection that broke, or could not be made.
 LOST = ("_TRANSPORT", "_SSL", "_ALL_BROKERS_DOWN")
 EXPIRED = "the certificate of this side has expired"

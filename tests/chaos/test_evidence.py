@@ -7,7 +7,7 @@ from pathlib import Path
 from barnabas.record.builder import BatchBuilder, build_batch
 from barnabas.record.record import Record
 from chaos.checker import Verdict
-from chaos.evidence import AROUND, evidence, stored_batches
+from chaos.evidence import CONTEXT_BATCHES, evidence, stored_batches
 
 TOPIC = "t"
 PRODUCER_ID = 4711
@@ -47,7 +47,7 @@ def test_a_duplicate_is_shown_by_both_batches_on_each_node(tmp_path: Path) -> No
         assert f"offsets {offset} to {offset} leader_epoch={epoch}" in line
         assert f"producer_id={PRODUCER_ID} producer_epoch=2 sequences=4 to 4" in line
     assert lines.count("    leader epochs and their start offsets: 0 0, 5 20") == 2
-    around = (2 * AROUND + 1) + (AROUND + 1)
+    around = (2 * CONTEXT_BATCHES + 1) + (CONTEXT_BATCHES + 1)
     assert sum("producer_id" in line for line in lines) == 2 * around
 
 

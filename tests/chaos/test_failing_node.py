@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.testing.cluster_process import ClusterProcess
 from chaos.chaos_node import ChaosNode
-from chaos.failing_node import DoorKeeper, Doors, FailingCalls, ShiftedTime
+from chaos.failing_node import FailingCalls, FaultControl, InjectedFaults, ShiftedTime
 from chaos.stress import TOPIC, make_topic
 from waiting import PATIENCE_S, eventually
 
@@ -23,15 +23,15 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def control(tmp_path: Path) -> Path:
-    return tmp_path / "doors.json"
+    return tmp_path / "faults.json"
 
 
-def open_doors(control: Path, doors: Doors) -> None:
-    control.write_text(json.dumps(asdict(doors)))
+def write_control(control: Path, faults: InjectedFaults) -> None:
+    control.write_text(json.dumps(asdict(faults)))
 
 
 def test_nothing_fails_without_a_control_file(control: Path, tmp_path: Path) -> None:
-    calls = FailingCalls(DoorKeeper(str(control)))
+    calls = FailingCalls(FaultControl(str(control)))
     descriptor = calls.open(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)
     assert calls.pwritev(descriptor, [b"ab", b"cd"], 0) == 4
     assert calls.pread(descriptor, 4, 0) == b"abcd"
@@ -44,7 +44,7 @@ def test_nothing_fails_without_a_control_file(control: Path, tmp_path: Path) -> 
 def test_the_named_calls_fail_until_the_control_file_goes(
     control: Path, tmp_path: Path, kind: str
 ) -> None:
-    calls = FailingCalls(DoorKeeper(str(control)))
+    calls = FailingCalls(FaultControl(str(control)))
     path = str(tmp_path / "file")
     descriptor = calls.open(path, os.O_RDWR | os.O_CREAT)
 
@@ -58,7 +58,7 @@ def test_the_named_calls_fail_until_the_control_file_goes(
         else:
             calls.replace(path, path)
 
-    open_doors(control, Doors((kind,), "EMFILE"))
+    write_control(control, InjectedFaults((kind,), "EMFILE"))
     with pytest.raises(OSError) as raised:  # noqa: PT011 - the number says which
         do()
     assert raised.value.errno == errno.EMFILE
@@ -69,9 +69,9 @@ def test_the_named_calls_fail_until_the_control_file_goes(
 
 
 def test_a_write_fails_at_once_or_after_half_of_the_bytes(control: Path, tmp_path: Path) -> None:
-    calls = FailingCalls(DoorKeeper(str(control)))
+    calls = FailingCalls(FaultControl(str(control)))
     descriptor = calls.open(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)
-    open_doors(control, Doors(("write",), "ENOSPC"))
+    write_control(control, InjectedFaults(("write",), "ENOSPC"))
     results = set()
     for _ in range(50):
         try:
@@ -82,11 +82,11 @@ def test_a_write_fails_at_once_or_after_half_of_the_bytes(control: Path, tmp_pat
 
 
 def test_calls_on_other_paths_and_outside_the_share_succeed(control: Path, tmp_path: Path) -> None:
-    calls = FailingCalls(DoorKeeper(str(control)))
+    calls = FailingCalls(FaultControl(str(control)))
     one, other = (
         calls.open(str(tmp_path / name), os.O_RDWR | os.O_CREAT) for name in ("one", "other")
     )
-    open_doors(control, Doors(("sync",), "EIO", share=0.3, paths="one$"))
+    write_control(control, InjectedFaults(("sync",), "EIO", share=0.3, paths="one$"))
     failed = 0
     for _ in range(200):
         calls.fsync(other)
@@ -98,8 +98,8 @@ def test_calls_on_other_paths_and_outside_the_share_succeed(control: Path, tmp_p
 
 
 def test_the_wall_clock_is_ahead_and_the_monotonic_one_is_not(control: Path) -> None:
-    clock = ShiftedTime(DoorKeeper(str(control)))
-    open_doors(control, Doors(clock_ahead_ms=HOUR_MS))
+    clock = ShiftedTime(FaultControl(str(control)))
+    write_control(control, InjectedFaults(clock_ahead_ms=HOUR_MS))
     before_ns = clock.monotonic()
     ahead_ns = clock.time_ns()
     control.unlink()
@@ -135,10 +135,10 @@ def test_a_real_node_gets_the_failing_calls_and_the_shifted_clock(cluster: Clust
     node = cluster.node(1)
     assert isinstance(node, ChaosNode)
     usual_ms = produce(cluster)
-    node.set_faults(Doors(clock_ahead_ms=-100 * HOUR_MS))
+    node.set_faults(InjectedFaults(clock_ahead_ms=-100 * HOUR_MS))
     assert produce(cluster) < usual_ms - 99 * HOUR_MS
     assert node.turns().longest_cpu_ms >= 0
-    node.set_faults(Doors(("write",), "ENOSPC", paths=TOPIC))
+    node.set_faults(InjectedFaults(("write",), "ENOSPC", paths=TOPIC))
     config = {"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 5000, "log_level": 0}
     producer = confluent_kafka.Producer(config)
     producer.produce(TOPIC, b"value")

@@ -16,7 +16,7 @@ from chaos.transactional.history import (
     Content,
     Ends,
     Initialization,
-    OffsetLook,
+    OffsetSample,
     Place,
     ReadRun,
     Result,
@@ -85,14 +85,14 @@ class Builder:
                 self.visible[place].update(found)
             self.history.committed_offsets.update(offsets)
         self.seen_at[number] = self.tick()
-        self.look()
+        self.sample()
         return made
 
-    def look(self) -> None:
+    def sample(self) -> None:
         started = self.tick()
         ended = self.tick()
-        self.history.looks += [
-            OffsetLook(partition, offset, started, ended)
+        self.history.samples += [
+            OffsetSample(partition, offset, started, ended)
             for partition, offset in self.history.committed_offsets.items()
         ]
 
@@ -235,7 +235,7 @@ def records_of_a_transaction_in_another_order(builder: Builder) -> None:
 
 
 @fault("foreign")
-def a_record_that_nobody_sent(builder: Builder) -> None:
+def a_record_that_was_never_sent(builder: Builder) -> None:
     builder.visible[IN0][11] = Content(code_of(number_of(9, 9), 0), 1, 0)
     builder.seen_at[number_of(9, 9)] = builder.now
 
@@ -253,7 +253,7 @@ def an_aborted_transaction_that_is_visible(builder: Builder) -> None:
 
 
 @fault("aborted read")
-def a_transaction_that_is_visible_though_nobody_asked_for_its_commit(builder: Builder) -> None:
+def a_visible_transaction_without_a_commit_request(builder: Builder) -> None:
     made = builder.transact("other", 2, [IN0, IN1])
     made.result, made.commit_asked = Result.UNKNOWN, None
 
@@ -305,7 +305,7 @@ def a_transaction_that_lies_before_the_one_it_was_made_from(builder: Builder) ->
     contents[9] = contents.pop(copy)._replace(source=(0, 11))
     builder.transact("member", 3, [OUT], sources=((0, 9),))
     builder.history.committed_offsets[0] = 12
-    del builder.history.looks[:]
+    del builder.history.samples[:]
     builder.next_offsets[IN0] = 13
 
 
@@ -327,8 +327,8 @@ def an_offset_beyond_an_input_record_without_output(builder: Builder) -> None:
 
 @fault("offset ahead")
 def an_offset_that_no_transaction_may_have_committed(builder: Builder) -> None:
-    look = builder.history.looks[-1]
-    builder.history.looks.append(replace(look, offset=look.offset + 1))
+    sample = builder.history.samples[-1]
+    builder.history.samples.append(replace(sample, offset=sample.offset + 1))
 
 
 @fault("offset ahead")
@@ -336,7 +336,7 @@ def an_offset_of_an_aborted_transaction(builder: Builder) -> None:
     builder.transact("mover", 4, [IN0, IN0])
     builder.transact("member", 3, [OUT, OUT], Result.ABORTED, ((0, 10), (0, 11)))
     now = builder.tick()
-    builder.history.looks.append(OffsetLook(0, 12, now, now))
+    builder.history.samples.append(OffsetSample(0, 12, now, now))
 
 
 @fault("offset behind")
@@ -346,9 +346,11 @@ def an_output_whose_offset_is_not_committed(builder: Builder) -> None:
 
 @fault("offset behind", "offset went back")
 def an_acknowledged_offset_that_is_not_there(builder: Builder) -> None:
-    look = builder.history.looks[-1]
+    sample = builder.history.samples[-1]
     now = builder.tick()
-    builder.history.looks.append(replace(look, offset=look.offset - 1, started=now, ended=now))
+    builder.history.samples.append(
+        replace(sample, offset=sample.offset - 1, started=now, ended=now)
+    )
 
 
 @fault("offset went back")
@@ -357,7 +359,7 @@ def an_offset_of_an_unanswered_commit_that_was_seen_once(builder: Builder) -> No
     builder.transact("member", 3, [OUT, OUT], Result.UNKNOWN, ((0, 10), (0, 11)))
     for offset in (12, 9):
         now = builder.tick()
-        builder.history.looks.append(OffsetLook(0, offset, now, now))
+        builder.history.samples.append(OffsetSample(0, offset, now, now))
 
 
 @fault("processed twice")
@@ -380,13 +382,13 @@ def test_a_fault_is_found(name: str) -> None:
     assert set(check_transactions(builder.finish()).counts) == kinds
 
 
-# Faults of what readers got, and of the end: they are seeded into the finished history.
-SIGHTS: dict[str, tuple[Callable[[TransactionHistory], None], set[str]]] = {}
+# Faults of the records that readers received, and of the end; inserted into the finished history.
+READER_FAULTS: dict[str, tuple[Callable[[TransactionHistory], None], set[str]]] = {}
 
 
-def sight(*kinds: str) -> Callable[[Callable[[TransactionHistory], None]], None]:
+def reader_fault(*kinds: str) -> Callable[[Callable[[TransactionHistory], None]], None]:
     def register(change: Callable[[TransactionHistory], None]) -> None:
-        SIGHTS[change.__name__.replace("_", " ")] = change, set(kinds)
+        READER_FAULTS[change.__name__.replace("_", " ")] = change, set(kinds)
 
     return register
 
@@ -401,33 +403,33 @@ def insert(run: ReadRun, index: int, offset: int, code: int, time: float) -> Non
     run.times.insert(index, time)
 
 
-@sight("intermediate read")
-def a_record_that_was_read_before_the_commit_was_asked_for(history: TransactionHistory) -> None:
+@reader_fault("intermediate read")
+def a_record_that_was_read_before_the_commit_request(history: TransactionHistory) -> None:
     run = history.runs[0]
     asked = history.transactions[transaction_of(run.codes[0])].commit_asked
     assert asked is not None
     run.times[0] = asked - 0.5
 
 
-@sight("intermediate read")
+@reader_fault("intermediate read")
 def a_reader_that_got_a_part_of_a_transaction(history: TransactionHistory) -> None:
     # The transaction has two records in this partition.
     drop(history.runs[0], 2)
 
 
-@sight("skipped")
+@reader_fault("skipped")
 def a_reader_that_passed_a_transaction(history: TransactionHistory) -> None:
     drop(history.runs[0], 1)
     drop(history.runs[0], 1)
 
 
-@sight("aborted read")
+@reader_fault("aborted read")
 def a_reader_that_got_an_aborted_record(history: TransactionHistory) -> None:
     aborted = next(t for t in history.transactions.values() if t.result is Result.ABORTED)
     insert(history.runs[0], 1, 2, code_of(aborted.number, 0), 100.0)
 
 
-@sight("vanished")
+@reader_fault("vanished")
 def a_record_that_was_read_and_is_gone(history: TransactionHistory) -> None:
     """The commit was not answered; a reader saw the transaction once."""
     number = number_of(1, 99)
@@ -435,24 +437,24 @@ def a_record_that_was_read_and_is_gone(history: TransactionHistory) -> None:
     insert(history.runs[0], 1, 2, code_of(number, 0), 6.0)
 
 
-@sight("foreign")
-def a_reader_that_got_a_record_that_nobody_sent(history: TransactionHistory) -> None:
+@reader_fault("foreign")
+def a_reader_that_got_a_record_that_was_never_sent(history: TransactionHistory) -> None:
     insert(history.runs[0], 1, 2, -1, 6.0)
 
 
-@sight("two values")
+@reader_fault("two values")
 def a_reader_that_got_another_record_than_others(history: TransactionHistory) -> None:
     run = history.runs[0]
     run.codes[0] = history.runs[1].codes[0]
 
 
-@sight("read twice")
+@reader_fault("read twice")
 def a_reader_that_got_a_record_twice(history: TransactionHistory) -> None:
     run = history.runs[0]
     insert(run, 1, run.offsets[0], run.codes[0], run.times[0])
 
 
-@sight("two values")
+@reader_fault("two values")
 def an_offset_that_the_log_has_twice(history: TransactionHistory) -> None:
     history.logs[IN0].offsets[1] = history.logs[IN0].offsets[0]
     del history.logs[IN0].offsets[1:], history.logs[IN0].contents[1:]
@@ -460,17 +462,17 @@ def an_offset_that_the_log_has_twice(history: TransactionHistory) -> None:
     keep_only(history, history.logs[IN0].contents[0].code)
 
 
-@sight("hanging")
+@reader_fault("hanging")
 def a_transaction_that_stays_open(history: TransactionHistory) -> None:
     history.states["mover"] = "Ongoing"
 
 
-@sight("hanging")
+@reader_fault("hanging")
 def a_transaction_that_stays_prepared(history: TransactionHistory) -> None:
     history.states["mover"] = "PrepareCommit"
 
 
-@sight("hanging")
+@reader_fault("hanging")
 def a_last_stable_offset_that_stays_behind(history: TransactionHistory) -> None:
     history.ends[IN1] = Ends(3, 9)
 
@@ -489,13 +491,13 @@ def keep_only(history: TransactionHistory, code: int) -> None:
         history.logs[place] = CommittedLog(place)
         for offset, content in kept:
             history.logs[place].add(offset, content)
-    history.runs, history.looks = [], []
+    history.runs, history.samples = [], []
     history.committed_offsets = {}
 
 
-@pytest.mark.parametrize("name", SIGHTS)
+@pytest.mark.parametrize("name", READER_FAULTS)
 def test_a_fault_of_readers_or_of_the_final_state_is_found(name: str) -> None:
-    change, kinds = SIGHTS[name]
+    change, kinds = READER_FAULTS[name]
     history = correct().finish()
     change(history)
     verdict = check_transactions(history)
@@ -503,7 +505,7 @@ def test_a_fault_of_readers_or_of_the_final_state_is_found(name: str) -> None:
 
 
 def test_every_kind_of_finding_has_a_test_history() -> None:
-    shown = set[str]().union(*(kinds for _, kinds in (*FAULTS.values(), *SIGHTS.values())))
+    shown = set[str]().union(*(kinds for _, kinds in (*FAULTS.values(), *READER_FAULTS.values())))
     assert shown == set(KINDS)
 
 
@@ -538,9 +540,11 @@ def test_a_commit_requested_before_the_fence_may_be_visible() -> None:
 
 def test_an_old_offset_is_no_fault_while_a_broker_is_isolated() -> None:
     builder = correct()
-    look = builder.history.looks[-1]
+    sample = builder.history.samples[-1]
     began, now = builder.tick(), builder.tick()
-    builder.history.looks.append(replace(look, offset=look.offset - 1, started=now, ended=now))
+    builder.history.samples.append(
+        replace(sample, offset=sample.offset - 1, started=now, ended=now)
+    )
     builder.history.isolations.append((began, builder.tick()))
     assert check_transactions(builder.finish()).is_clean
 

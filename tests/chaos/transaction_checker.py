@@ -1,40 +1,41 @@
-"""Judges the history of transactional clients. It is a pure function of what they wrote down.
+"""Checks the history of transactional clients. The checker is a pure function of the history.
 
-What Kafka guarantees, and what is checked:
+The checked guarantees of Kafka:
 
 - Atomicity: all records of a transaction become visible to read_committed readers, or none. A
-  commit whose answer was lost may be either. Partitions may show a transaction at different times,
-  as each partition has a marker of its own, so only the end of the history shows a torn one.
-- No record is visible before its producer has asked for the commit, and none of an aborted
-  transaction ever is. Within a partition, a reader never passes a record of a transaction.
+  commit without a response may be either. Partitions may show a transaction at different times,
+  because each partition has its own marker, so only the end of the history shows a torn one.
+- No record is visible before its producer has requested the commit. Records of an aborted
+  transaction are never visible. Within a partition, a reader never skips a record of a
+  transaction.
 - Write order: Kafka does not order concurrent transactions. Their order may differ between two
-  partitions (G0 between concurrent transactions is allowed). Ordered are transactions of one
-  transactional id, and transactions of which one ended before the other began: in each partition
+  partitions (G0 between concurrent transactions is allowed). Transactions of one transactional id
+  are ordered, and so are two transactions if one ended before the other began: in each partition
   all records of the earlier one come first.
-- Information flows along that order only: if a transaction was made from a record of another one,
-  then not the other way round (G1c), and in each partition the source transaction comes first.
+- Information flows in that order only (G1c): if a transaction was made from a record of another
+  transaction, the source comes first in each partition.
 - Offsets that a transaction commits for a group take effect with its records.
 - After `init_transactions` has returned, no earlier producer with that id can commit.
 - Every transaction ends: none stays open longer than its timeout.
 
 Kinds of findings:
 
-lost               commit acknowledged, and no record is visible
+lost               the commit was acknowledged, but no record is visible
 torn               some records of a transaction are visible, others never
 duplicated         a record is visible twice
 reordered          records of a transaction in one partition in another order than sent
 foreign            a visible record that no client sent there
 aborted read       a record of an aborted transaction was read (G1a)
-intermediate read  a record was read before the commit was asked for, or a reader got only a part of
+intermediate read  a record was read before the commit was requested, or a reader got only a part of
                    a transaction's records of a partition (G1b)
-wrong order        an ordered pair of transactions lies in the other order in a partition (G0)
-circular flow      a circle of transactions, each made from the one before (G1c)
+wrong order        an ordered pair of transactions has the other order in a partition (G0)
+circular flow      a cycle of transactions, each made from the previous one (G1c)
 zombie             a transaction of a fenced producer took effect
 read twice         a reader got an offset again, or an earlier one, without a seek
-skipped            a reader passed a visible record
+skipped            a reader skipped a visible record
 vanished           a reader got a record that is not visible at the end
 two values         a reader got another record at an offset than the log has
-offset ahead       a group's offset lies beyond an input record without output, or beyond every
+offset ahead       a group's offset is beyond an input record without output, or beyond every
                    transaction that may have committed
 offset behind      a group's offset does not cover an input record with output, or an acknowledged
                    transaction
@@ -57,7 +58,7 @@ from chaos.transactional.history import (
     CommittedLog,
     Content,
     Initialization,
-    OffsetLook,
+    OffsetSample,
     Place,
     ReadRun,
     Result,
@@ -97,12 +98,12 @@ UNENDED = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 def check_transactions(history: TransactionHistory) -> Verdict:
-    """Return all faults of a history."""
+    """Return all violations of a history."""
     return _Check(history).run()
 
 
 class _Check:
-    """One run of the checker; indexes of the history are made once."""
+    """One run of the checker, with indexes of the history."""
 
     def __init__(self, history: TransactionHistory) -> None:
         self.history = history
@@ -127,7 +128,7 @@ class _Check:
         self._check_order_in_time()
         self._check_flow()
         self._check_outputs()
-        self._check_looks()
+        self._check_samples()
         self._check_end()
         return self.verdict
 
@@ -189,7 +190,7 @@ class _Check:
             self.verdict.add("zombie", text)
 
     def _fence_of(self, transaction: Transaction) -> int | None:
-        """Return the later instance that was initialized before the commit was asked for.
+        """Return the later instance that was initialized before the commit was requested.
 
         If two calls overlap, either may be the later one.
         """
@@ -246,7 +247,7 @@ class _Check:
     # Order and flow.
 
     def _check_session_order(self) -> None:
-        """Transactions of one id lie in each partition in the order in which they were run."""
+        """Check the order of the transactions of each transactional id in each partition."""
         last: dict[tuple[str, Place], tuple[int, int]] = {}
         ordered = sorted(self.visible, key=self._turn)
         for number in ordered:
@@ -259,14 +260,14 @@ class _Check:
                 last[key] = (number, max(offsets))
 
     def _turn(self, number: int) -> tuple[float, int]:
-        """Return when a transaction was run; only one producer of an id can run any."""
+        """Return the position of a transaction in the order of its transactional id."""
         return self.history.transactions[number].began, number
 
     def _check_order_in_time(self) -> None:
-        """A transaction that was acknowledged before another one began lies before it."""
+        """Check that an acknowledged transaction precedes transactions that began later."""
         for place, contents in self.contents.items():
             latest, latest_began = -1, 0.0
-            told: set[tuple[int, int]] = set()
+            committed_offset: set[tuple[int, int]] = set()
             for offset in sorted(contents):
                 transaction = self._known(contents[offset].code)
                 if transaction is None:
@@ -276,9 +277,9 @@ class _Check:
                 if (
                     is_late
                     and transaction.result is Result.COMMITTED
-                    and (transaction.number, latest) not in told
+                    and (transaction.number, latest) not in committed_offset
                 ):
-                    told.add((transaction.number, latest))
+                    committed_offset.add((transaction.number, latest))
                     self._add_order(place, transaction.number, latest)
                 if transaction.began > latest_began:
                     latest, latest_began = transaction.number, transaction.began
@@ -310,7 +311,7 @@ class _Check:
                     one, other = name_of_transaction(source), name_of_transaction(made)
                     text = f"{place}: {other} was made from {one} and lies before it"
                     self.verdict.add("circular flow", text)
-        circle = _members_of_circles(edges | set(self._sessions()))
+        circle = _members_of_cycles(edges | set(self._sessions()))
         if circle:
             names = ", ".join(name_of_transaction(each) for each in sorted(circle)[:FINDINGS_MAX])
             self.verdict.add("circular flow", f"each was made from the one before: {names}")
@@ -326,7 +327,7 @@ class _Check:
     # The group.
 
     def _check_outputs(self) -> None:
-        """Each input record below the group's offset has one output, and no other has any."""
+        """Check that input records have one output below the group's offset, and none above."""
         outputs: Counter[tuple[int, int]] = Counter()
         for place, contents in self.contents.items():
             if place[0] == self.history.output_topic:
@@ -341,8 +342,8 @@ class _Check:
                 )
             if offset >= self.history.committed_offsets.get(partition, 0):
                 text = f"input {source} has an output, the group's offset is "
-                told = self.history.committed_offsets.get(partition, 0)
-                self.verdict.add("offset behind", f"{text}{told}")
+                committed_offset = self.history.committed_offsets.get(partition, 0)
+                self.verdict.add("offset behind", f"{text}{committed_offset}")
         for (topic, partition), contents in self.contents.items():
             if topic != self.history.input_topic:
                 continue
@@ -352,8 +353,8 @@ class _Check:
                     text = f"input {(partition, offset)} has no output, the group is at {end}"
                     self.verdict.add("offset ahead", text)
 
-    def _check_looks(self) -> None:
-        """Compare the offsets that were looked up on the way with the transactions' own."""
+    def _check_samples(self) -> None:
+        """Compare fetched committed offsets with those of the transactions."""
         # By partition: (time, offset) of acknowledged commits, and of all that may have committed.
         sure: dict[int, list[tuple[float, int]]] = defaultdict(list)
         possible: dict[int, list[tuple[float, int]]] = defaultdict(list)
@@ -364,25 +365,28 @@ class _Check:
                 if each.result is Result.COMMITTED and each.ended is not None:
                     sure[partition].append((each.ended, offset))
         highest: dict[int, tuple[float, int]] = {}
-        for look in sorted(self.history.looks, key=lambda each: each.started):
-            text = f"input partition {look.partition}: the group's offset was {look.offset}"
-            is_current = not self._is_isolated(look)
-            at_least = _highest(sure[look.partition], look.started)
-            if look.offset < at_least and is_current:
+        for sample in sorted(self.history.samples, key=lambda each: each.started):
+            text = f"input partition {sample.partition}: the group's offset was {sample.offset}"
+            is_current = not self._is_isolated(sample)
+            at_least = _highest(sure[sample.partition], sample.started)
+            if sample.offset < at_least and is_current:
                 self.verdict.add("offset behind", f"{text} after {at_least} was acknowledged")
-            at_most = _highest(possible[look.partition], look.ended)
-            if look.offset > at_most:
-                self.verdict.add("offset ahead", f"{text}, no commit was asked beyond {at_most}")
-            ended, before = highest.get(look.partition, (0.0, 0))
-            if look.offset < before and ended < look.started and is_current:
+            at_most = _highest(possible[sample.partition], sample.ended)
+            if sample.offset > at_most:
+                self.verdict.add(
+                    "offset ahead", f"{text}, no commit was requested beyond {at_most}"
+                )
+            ended, before = highest.get(sample.partition, (0.0, 0))
+            if sample.offset < before and ended < sample.started and is_current:
                 self.verdict.add("offset went back", f"{text} after {before}")
-            if look.offset > before:
-                highest[look.partition] = (look.ended, look.offset)
+            if sample.offset > before:
+                highest[sample.partition] = (sample.ended, sample.offset)
 
-    def _is_isolated(self, look: OffsetLook) -> bool:
+    def _is_isolated(self, sample: OffsetSample) -> bool:
         """Return whether the offset may come from a former leader."""
         return any(
-            begin <= look.ended and look.started <= end for begin, end in self.history.isolations
+            begin <= sample.ended and sample.started <= end
+            for begin, end in self.history.isolations
         )
 
     # The end.
@@ -406,8 +410,8 @@ def _highest(commits: list[tuple[float, int]], until: float) -> int:
     return max((offset for time, offset in commits if time <= until), default=0)
 
 
-def _members_of_circles(edges: set[tuple[int, int]]) -> set[int]:
-    """Return the nodes that lie on a circle, or behind one and before another."""
+def _members_of_cycles(edges: set[tuple[int, int]]) -> set[int]:
+    """Return the nodes on cycles, and on paths between two cycles."""
     edges = {(one, other) for one, other in edges if one != other}
     for is_forward in (True, False):
         following: dict[int, list[int]] = defaultdict(list)

@@ -1,10 +1,10 @@
-"""Transactional clients under which a cluster is broken, each a process of its own.
+"""Transactional clients during faults of a cluster, each in a separate process.
 
 Movers write transactions to several partitions and abort some of them. Members of a group consume,
 transform and produce, and commit the group's offsets in the transaction. Readers follow with
-read_committed. Of each kind there are our client and librdkafka's. Meanwhile processes are killed
-or stand still, and processes with the same transactional id take over: the earlier ones must be
-fenced.
+read_committed. Each kind runs with our client and with librdkafka. Meanwhile processes are killed
+or paused, and other processes with the same transactional id start: these must fence the earlier
+ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from chaos.transactional.clients import QUICK, TRANSACTION_TIMEOUT_MS
 from chaos.transactional.history import (
     CommittedLog,
     Ends,
-    OffsetLook,
+    OffsetSample,
     Place,
     Result,
     TransactionHistory,
@@ -46,15 +46,14 @@ INPUT_TOPIC = "moves"
 OUTPUT_TOPIC = "results"
 GROUP = "processors"
 TESTS = Path(__file__).parents[1]
-# Seconds between two disturbances of clients.
+# Seconds between two faults of clients.
 DISTURBED_EVERY_S = (4.0, 10.0)
-# A process pauses for this long: longer than a session, and than a transaction.
+# Duration of a pause of a process: at most longer than a session and a transaction timeout.
 PAUSE_S = (0.5, 14.0)
-# A transactional id stays without a process for this long: longer than a transaction, at most.
+# Time without a process for a transactional id: at most longer than a transaction timeout.
 DEAD_S = (0.0, 13.0)
-# Transactions that no producer ends are aborted after their timeout; the coordinator looks every
-# second.
-HANGING_S = TRANSACTION_TIMEOUT_MS / 1000 + 20.0
+# Coordinators abort transactions after their timeout, and check it every second.
+END_OF_TRANSACTIONS_S = TRANSACTION_TIMEOUT_MS / 1000 + 20.0
 LOOP_S = 0.1
 
 
@@ -77,15 +76,15 @@ class Worker:
     journal: JournalReader
     # Another process has its transactional id.
     is_replaced: bool = False
-    # It was told to end.
+    # Whether the process was told to stop.
     is_stopped: bool = False
-    # When it goes on (SIGCONT), monotonic seconds; None unless it is paused.
+    # When it is resumed (SIGCONT), monotonic seconds; None unless it is paused.
     resumes_at: float | None = None
 
 
 @dataclass
 class _Due:
-    """A process that is to be started."""
+    """A process that will be started."""
 
     at: float
     role: str
@@ -95,7 +94,7 @@ class _Due:
 
 @dataclass
 class Counts:
-    """Counts of disturbances of clients."""
+    """Counts of faults of clients."""
 
     killed: int = 0
     paused: int = 0
@@ -115,8 +114,8 @@ class TransactionalLoad:
     Args:
         bootstrap: servers of the cluster.
         directory: holds the journals.
-        seed: of what is done to clients.
-        options: how much there is of what.
+        seed: seed of the random faults of clients.
+        options: size of the load.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class TransactionalLoad:
         self._workers: list[Worker] = []
         self._due: list[_Due] = []
         self._next_instance = 1
-        # Guards everything below and above: the campaign asks while the supervisor works.
+        # Guards all fields: the campaign and the supervisor thread use them.
         self._lock = threading.RLock()
         self._stopping = threading.Event()
         self._may_disturb = threading.Event()
@@ -197,7 +196,7 @@ class TransactionalLoad:
         disturbed_at = time.monotonic() + self._rng.uniform(*DISTURBED_EVERY_S)
         while not self._stopping.wait(LOOP_S):
             with self._lock:
-                self._look_at_processes()
+                self._check_processes()
                 now = time.monotonic()
                 for due in [each for each in self._due if each.at <= now]:
                     self._due.remove(due)
@@ -206,7 +205,7 @@ class TransactionalLoad:
                     self._disturb()
                     disturbed_at = now + self._rng.uniform(*DISTURBED_EVERY_S)
 
-    def _look_at_processes(self) -> None:
+    def _check_processes(self) -> None:
         now = time.monotonic()
         for worker in list(self._workers):
             if worker.resumes_at is not None and worker.resumes_at <= now:
@@ -242,17 +241,17 @@ class TransactionalLoad:
             return
         now = time.monotonic()
         victim = self._rng.choice(victims)
-        deed = self._rng.choice(("kill", "pause", "double", "pause and double"))
-        if deed == "kill":
+        action = self._rng.choice(("kill", "pause", "double", "pause and double"))
+        if action == "kill":
             self.counts.killed += 1
             victim.process.kill()
             self._replace(victim, now + self._rng.uniform(*DEAD_S) * self._rng.choice((0, 1)))
             return
-        if "pause" in deed:
+        if "pause" in action:
             self.counts.paused += 1
             victim.process.send_signal(signal.SIGSTOP)
             victim.resumes_at = now + self._rng.uniform(*PAUSE_S)
-        if "double" in deed:
+        if "double" in action:
             self.counts.doubled += 1
             self._replace(victim, now)
 
@@ -264,7 +263,7 @@ class TransactionalLoad:
             raise self._death
 
     def errors(self) -> dict[str, int]:
-        """Return the errors that clients have met, and how often."""
+        """Return the errors of clients with their numbers."""
         with self._lock:
             return dict(self._errors.most_common())
 
@@ -274,11 +273,11 @@ class TransactionalLoad:
             return "\n".join(map(_work_of, self._workers))
 
     def mark(self) -> None:
-        """Begin to wait for transactions that begin from now on."""
+        """Make `waiting` count only transactions that begin from now on."""
         self._marked_at = time.monotonic()
 
     def waiting(self) -> list[str]:
-        """Return which kinds of clients have committed no transaction that began after `mark`."""
+        """Return the kinds of clients without a committed transaction that began after `mark`."""
         with self._lock:
             done = {
                 worker.task.role
@@ -287,23 +286,24 @@ class TransactionalLoad:
             }
         return [f"a transaction of role {role}" for role in ("move", "process") if role not in done]
 
-    def look_at_offsets(self) -> None:
-        """Ask for the group's stable offsets, for the history."""
+    def sample_offsets(self) -> None:
+        """Add the group's stable offsets to the history."""
         started = time.monotonic()
         found = self._committed_offsets()
         ended = time.monotonic()
         with self._lock:
-            self.history.looks += [
-                OffsetLook(partition, offset, started, ended) for partition, offset in found.items()
+            self.history.samples += [
+                OffsetSample(partition, offset, started, ended)
+                for partition, offset in found.items()
             ]
 
     def _committed_offsets(self) -> dict[int, int]:
-        asker = _consumer(self._bootstrap, GROUP, "read_committed")
+        offset_reader = _consumer(self._bootstrap, GROUP, "read_committed")
         places = [TopicPartition(INPUT_TOPIC, n) for n in range(self.options.input_partitions)]
 
         def look() -> dict[int, int] | None:
             try:
-                found = asker.committed(places, PATIENCE_S)
+                found = offset_reader.committed(places, PATIENCE_S)
             except confluent_kafka.KafkaException as error:
                 if not error.args[0].retriable():
                     raise
@@ -315,7 +315,7 @@ class TransactionalLoad:
         try:
             return eventually(look, "the group's offsets")
         finally:
-            asker.close()
+            offset_reader.close()
 
     # The end.
 
@@ -329,7 +329,7 @@ class TransactionalLoad:
             worker.process.wait()
 
     def finish(self) -> TransactionHistory:
-        """Stop producers, let the others come to the end, and read everything once more."""
+        """Stop producers, wait for the other clients, and read everything again."""
         self._may_disturb.clear()
         with self._lock:
             for worker in self._workers:
@@ -354,15 +354,15 @@ class TransactionalLoad:
         return history
 
     def _await(self, look: Callable[[], bool], missing: object) -> None:
-        def look_at_all() -> bool:
+        def is_met() -> bool:
             self.check_alive()
             with self._lock:
                 return look()
 
-        eventually(look_at_all, missing)
+        eventually(is_met, missing)
 
     def _end_role(self, role: str) -> None:
-        """Stop the processes of a role; those that are fenced or replaced end by themselves."""
+        """Stop the processes of a role. Fenced or replaced processes end by themselves."""
         with self._lock:
             own = [worker for worker in self._workers if worker.task.role == role]
             for worker in own:
@@ -374,8 +374,8 @@ class TransactionalLoad:
         )
 
     def _await_end_of_transactions(self) -> None:
-        """Wait for transactions that no producer ends; what hangs is kept for the checker."""
-        deadline = time.monotonic() + HANGING_S
+        """Wait until transactions time out. The checker reports those that still hang."""
+        deadline = time.monotonic() + END_OF_TRANSACTIONS_S
         with Client(self._bootstrap, **QUICK) as client:
             while not self._are_all_ended(client) and time.monotonic() < deadline:
                 time.sleep(0.2)
@@ -399,7 +399,7 @@ class TransactionalLoad:
         )
 
     def _group_is_at_the_end(self) -> bool:
-        """Whether the group has processed all input, which it adds to itself."""
+        """Return whether the group has processed all input, some of which it produces itself."""
         found = self._committed_offsets()
         for partition in range(self.options.input_partitions):
             log = read_committed_log(self._bootstrap, (INPUT_TOPIC, partition))
@@ -419,10 +419,10 @@ class TransactionalLoad:
         )
 
     def figures(self) -> str:
-        """Return how many transactions there were, in words."""
+        """Return the number of transactions as text."""
         results = [each.result for each in self.history.transactions.values()]
-        told = ", ".join(f"{results.count(each)} {each.value}" for each in Result)
-        return f"{len(results)} transactions ({told}), {self.counts}"
+        counts = ", ".join(f"{results.count(each)} {each.value}" for each in Result)
+        return f"{len(results)} transactions ({counts}), {self.counts}"
 
 
 def _work_of(worker: Worker) -> str:
@@ -452,7 +452,7 @@ def _consumer(bootstrap: str, group: str, isolation: str) -> Consumer:
 
 
 def read_committed_log(bootstrap: str, place: Place) -> CommittedLog:
-    """Return what a read_committed reader sees of a partition, from its start to its end."""
+    """Return the records of a partition that a read_committed reader gets."""
     consumer = _consumer(bootstrap, "reads-committed", "read_committed")
     log = CommittedLog(place)
     try:

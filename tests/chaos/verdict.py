@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-# Findings of each kind that are told in full.
+# Number of findings of each kind that are reported in full.
 FINDINGS_MAX = 10
 
 
 @dataclass
 class Verdict:
-    """How often each kind of fault was found, and the first ones of each kind."""
+    """Number of violations of each kind, and the first ones in full."""
 
     # The kinds of faults that the checker knows.
     kinds: Collection[str]

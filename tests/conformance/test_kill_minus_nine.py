@@ -151,13 +151,13 @@ class Reader:
 
     def check_committed(self) -> None:
         """The broker has all records that it acknowledged."""
-        asker = Consumer({"bootstrap.servers": self._address, "group.id": GROUP})
+        offset_reader = Consumer({"bootstrap.servers": self._address, "group.id": GROUP})
         acknowledged = list(self.committed)
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
-        for place in asker.committed(places, DEADLINE_SECONDS):
+        for place in offset_reader.committed(places, DEADLINE_SECONDS):
             if acknowledged[place.partition] > max(place.offset, 0):
                 self.setbacks.append(f"{place.partition}: {place.offset} is committed")
-        asker.close()
+        offset_reader.close()
 
 
 @pytest.fixture(scope="module")

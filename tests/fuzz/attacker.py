@@ -15,8 +15,8 @@ from fuzz.grammar import DELICATE, Grammar
 CONNECTIONS = 6
 FRAMES_PER_REFILL = 40
 DAMAGED_SHARE = 0.08
-# A connection on which nothing moves for so long is left: its next answer waits, for a member that
-# never comes for instance.
+# A connection without traffic for this time is replaced, because a response may be pending forever,
+# for example that to a JoinGroup.
 STALL_SECONDS = 1.0
 
 
@@ -39,7 +39,7 @@ class _Connection:
         self.socket = socket.create_connection(address, 10)
         self.socket.setblocking(False)
         self.output = b""
-        # Frames in it, counted as sent once all of it is.
+        # Number of frames in the send buffer. They count as sent once the buffer is empty.
         self.frames = 0
         self.moved = time.monotonic()
 
@@ -56,7 +56,7 @@ class Attacker:
         self.tally = Tally()
 
     def run(self, seconds: float, frames: int | None = None) -> Tally:
-        """Attack for this time, or until this number of frames was sent."""
+        """Attack for this time, or until this number of frames is sent."""
         deadline = time.monotonic() + seconds
         connections = [self._connect() for _ in range(CONNECTIONS)]
         while time.monotonic() < deadline and (frames is None or self.tally.frames < frames):
@@ -86,7 +86,7 @@ class Attacker:
     def _replace(self, connections: list[_Connection], old: _Connection) -> None:
         self._selector.unregister(old.socket)
         if self._rng.random() < 0.5:
-            # Half of them leave without a word, as a killed process does.
+            # Reset half of the connections, as after the end of a process.
             with contextlib.suppress(OSError):
                 old.socket.setsockopt(
                     socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
@@ -96,7 +96,7 @@ class Attacker:
         connections.append(self._connect())
 
     def _serve(self, connection: _Connection, events: int) -> bool:
-        """Move bytes; False if the connection is closed."""
+        """Send and receive bytes. Return False if the connection is closed."""
         try:
             if events & selectors.EVENT_READ:
                 received = connection.socket.recv(1 << 16)
@@ -121,7 +121,7 @@ class Attacker:
         return True
 
     def _refill(self) -> tuple[bytes, int]:
-        """Frames to send; a damaged one is the last, since what follows it may never be read."""
+        """Return frames to send. A damaged frame is last, because later ones may not be read."""
         rng, tally = self._rng, self.tally
         frames = []
         for _ in range(FRAMES_PER_REFILL):

@@ -1,7 +1,7 @@
-"""Record batches that are small and cost much: compressed ones, counts and times that lie, garbage
-with a good checksum.
+"""Small record batches that are costly: decompression bombs, wrong counts and times, and random
+bytes with a valid checksum.
 
-They are made once; each has at most some kilobytes, but for a few.
+They are created once. Most have at most some kilobytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.record.record import Record
 _TIMESTAMP_TYPE_FLAG = 0x08
 _MAX_TIMESTAMP = slice(35, 43)
 _BASE_TIMESTAMP = slice(27, 35)
-# The smallest record with a key of no bytes: length 6, five zero fields, one key size.
+# The smallest record with an empty key: length 6, five zero fields, and the key size.
 _KEYED = b"\x0c\0\0\0\0\x01\0"
 _KEYLESS = b"\x0c\0\0\0\x01\x01\0"
 _FAR = (2**63 - 1).to_bytes(8, "big")
@@ -92,7 +92,7 @@ class Bombs:
         self._made: list[bytes] = []
 
     def any(self) -> bytes:
-        """One of them."""
+        """Return a random bomb."""
         if not self._made:
             self._made = made_bombs()
         return self._rng.choice(self._made)

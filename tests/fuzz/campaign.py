@@ -1,8 +1,8 @@
-"""`make fuzz`: minutes of hostile requests against a real broker, with a polite client beside them.
+"""`make fuzz`: hostile requests to a real broker, with a well-behaved client at the same time.
 
-The broker must live, its memory and the turns of its event loop stay bounded, its log tell of no
-unexpected error, and the polite client see every record once and in order. Every two minutes, and
-at the end, the broker is killed and must start with the files that the clients have caused.
+The broker must survive, with bounded memory and bounded turns of its event loop, and without
+unexpected errors in its log. The well-behaved client must get every record once and in order. Every
+two minutes, and at the end, the broker is killed and must start with the files that exist then.
 
     python -m fuzz.campaign --seconds 600 --frames 1000000 --seed 7
 """
@@ -35,31 +35,30 @@ ROOT = Path(__file__).resolve().parents[2]
 MEMORY_MB_MAX = 400
 # CPU time that one turn of the loop may take. Reading a hostile batch at once took minutes.
 TURN_CPU_MS_MAX = 100.0
-# How often the broker is killed and started again, and which share of turns ends with an enormous
-# request.
+# Seconds between two kills of the broker, and probability of a very large request in each turn.
 RESTART_S = 120.0
 LARGE_SHARE = 0.25
-# Kafka's own default, 10 minutes, would leave the polite client's group to itself meanwhile.
+# Short rebalance delay, so that the well-behaved client's group is stable soon.
 SETTINGS = {"group.initial.rebalance.delay.ms": "100", "metrics.listener": "127.0.0.1:0"}
-# Topics of the pool whose records the broker has to look into.
+# Topics of the pool whose records the broker has to decode.
 TOPIC_CONFIGS = {
     "fuzz-0": {"cleanup.policy": "compact"},
     "fuzz-1": {"message.timestamp.type": "LogAppendTime"},
     "fuzz-2": {"compression.type": "gzip"},
     "fuzz-3": {"compression.type": "zstd", "cleanup.policy": "compact"},
     "fuzz-4": {"message.timestamp.before.max.ms": "3600000"},
-    # The topic of the enormous requests.
+    # The topic of the very large requests.
     "t": {},
 }
 # Lines that the log must not have: unexpected errors.
 UNEXPECTED = ("Traceback", "AssertionError", "never retrieved")
-# A limit for what hangs.
+# Time limit for the end of the well-behaved client.
 POLITE_SECONDS = 240
 
 
 @dataclass
 class Outcome:
-    """Observations of a campaign; `problems` is empty when the broker stood it."""
+    """Observations of a campaign. `problems` is empty after a success."""
 
     seed: int
     commit: str
@@ -69,21 +68,21 @@ class Outcome:
     # Requests of about 500 KB, or floods of small ones.
     large_requests: int
     connections: int
-    # How often the broker was killed and started again.
+    # Number of kills and restarts of the broker.
     restarts: int
     megabytes_sent: float
     memory_mb_before: float
     memory_mb_most: float
     longest_turn_ms: float
     longest_turn_cpu_ms: float
-    # Log lines of the broker: which request or callback held the loop over 100 ms.
+    # Log lines of the broker about requests and callbacks that blocked the loop for over 100 ms.
     long_turns: list[str]
     polite: dict[str, Any]
     problems: list[str]
 
 
 class Watched:
-    """A broker under attack: its memory and the turns of its event loop, over all its lives."""
+    """A broker under attack: its memory and the turns of its event loop, over all restarts."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -93,11 +92,11 @@ class Watched:
         self.restarts = 0
 
     def look(self) -> None:
-        """Look at its memory."""
+        """Measure the memory of the broker."""
         self.memory_mb_most = max(self.memory_mb_most, self._memory_mb())
 
-    def look_at_turns(self) -> None:
-        """Add the turns of this life of the process."""
+    def sample_turns(self) -> None:
+        """Add the turns of the current process."""
         if self.broker.is_running:
             now = loop_turns(self.broker.metrics_address)
             self.turns = LoopTurns(
@@ -108,12 +107,12 @@ class Watched:
             )
 
     def restart(self) -> None:
-        """Kill it (SIGKILL) and start it with the files that the attack has caused.
+        """Kill the broker by SIGKILL, and restart it with its files.
 
         Raises:
-            BrokerStartError: it does not start.
+            BrokerStartError: the broker does not start.
         """
-        self.look_at_turns()
+        self.sample_turns()
         self.broker.kill()
         self.broker.start()
         self.restarts += 1
@@ -140,14 +139,14 @@ def run(
     directory: Path | None = None,
     restart_s: float = RESTART_S,
 ) -> Outcome:
-    """Attack a broker of its own.
+    """Attack a new broker.
 
     Args:
-        seconds: how long.
-        frames: end when so many were sent.
-        seed: of all that is made up.
-        directory: of the broker; a temporary one if None.
-        restart_s: the broker is killed and started again each time so many seconds have passed.
+        seconds: duration.
+        frames: end after this number of frames.
+        seed: seed of all random choices.
+        directory: directory of the broker; None: a temporary directory.
+        restart_s: seconds between two kills of the broker.
     """
     with BrokerProcess(directory, SETTINGS) as broker:
         _make_topics(broker.bootstrap)
@@ -174,7 +173,7 @@ def run(
             problems.append(f"the broker is gone: {error}")
         elapsed = time.monotonic() - started
         seen = finish_polite(polite, problems)
-        watched.look_at_turns()
+        watched.sample_turns()
         tally = attacker.tally
         return Outcome(
             seed=seed,
@@ -197,7 +196,7 @@ def run(
 
 
 class LargeRequests:
-    """Sends enormous requests now and then, and reads their answers."""
+    """Sends very large requests at random, and reads their responses."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -205,10 +204,10 @@ class LargeRequests:
         self.sent = 0
 
     def maybe_send(self, bootstrap: str) -> None:
-        """Send one, or none.
+        """Send a request with some probability.
 
         Raises:
-            OSError: the broker does not take or answer it.
+            OSError: the broker does not accept the request or does not respond.
         """
         if self._rng.random() < LARGE_SHARE:
             send(bootstrap, self._rng.choice(self._requests))
@@ -227,7 +226,7 @@ def _is_enough(attacker: Attacker, frames: int | None) -> bool:
 
 
 def start_polite(bootstrap: str, keys: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start a client that is not disturbed by the attack; with more keys of librdkafka."""
+    """Start the well-behaved client, with additional keys of librdkafka."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *sys.path])}
     process = subprocess.Popen(
         [sys.executable, "-m", "fuzz.polite", bootstrap, "polite", json.dumps(dict(keys or {}))],
@@ -239,7 +238,7 @@ def start_polite(bootstrap: str, keys: Mapping[str, str] | None = None) -> subpr
 
 
 def finish_polite(process: subprocess.Popen[str], problems: list[str]) -> dict[str, Any]:
-    """End it, add its errors to the problems, and return its observations."""
+    """Stop the client, add its errors to the problems, and return its observations."""
     try:
         output, _ = process.communicate("", timeout=POLITE_SECONDS)
         seen: dict[str, Any] = json.loads(output)
@@ -254,7 +253,7 @@ def finish_polite(process: subprocess.Popen[str], problems: list[str]) -> dict[s
 
 
 def unexpected(log: str) -> list[str]:
-    """Return the errors of a broker's log that nothing explains."""
+    """Return the unexpected errors in a broker's log."""
     lines = log.splitlines()
     return [
         "the log has an unexpected error: " + " | ".join(lines[index : index + 25])
@@ -272,10 +271,10 @@ def _commit() -> str:
 
 
 def main() -> None:
-    """Command line."""
+    """Run a campaign from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--frames", type=int, help="end when so many were sent")
+    parser.add_argument("--frames", type=int, help="end after this number of frames")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--restart-seconds", type=float, default=RESTART_S)
     options = parser.parse_args()

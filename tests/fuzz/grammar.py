@@ -1,8 +1,8 @@
-"""Requests of every served API and version, filled from pools of likely and hostile values.
+"""Requests of every served API and version, with values from pools of usual and hostile values.
 
-The pools are finite, so that what honest answers to them leave behind (topics, groups, producers)
-is finite too. What would rightly disturb other clients, such as another default for the whole
-broker, is asked for with `validate_only`.
+The pools are finite, which bounds the topics, groups and producers that successful requests create.
+Changes that would affect other clients, such as a default of the whole broker, are requested with
+`validate_only`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.server.handlers.broker_apis import SERVED_APIS
 from fuzz.bombs import Bombs
 
 TOPICS = [f"fuzz-{number}" for number in range(8)]
-# Others rest on it: no request that could change it may name it.
+# Other clients need this topic, so no request that could change it names it.
 INTERNAL_TOPIC = "__consumer_offsets"
 GROUPS = [f"fuzz-group-{number}" for number in range(12)] + [""]
 ODD_TEXTS = [
@@ -55,7 +55,7 @@ CONFIG_VALUES = [
     "x" * 500,
     "9" * 30,
 ]
-# Names of the fields whose texts are topics, groups, configs.
+# Names of fields with topics, groups and configs.
 _GROUP_FIELDS = frozenset(
     {"group_id", "groups", "groups_names", "key", "coordinator_keys", "group"}
 )
@@ -72,9 +72,9 @@ _LIMITS = {
     "uint16": (0, 2**16 - 1),
     "uint32": (0, 2**32 - 1),
 }
-# The keys of the resources that others share: a whole broker's configs and its log levels.
+# Types of resources that other clients share: configs and log levels of a broker.
 _SHARED_RESOURCES = frozenset({4, 8})
-# Requests that are only sent well-formed or cut: a changed bit could make them act on others.
+# Requests that are sent unchanged or truncated only: a changed bit could affect other clients.
 DELICATE = frozenset(
     {
         ApiKey.ALTER_CONFIGS,
@@ -90,7 +90,7 @@ DELICATE = frozenset(
 
 
 class Grammar:
-    """Makes frames from a seed."""
+    """Generates frames from a seed."""
 
     def __init__(self, rng: random.Random, node_id: int = 1) -> None:
         self._rng = rng
@@ -105,7 +105,7 @@ class Grammar:
         self._topics = TOPICS
 
     def frame(self) -> tuple[int, bytes]:
-        """API key, and a well-formed request with its length."""
+        """Return an API key and a well-formed request with its length."""
         key, version = self._rng.choice(self._apis)
         self._topics = TOPICS if key in DELICATE else [*TOPICS, INTERNAL_TOPIC]
         request = self._struct(request_class(key), version, 0)
@@ -198,7 +198,7 @@ class Grammar:
         return max(low, rng.choice(_SMALL))
 
     def records(self) -> bytes:
-        """A record set: mostly sound batches, some damaged, some of older formats."""
+        """Return a record set: mostly valid batches, some damaged, some of older formats."""
         rng = self._rng
         kind = rng.random()
         if kind < 0.05:
@@ -228,14 +228,14 @@ class Grammar:
         return bytes(batch)
 
     def _tame(self, key: int, version: int, request: Any) -> None:
-        """Leave the shared settings of the broker alone."""
+        """Change a request so that it does not change shared settings of the broker."""
         if key in {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}:
             if any(each.resource_type in _SHARED_RESOURCES for each in request.resources):
                 request.validate_only = True
         elif key == ApiKey.ALTER_CLIENT_QUOTAS:
             request.validate_only = True
         elif key == ApiKey.UPDATE_FEATURES:
-            # Version 0 cannot only ask; the pools have no feature that there is.
+            # Version 0 has no validate_only, but the pools have no existing feature.
             request.validate_only = version > 0
         elif key == ApiKey.UNREGISTER_BROKER and request.broker_id == self._node_id:
             request.broker_id = 77

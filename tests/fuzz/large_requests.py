@@ -1,4 +1,4 @@
-"""Requests of about 500 KB that name as much as fits, and floods of small ones."""
+"""Requests of about 500 KB with as many items as fit, and floods of small requests."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _LATEST = -1
 
 
 class LargeRequest(NamedTuple):
-    """A request, and how often it is sent in one write."""
+    """A request, and the number of copies in one write."""
 
     message: Message
     version: int
@@ -66,7 +66,7 @@ class LargeRequest(NamedTuple):
 
 
 def large_requests() -> dict[str, LargeRequest]:
-    """All of them, by what they do; topic "t" is taken to exist, with one partition."""
+    """Return all requests by description. Topic "t" must exist, with one partition."""
     names = [f"name-{number:05}" for number in range(40_000)]
     same = ["g"] * 200_000
     return {
@@ -108,7 +108,7 @@ def large_requests() -> dict[str, LargeRequest]:
 
 
 def send(bootstrap: str, request: LargeRequest) -> int:
-    """Send it on a connection of its own, and await the answers; returns their bytes."""
+    """Send a request on a new connection, and return the size of the responses in bytes."""
     host, _, port = bootstrap.rpartition(":")
     frame = b"".join(
         bytes(chunk)

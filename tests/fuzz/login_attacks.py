@@ -1,4 +1,4 @@
-"""Hostile logins: SASL frames, messages of its mechanisms, and requests without a login."""
+"""Hostile logins: SASL frames, messages of mechanisms, and requests without a login."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fuzz import mutations
 from fuzz.grammar import Grammar
 from fuzz.secured_broker import AUDIENCE, ISSUER, KEY_ID, MECHANISMS, USER
 
-# Correlation id of requests that a client without a login may not send. No answer may have it.
+# Correlation id of requests that need a login. No response may have it.
 FORBIDDEN = b"\x7b\xad\xf0\x0d"
 # Names with quotes, separators, line ends, and more bytes than a log line should have.
 _NAMES = ["", "a" * 5000, "a\nb", "a=2Cb", "a,b", "\x00", "κόσμος", "=3D=3D", "User:alice", "'--"]
@@ -47,7 +47,7 @@ class Wire(Protocol):
 
 
 class Logins:
-    """Makes attacks on logins from a seed."""
+    """Generates attacks on logins from a seed."""
 
     def __init__(self, rng: random.Random, key: Any) -> None:
         """Args:
@@ -72,7 +72,7 @@ class Logins:
         ]
 
     def attack(self, wire: Wire) -> str:
-        """Run one attack, send a forbidden request behind it, and return the attack's name.
+        """Run one attack, send a forbidden request after it, and return the attack's name.
 
         The broker may close the connection meanwhile.
         """
@@ -85,7 +85,7 @@ class Logins:
         return name
 
     def forbidden(self) -> bytes:
-        """A valid request that needs a login."""
+        """Return a valid request that needs a login."""
         while True:
             key, frame = self._grammar.frame()
             if key not in _ALLOWED and len(frame) < _LARGE:
@@ -94,13 +94,13 @@ class Logins:
     # The attacks.
 
     def request_without_login(self, wire: Wire) -> None:
-        """Any request at once, or after ApiVersions."""
+        """Send a request immediately, or after ApiVersions."""
         if self._rng.random() < 0.5:
             wire.send(_frame(ApiVersionsRequest(), self._rng.choice([0, 2])))
             wire.receive_frame()
 
     def odd_handshake(self, wire: Wire) -> None:
-        """A mechanism that there is not, or another version."""
+        """Request an unknown mechanism or version."""
         rng = self._rng
         name = rng.choice([*_NAMES, "GSSAPI", "plain", "SCRAM-SHA-1", "X" * 32_000, *MECHANISMS])
         wire.send(handshake(name, rng.choice([0, 1])))
@@ -108,7 +108,7 @@ class Logins:
             wire.send(handshake(rng.choice(MECHANISMS), rng.choice([0, 1])))
 
     def damaged_frames(self, wire: Wire) -> None:
-        """Frames of a usual login with damage."""
+        """Send the frames of a usual login with damage."""
         frames = [
             _frame(ApiVersionsRequest(), 2),
             handshake(self._rng.choice(MECHANISMS), 1),
@@ -122,12 +122,12 @@ class Logins:
             wire.send(frame)
 
     def plain(self, wire: Wire) -> None:
-        """Wrong passwords, and messages of other forms."""
+        """Send wrong passwords and malformed messages of PLAIN."""
         wire.send(handshake("PLAIN", 1))
         wire.send(authenticate(self._plain_message(), self._rng.choice([0, 1, 2])))
 
     def raw_frames(self, wire: Wire) -> None:
-        """Messages in frames of their own, after version 0 of the handshake."""
+        """Send messages as raw frames, after version 0 of the handshake."""
         rng = self._rng
         mechanism = rng.choice(MECHANISMS)
         wire.send(handshake(mechanism, 0))
@@ -139,18 +139,18 @@ class Logins:
         if rng.random() < 0.5:
             wire.receive_frame()
             wire.send(_with_length(rng.choice([b"", b"\x01", b"c=biws,r=x,p=eA==", message])))
-        # No such frame is a request: behind it a request would be taken for a message.
+        # In this state, the broker reads each frame as a message and not as a request.
         wire.send(_with_length(b"no message"))
 
     def scram(self, wire: Wire) -> None:
-        """A first message with damage, and any second one."""
+        """Send a damaged first message of SCRAM, and any second message."""
         wire.send(handshake(self._rng.choice(MECHANISMS[1:3]), 1))
         wire.receive_frame()
         wire.send(authenticate(self._scram_first(), 2))
         wire.send(authenticate(self._rng.choice([b"", b"c=biws,r=x,p=eA==", b"\xff" * 20]), 2))
 
     def scram_with_wrong_end(self, wire: Wire) -> None:
-        """A valid first message; the last one has a wrong part."""
+        """Send a valid first message of SCRAM, and a wrong last message."""
         rng = self._rng
         wire.send(handshake(rng.choice(MECHANISMS[1:3]), 1))
         wire.receive_frame()
@@ -166,7 +166,7 @@ class Logins:
         wire.send(authenticate(end, 2))
 
     def token(self, wire: Wire) -> None:
-        """Tokens that the issuer did not sign, or not so."""
+        """Send tokens that the issuer did not sign, or that were changed."""
         wire.send(handshake("OAUTHBEARER", 1))
         wire.receive_frame()
         wire.send(authenticate(self._bearer_message(), 2))
@@ -174,7 +174,7 @@ class Logins:
         wire.send(authenticate(self._rng.choice([b"\x01", b"", self._bearer_message()]), 2))
 
     def large_messages(self, wire: Wire) -> None:
-        """Messages near the limit of a frame, made to cost much."""
+        """Send costly messages near the size limit of a frame."""
         mechanism, message = self._rng.choice([
             ("PLAIN", b"\0" * _LARGE),
             ("PLAIN", b"\0alice\0" + b"x" * _LARGE),
@@ -191,7 +191,7 @@ class Logins:
         wire.send(authenticate(message, 2))
 
     def all_at_once(self, wire: Wire) -> None:
-        """A failing login and requests behind it in one write, before any answer."""
+        """Send a failing login and requests in one write, before any response."""
         frames = [
             _frame(ApiVersionsRequest(), 2),
             handshake("PLAIN", 1),
@@ -235,7 +235,7 @@ class Logins:
         return rng.choice([message, message, message, message[:-1], b"\x01"])
 
     def bad_token(self) -> str:
-        """A token that no validator accepts."""
+        """Return an invalid token."""
         now_s = int(time.time())
         claims: dict[str, Any] = {
             "sub": USER,
@@ -260,7 +260,7 @@ class Logins:
         return f"{_part(header)}.{_part(claims)}." + self._rng.choice(["", "eA"])
 
     def _signed_with_the_public_key(self, claims: dict[str, Any]) -> str:
-        """The public key is taken for a shared secret."""
+        """Return a token with the public key as the shared secret of an HMAC."""
         secret = self._key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )

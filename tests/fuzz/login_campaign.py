@@ -1,7 +1,7 @@
 """`make fuzz`, second part: clients without a login attack TLS and SASL of a broker.
 
-The broker must live, answer no request that needs a login, and close the connections. Its memory
-and the turns of its event loop stay bounded, and a client with a login is served meanwhile.
+The broker must survive, send no response to requests that need a login, and close the connections.
+Its memory and the turns of its event loop must stay bounded, and a client with a login is served.
 
     python -m fuzz.login_campaign --seconds 300 --seed 7
 """
@@ -35,42 +35,42 @@ from waiting import PATIENCE_S, eventually
 
 # Attacked connections that are open at the same time.
 OPEN_MAX = 200
-# Limit of one answer in the middle of an attack: for what hangs.
+# Timeout of one response during an attack.
 ANSWER_S = 30.0
-# The time limit of handshakes, 10 s, and of the other work of the broker.
+# Time in which the broker must close all connections. The limit of handshakes is 10 s.
 CLOSED_WITHIN_S = 60.0
-# Memory that a broker under attack may hold in addition.
+# Maximum growth of the memory of a broker under attack.
 MEMORY_GROWTH_MB_MAX = 150
-# CPU time of one turn of the loop; collections of garbage are in it.
+# Maximum CPU time of one turn of the loop, including garbage collections.
 TURN_CPU_MS_MAX = 100.0
 TLS_SHARE = 0.5
-# Attacks after which a connection may stay: a frame, or a record behind the handshake, has only
-# begun. Such a connection is closed after `connections.max.idle.ms`.
+# Attacks after which a connection may stay open, because a frame or TLS record is incomplete. It is
+# closed after `connections.max.idle.ms`.
 MAY_IDLE = frozenset({"damaged_frames", "broken_data"})
 _RESET = struct.pack("ii", 1, 0)
 
 
 @dataclass
 class Outcome:
-    """Observations of a campaign; `problems` is empty when the broker stood it."""
+    """Observations of a campaign. `problems` is empty after a success."""
 
     seed: int
     seconds: float = 0.0
     connections: int = 0
     by_attack: dict[str, int] = field(default_factory=dict)
-    # Connections that the broker closed, and that ran into the limit of this client.
+    # Connections that the broker closed, and connections that this client closed at its limit.
     closed_by_broker: int = 0
     memory_mb_before: float = 0.0
     memory_mb_most: float = 0.0
     turns: LoopTurns | None = None
-    # After the last attack: how long until all connections were closed.
+    # Time from the last attack until all connections were closed.
     drained_s: float = 0.0
     polite: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
 class Wire:
-    """One attacking connection; remembers all that it received."""
+    """One attacking connection, which stores all received bytes."""
 
     def __init__(self, end: socket.socket, attack: str = "") -> None:
         self.end = end
@@ -130,7 +130,7 @@ class Campaign:
         self.outcome = Outcome(seed, memory_mb_before=self._memory_mb())
 
     def run(self, seconds: float, connections: int | None = None) -> None:
-        """Attack for so long, or with so many connections. Then await the end of all of them."""
+        """Attack for a time or a number of connections, then wait until all are closed."""
         began = time.monotonic()
         outcome = self.outcome
         while time.monotonic() - began < seconds and not outcome.problems:
@@ -170,7 +170,7 @@ class Campaign:
         self._keep(wire)
 
     def _keep(self, wire: Wire) -> None:
-        """Leave the connection to the broker, and give up the oldest above the limit."""
+        """Keep the connection open, and close the oldest one above the limit."""
         if wire.end.fileno() >= 0:
             wire.end.setblocking(False)
             self._open[wire] = time.monotonic()
@@ -183,7 +183,7 @@ class Campaign:
             oldest.end.close()
 
     def _look(self) -> None:
-        """Forget connections that the broker has closed, and look at its memory."""
+        """Remove connections that the broker has closed, and measure its memory."""
         outcome = self.outcome
         for wire in [each for each in self._open if each.is_closed()]:
             del self._open[wire]
@@ -202,7 +202,7 @@ class Campaign:
             )
 
     def _drain(self) -> None:
-        """Await that the broker closes everything but connections that may idle."""
+        """Wait until the broker has closed all connections except those that may be idle."""
         began = time.monotonic()
         while self._open and time.monotonic() - began < CLOSED_WITHIN_S:
             self._look()
@@ -223,14 +223,14 @@ class Campaign:
 
 
 def run(seconds: float, seed: int, directory: Path, connections: int | None = None) -> Outcome:
-    """Attack a broker of its own for so long, or with so many connections."""
+    """Attack a new broker for a time or a number of connections."""
     key = ec.generate_private_key(ec.SECP256R1())
     with SecuredBroker(directory, key) as broker:
         keys = broker.client_keys()
         bootstrap = keys.pop("bootstrap.servers")
         polite = start_polite(bootstrap, keys)
         admin = AdminClient(broker.client_keys())
-        # The first assignment of the client's group makes it listed.
+        # The group is listed from its first assignment on.
         eventually(lambda: all(_resources(admin)))
         before = _resources(admin)
         campaign = Campaign(broker, key, seed)
@@ -244,7 +244,7 @@ def run(seconds: float, seed: int, directory: Path, connections: int | None = No
 
 
 def _resources(admin: AdminClient) -> tuple[set[str], set[str]]:
-    """Topics and groups that exist."""
+    """Return the existing topics and groups."""
     topics = set(admin.list_topics(timeout=PATIENCE_S).topics)
     groups = {each.group_id for each in admin.list_consumer_groups().result().valid}
     return topics, groups
@@ -263,10 +263,10 @@ def _problems(outcome: Outcome, broker: SecuredBroker) -> list[str]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run a campaign from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--connections", type=int, help="end after so many connections")
+    parser.add_argument("--connections", type=int, help="end after this number of connections")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)

@@ -14,7 +14,7 @@ def _with_length(body: bytes) -> bytes:
 
 
 def flip_bits(frame: bytes, rng: random.Random) -> bytes:
-    """Some bits of the body."""
+    """Flip some bits of the body."""
     body = bytearray(frame[4:])
     for _ in range(rng.choice([1, 1, 2, 8])):
         body[rng.randrange(len(body))] ^= 1 << rng.randrange(8)
@@ -22,7 +22,7 @@ def flip_bits(frame: bytes, rng: random.Random) -> bytes:
 
 
 def extreme_bytes(frame: bytes, rng: random.Random) -> bytes:
-    """Some bytes of the body at their limits: lengths and counts among them."""
+    """Set some bytes of the body to extreme values, which may be lengths and counts."""
     body = bytearray(frame[4:])
     for _ in range(rng.choice([1, 2, 4])):
         body[rng.randrange(len(body))] = rng.choice([0x00, 0x7F, 0x80, 0xFF])
@@ -40,7 +40,7 @@ def longer(frame: bytes, rng: random.Random) -> bytes:
 
 
 def forged_length(frame: bytes, rng: random.Random) -> bytes:
-    """A frame that claims another size."""
+    """Change the length field of the frame."""
     claimed = rng.choice([-1, -(2**31), 2**31 - 1, 100 << 20, len(frame) * 3, 0, 1, 5])
     return _LENGTH.pack(claimed) + frame[4:]
 
@@ -63,7 +63,7 @@ def garbage(_frame: bytes, rng: random.Random) -> bytes:
     return _with_length(rng.randbytes(rng.choice([0, 1, 7, 8, 9, 40, 400])))
 
 
-# What leaves no request that could be taken for another one.
+# Mutations that cannot turn a request into another valid request.
 CUTTING: list[Callable[[bytes, random.Random], bytes]] = [cut, forged_length, garbage]
 ALL: list[Callable[[bytes, random.Random], bytes]] = [
     flip_bits, flip_bits, extreme_bytes, extreme_bytes, longer, odd_header, *CUTTING,

@@ -1,7 +1,7 @@
-"""A well-behaved client beside the attack: numbered records there and back, nothing else.
+"""A well-behaved client during an attack, which writes and reads numbered records.
 
 `python -m fuzz.polite BOOTSTRAP TOPIC [KEYS]` runs until its standard input ends, then waits for
-what is under way and prints what it saw as one JSON line. KEYS: more keys of librdkafka, as JSON.
+pending records and prints its observations as one JSON line. KEYS: more librdkafka keys, as JSON.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 RECORDS_PER_SECOND = 50
-# A broker that is being started again; the messages about it do not matter, all records arrive.
+# Expected errors during a restart of the broker. All records arrive nevertheless.
 GONE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-# A limit for what hangs.
+# Time limit for the last records.
 LAST_RECORDS_SECONDS = 90
 
 
 def clients(
     keys: dict[str, str], topic: str, on_error: Callable[[KafkaError], None]
 ) -> tuple[Producer, Consumer]:
-    """An idempotent producer, and a consumer that is alone in its group."""
+    """Return an idempotent producer, and a consumer that is the only member of its group."""
     producer = Producer(
         {
             **keys,
@@ -48,7 +48,7 @@ def clients(
 
 
 class Reading:
-    """Records of the consumer. After an assignment it may read uncommitted records again."""
+    """Records of the consumer, which may read uncommitted records again after an assignment."""
 
     def __init__(self) -> None:
         # All records, without repetitions.
@@ -57,7 +57,7 @@ class Reading:
         self._may_repeat = False
 
     def begin_again(self) -> None:
-        """The consumer begins at the offset that its group has committed."""
+        """Record that the consumer continues at the committed offset."""
         self._may_repeat = True
 
     def take(self, number: int) -> None:
@@ -93,7 +93,7 @@ def main(bootstrap: str, topic: str, more_keys: str = "{}") -> None:
         if error is not None:
             errors.append(str(error))
         else:
-            # The offset is not told of a record that was sent again, and found to be there.
+            # The offset is unknown for a retried record that was a duplicate.
             offset = message.offset()
             acknowledged.append(len(acknowledged) if offset is None or offset < 0 else offset)
             slowest = max(slowest, message.latency())

@@ -1,8 +1,8 @@
 """A broker with TLS, SASL and an authorizer, for attacks on its listeners.
 
 Listeners: open plaintext, TLS, SASL in plaintext, and SASL over TLS. The SASL listeners offer
-PLAIN, SCRAM and OAUTHBEARER with signed tokens. An attacker that was let in by mistake would be
-served: the users are super users.
+PLAIN, SCRAM and OAUTHBEARER with signed tokens. The users are super users, so that requests of an
+attacker with an accepted login succeed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SecuredBroker(SaslBarnabas):
         self, directory: Path, key: Any, settings: Mapping[str, str] | None = None
     ) -> None:
         """Args:
-        directory: of data, certificates and the log.
+        directory: directory for data, certificates and the log.
         key: the private elliptic key (P-256) of the issuer of tokens.
         settings: more keys of server.properties.
         """
@@ -80,7 +80,7 @@ class SecuredBroker(SaslBarnabas):
         return self.kafka.host, self.sasl_tls_port
 
     def client_keys(self) -> dict[str, str]:
-        """Keys with which librdkafka logs in over TLS."""
+        """Keys of librdkafka for a login over TLS."""
         return {
             "bootstrap.servers": f"{self.kafka.host}:{self.sasl_tls_port}",
             "security.protocol": "SASL_SSL",

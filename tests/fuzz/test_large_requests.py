@@ -9,7 +9,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from fuzz.large_requests import large_requests, send
 from loop_turns import loop_turns
 
-# A limit for what hangs.
+# Time limit of the test.
 _SECONDS = 120
 
 

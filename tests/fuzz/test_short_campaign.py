@@ -14,7 +14,7 @@ from fuzz.grammar import Grammar
 from fuzz.polite import Reading
 
 FRAMES = 12_000
-# A limit for what hangs: it ends with so many frames.
+# Time limit. The campaign ends after a number of frames.
 SECONDS = 240
 SEED = 20_261_121
 
@@ -31,7 +31,7 @@ def test_requests_of_every_served_api_and_version_are_generated() -> None:
 def test_the_broker_survives_hostile_requests(tmp_path: Path) -> None:
     outcome = campaign.run(SECONDS, FRAMES, SEED, tmp_path, restart_s=5)
     assert outcome.problems == []
-    # It is killed and started again once more at the end.
+    # One more kill and restart follows at the end.
     assert outcome.restarts >= 1
     assert outcome.frames >= FRAMES
     assert outcome.polite["sent"] > 20
@@ -55,7 +55,7 @@ def test_records_are_read_again_only_after_an_assignment() -> None:
 @pytest.mark.conformance
 def test_a_dead_broker_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def end_the_broker(attacker: Attacker, _seconds: float, _frames: int | None) -> None:
-        raise ConnectionRefusedError("nobody listens")
+        raise ConnectionRefusedError("the port is closed")
 
     monkeypatch.setattr(Attacker, "run", end_the_broker)
     outcome = campaign.run(5, 10, SEED, tmp_path)

@@ -10,7 +10,7 @@ from fuzz import login_campaign
 from fuzz.login_attacks import FORBIDDEN, Logins, authenticate, handshake
 
 CONNECTIONS = 250
-# A limit for what hangs: it ends with so many connections.
+# Time limit. The campaign ends after a number of connections.
 SECONDS = 200
 SEED = 20_261_123
 

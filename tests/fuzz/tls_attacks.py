@@ -1,4 +1,4 @@
-"""Hostile TLS: forged and mutated first messages, broken records, handshakes that end midway."""
+"""Hostile TLS: forged and mutated first messages, invalid records, incomplete handshakes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Attack = Callable[[socket.socket, random.Random], None]
 
 
 def record(kind: int, body: bytes, version: int = 0x0303) -> bytes:
-    """One record of TLS."""
+    """Return a TLS record."""
     return _RECORD.pack(kind, version, len(body) & 0xFFFF) + body
 
 
@@ -38,7 +38,7 @@ class Peer:
         self.is_done = False
 
     def step(self) -> bytes:
-        """Continue the handshake, and return the bytes to send."""
+        """Continue the handshake. Return the bytes to send."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self._object.do_handshake()
             self.is_done = True
@@ -55,18 +55,18 @@ class Peer:
 
 
 def hello(rng: random.Random) -> bytes:
-    """The first message of a usual client."""
+    """Return the first message of a usual client."""
     return Peer(rng.choice([None, ssl.TLSVersion.TLSv1_2])).step()
 
 
 def random_bytes(end: socket.socket, rng: random.Random) -> None:
-    """Bytes of no protocol, some with the start of a record."""
+    """Send random bytes, sometimes with the start of a record."""
     start = rng.choice([b"", b"\x16", b"\x16\x03\x01", b"\x80\x2e\x01", b"GET / HTTP/1.1\r\n"])
     end.sendall(start + rng.randbytes(rng.choice([1, 5, 50, 5000])))
 
 
 def mutated_hello(end: socket.socket, rng: random.Random) -> None:
-    """A first message with changed bytes, most of them in its lengths."""
+    """Send a first message with changed bytes, mostly in its lengths."""
     data = bytearray(hello(rng))
     for _ in range(rng.choice([1, 1, 2, 8])):
         place = rng.randrange(len(data)) if rng.random() < 0.5 else rng.randrange(3, 60)
@@ -75,13 +75,13 @@ def mutated_hello(end: socket.socket, rng: random.Random) -> None:
 
 
 def cut_hello(end: socket.socket, rng: random.Random) -> None:
-    """A first message without its end."""
+    """Send a truncated first message."""
     data = hello(rng)
     end.sendall(data[: rng.randrange(1, len(data))])
 
 
 def divided_hello(end: socket.socket, rng: random.Random) -> None:
-    """A first message in many records, some of them empty."""
+    """Send a first message in many records, some of them empty."""
     body = hello(rng)[_RECORD.size :]
     size = rng.choice([1, 7, 100])
     parts = [body[at : at + size] for at in range(0, len(body), size)]
@@ -91,21 +91,21 @@ def divided_hello(end: socket.socket, rng: random.Random) -> None:
 
 
 def slow_hello(end: socket.socket, rng: random.Random) -> None:
-    """A first message in single bytes."""
+    """Send a first message in single bytes."""
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for byte in hello(rng)[: rng.choice([10, 100, 1000])]:
         end.send(bytes([byte]))
 
 
 def oversized_record(end: socket.socket, rng: random.Random) -> None:
-    """A record longer than TLS allows, or one that claims to be."""
+    """Send a record that is longer than TLS allows, or whose length field is."""
     claimed = rng.choice([_RECORD_BYTES_MAX + 1, 0xFFFF])
     header = _RECORD.pack(_HANDSHAKE, 0x0301, claimed)
     end.sendall(header + rng.randbytes(rng.choice([0, 10, claimed])))
 
 
 def enormous_hello(end: socket.socket, rng: random.Random) -> None:
-    """A hello that fills its record with one extension, or with thousands of empty ones."""
+    """Send a hello whose record is full of one extension, or of thousands of empty ones."""
     data = rng.choice([
         struct.pack(">HH", 21, 15_000) + bytes(15_000),
         b"".join(struct.pack(">HH", 0x1000 + number, 0) for number in range(3_500)),
@@ -119,7 +119,7 @@ def enormous_hello(end: socket.socket, rng: random.Random) -> None:
 
 
 def handshake_that_stops(end: socket.socket, rng: random.Random) -> None:
-    """The first message, then silence, a reset, or an alert."""
+    """Send the first message, then nothing, a reset, or an alert."""
     end.sendall(hello(rng))
     what = rng.randrange(4)
     if what == 0:
@@ -132,7 +132,7 @@ def handshake_that_stops(end: socket.socket, rng: random.Random) -> None:
 
 
 def broken_second_flight(end: socket.socket, rng: random.Random) -> None:
-    """The server's messages are answered by others than a client sends."""
+    """Respond to the server's messages with unexpected messages."""
     peer = Peer(rng.choice([None, ssl.TLSVersion.TLSv1_2]))
     end.sendall(peer.step())
     peer.receive(end.recv(1 << 16))
@@ -154,7 +154,7 @@ def broken_second_flight(end: socket.socket, rng: random.Random) -> None:
 
 
 def broken_data(end: socket.socket, rng: random.Random) -> None:
-    """A whole handshake, and then records that no key has made, or half of one."""
+    """Complete the handshake, then send invalid records or half of a record."""
     peer = Peer(rng.choice([None, ssl.TLSVersion.TLSv1_2]))
     end.sendall(peer.step())
     while not peer.is_done:

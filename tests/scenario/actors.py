@@ -176,12 +176,12 @@ class Actors:
 
     def committed(self, topic: str, group: str) -> int:
         """Return a group's committed offset; -1 without one."""
-        asker = plain_consumer(self._bootstrap, group)
+        offset_reader = plain_consumer(self._bootstrap, group)
         try:
-            (found,) = asker.committed([TopicPartition(topic, 0)], PATIENCE_S)
+            (found,) = offset_reader.committed([TopicPartition(topic, 0)], PATIENCE_S)
             return max(found.offset, -1)
         finally:
-            asker.close()
+            offset_reader.close()
 
     def values(self, topic: str) -> list[tuple[int, bytes | None]]:
         """(offset, value) of all records."""

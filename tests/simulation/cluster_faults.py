@@ -27,7 +27,7 @@ class ClusterFaults:
         self.paused_until = 0.0
 
     def hold(self) -> None:
-        """Let time pass while the faults last."""
+        """Advance time for the duration of a fault."""
         self._world.run_for(self._rng.uniform(*self._hold_ms))
 
     def heal(self) -> None:
@@ -40,7 +40,7 @@ class ClusterFaults:
 
     def end(self) -> None:
         """Wait for paused nodes, and heal."""
-        # After a pause, a node believes for a moment that it leads as before.
+        # After a pause, a node acts as a leader until it learns of its successor.
         self._world.run_for(max(0.0, self.paused_until - self._world.now) * 1000 + 500)
         self.heal()
 

@@ -1,4 +1,4 @@
-"""Three simulated brokers and what worlds of clients need of them; see their subclasses."""
+"""Three simulated brokers, as the base class of simulations with clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unit.server.simulated_cluster import CLIENT_PORT, TIMEOUT_MS, SimulatedClus
 
 NODES = (1, 2, 3)
 BOOTSTRAP = ",".join(f"node-{node}:{CLIENT_PORT}" for node in NODES)
-PATIENCE_MS = 120_000.0
+AWAIT_LIMIT_MS = 120_000.0
 Place = tuple[str, int]
 
 
@@ -19,7 +19,7 @@ class ClusterWorld:
     """Three nodes in virtual time.
 
     Args:
-        seed: decides everything.
+        seed: seed of all random choices.
         settings: broker keys.
     """
 
@@ -51,12 +51,12 @@ class ClusterWorld:
         return self.cluster.world.scheduler.now_ms / 1000
 
     def run_for(self, duration_ms: float) -> None:
-        """Let time pass."""
+        """Advance time."""
         self.cluster.world.run_for(duration_ms)
         assert not self.cluster.failures, self.cluster.failures
 
     def leader(self, place: Place) -> int:
-        """Return the leader of a partition, in the image of a node that runs; -1 without one."""
+        """Return the leader of a partition in the image of a running node; -1 without one."""
         for node in self.cluster.ready:
             topic = self.cluster.image(node).topics.by_name(place[0])
             if topic is not None:
@@ -76,10 +76,10 @@ class ClusterWorld:
                 for each in topic.partitions.values()
             )
 
-        self.cluster.until(is_full, PATIENCE_MS)
+        self.cluster.until(is_full, AWAIT_LIMIT_MS)
 
-    def await_that(self, condition: Callable[[], bool], limit_ms: float = PATIENCE_MS) -> bool:
-        """Let time pass until it holds; return whether it does."""
+    def await_that(self, condition: Callable[[], bool], limit_ms: float = AWAIT_LIMIT_MS) -> bool:
+        """Advance time until the condition holds. Return whether it did in time."""
         return self.cluster.world.run_until(condition, limit_ms)
 
     def perform(
@@ -88,7 +88,7 @@ class ClusterWorld:
         isolation: str = "read_committed",
         group: str = "",
     ) -> None:
-        """Do a consumer's work on a new host, to its end."""
+        """Run the work of a consumer on a new host until it ends."""
         instance = self.next_instance()
         runtime = self.cluster.world.host(f"looks-{instance}").runtime
         consumer = ActingConsumer(runtime, BOOTSTRAP, group, isolation)

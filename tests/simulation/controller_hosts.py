@@ -1,6 +1,6 @@
-"""Three controllers on simulated hosts, and made-up brokers that live, die and change their ISRs.
+"""Three controllers on simulated hosts, with checks of their records.
 
-Records are checked as they are committed, under the names of ARCHITECTURE (Invariants).
+Committed records are checked against the invariants in ARCHITECTURE.md, under their names.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FEATURES = {"metadata.version": 33, "eligible.leader.replicas.version": 1}
 
 @dataclass
 class MetadataHistory:
-    """What all replicas ever saw committed."""
+    """All records that any replica has seen committed."""
 
     # Offset -> the record, its version and its bytes.
     records: dict[int, tuple[Record, int, bytes]] = field(default_factory=dict)
-    # (topic, partition, leader epoch) -> who led.
+    # (topic, partition, leader epoch) -> leader.
     leaders: dict[tuple[bytes, int, int], int] = field(default_factory=dict)
 
     def note(self, offset: int, record: Record, version: int) -> None:
@@ -45,7 +45,7 @@ class MetadataHistory:
         assert known[2] == data, f"CommittedNeverLost: {offset} was {known[0]}, is {record}"
 
     def image(self) -> ClusterImage:
-        """The cluster, made anew from every record since the beginning."""
+        """Return the image that results from all records since the beginning."""
         delta = ClusterDelta(ClusterImage())
         for offset in sorted(self.records):
             record, version, _ = self.records[offset]
@@ -66,7 +66,7 @@ class ControllerReplica(Replica):
         config = (BROKER_CONFIGS | CONTROLLER_CONFIGS).parse(SETTINGS)
         levels = {name: SupportedLevels(0, level) for name, level in FEATURES.items()}
         registration = ControllerRegistration(node_id, bytes([node_id] * 16), {}, levels)
-        # The controllers' ids are not those of brokers: no broker shares a process with one.
+        # The ids of controllers differ from those of brokers, so no process is both.
         rng = hosts.host(node_id).runtime.rng
         self.controller = Controller(
             ControllerConfig(node_id, CLUSTER_ID, config),
@@ -102,7 +102,7 @@ class ControllerReplica(Replica):
 
 
 def check_partition(image: ClusterImage, name: str, partition: PartitionRegistration) -> None:
-    """What holds of every partition of every image."""
+    """Check the invariants of a partition in an image."""
     where = f"{name}: {partition}, brokers {image.brokers}"
     replicas, isr = set(partition.replicas), set(partition.isr)
     assert isr <= replicas, f"IsrSubsetOfReplicas: {where}"
@@ -112,7 +112,7 @@ def check_partition(image: ClusterImage, name: str, partition: PartitionRegistra
     assert set(partition.removing_replicas) <= replicas, where
     assert len(partition.directories) == len(partition.replicas), where
     if partition.leader == NO_LEADER:
-        # An unclean cancellation of a move gives the partition back to a node that may be down.
+        # After an unclean cancellation of a reassignment, the leader may be down.
         return
     for member in isr:
         broker = image.brokers.get(member)
@@ -121,7 +121,7 @@ def check_partition(image: ClusterImage, name: str, partition: PartitionRegistra
 
 
 class ControllerHosts(QuorumHosts):
-    """Three of them."""
+    """Three hosts with controllers."""
 
     replica_class: ClassVar[type[Replica]] = ControllerReplica
 
@@ -130,7 +130,7 @@ class ControllerHosts(QuorumHosts):
         super().__init__(3, seed, **config)
 
     def active(self) -> ControllerReplica | None:
-        """The running controller that serves, of the largest epoch."""
+        """Return the active controller with the largest epoch; None without one."""
         leader = self.leader()
         if isinstance(leader, ControllerReplica) and leader.controller.is_active:
             return leader
@@ -143,14 +143,14 @@ class ControllerHosts(QuorumHosts):
         return found
 
     def ask(self, request: Any) -> Any:
-        """Ask the active controller; the answer, once it is there."""
+        """Send a request to the active controller, and return its response."""
         answers: list[Any] = []
         self.await_active().controller.serve(request, answers.append)
         assert self.run_until(lambda: bool(answers)), request
         return answers[0]
 
     def settle_metadata(self) -> ClusterImage:
-        """All nodes run and have all records; all their images are what the records make."""
+        """Start all nodes, and check that their images equal a replay of all records."""
         self.world.network.heal()
         self.start_all()
 
@@ -175,5 +175,5 @@ class ControllerHosts(QuorumHosts):
 
 
 def records_of(image: ClusterImage) -> list[bytes]:
-    """An image in a form that can be compared; topics lie in no meaningful order."""
+    """Return the records of an image in a comparable form, because topics are unordered."""
     return sorted(encode_metadata_record(*each) for each in image.to_records())

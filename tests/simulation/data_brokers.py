@@ -1,8 +1,8 @@
-"""Brokers as a model: which directories each has, and which records lie in them.
+"""A model of brokers: their data directories, and the records in them.
 
-They speak to real controllers. A leader appends and its followers copy. A record is acknowledged
-once the whole ISR has it, and the ISR is large enough. A directory that is wiped is another one
-afterwards, without records.
+The brokers send requests to real controllers. A leader appends and its followers copy. A record is
+acknowledged once the whole ISR has it, and the ISR is large enough. A wiped directory has a new id
+and no records.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ Key = tuple[str, int]
 
 @dataclass
 class DataBroker:
-    """A process with its disks, which outlive it."""
+    """A broker process, and its disks, which keep their data after the process ends."""
 
     id: int
     directories: list[bytes]
-    # Where each replica lies: its directory, and its records in their order.
+    # By replica: its directory, and its records in order.
     logs: dict[Key, tuple[bytes, list[int]]] = field(default_factory=dict)
     is_alive: bool = True
     life: int = 1
     epoch: int = -1
-    # Epoch of the last clean stop; -1 after any other end.
+    # Broker epoch of the last clean stop; -1 after a kill.
     clean_epoch: int = -1
     is_asking: bool = False
     beat_at: float = 0.0
-    # Replicas that are about to join the ISR: the leader waits for them too.
+    # Replicas with a pending ISR change to add them. The leader waits for them too.
     joining: dict[Key, set[int]] = field(default_factory=dict)
     assigning: set[Key] = field(default_factory=set)
 
@@ -82,7 +82,7 @@ class DataBrokers:
 
     Args:
         min_isr: min.insync.replicas of all topics.
-        directories: how many data directories each broker has.
+        directories: number of data directories of each broker.
     """
 
     def __init__(self, seed: int, min_isr: int = 1, directories: int = 1) -> None:
@@ -95,12 +95,12 @@ class DataBrokers:
         }
         # The newest committed image that a controller has shown.
         self.image: ClusterImage | None = None
-        # The leader epoch, and the life of its leader, that was looked at last.
+        # Leader epoch, and process number of the leader, at the last check.
         self._led: dict[Key, tuple[int, int]] = {}
         self.acknowledged: dict[Key, list[int]] = {}
         self._records = 0
         self.hosts.await_active()
-        self.live_until(lambda: self._unfenced() == set(BROKERS))
+        self.run_until(lambda: self._unfenced() == set(BROKERS))
         self._create_topics()
 
     def _new_directory(self) -> bytes:
@@ -108,7 +108,7 @@ class DataBrokers:
         return bytes(12) + b"dir" + bytes([self._made])
 
     def _create_topics(self) -> None:
-        """`all` on every broker, in every order of replicas; `alone` once on each."""
+        """Create `all` with all orders of three replicas, and `alone` with one on each broker."""
         for name, placed in (
             ("all", list(permutations(BROKERS))),
             ("alone", [(each,) for each in BROKERS]),
@@ -133,7 +133,7 @@ class DataBrokers:
     # -- what a test does -------------------------------------------------------------------------
 
     def kill(self, broker_id: int, *, is_noticed: bool = True) -> None:
-        """kill -9; with `is_noticed` the controller detects the closed connection."""
+        """Kill a broker. With `is_noticed`, the controller detects the closed connection."""
         broker = self.brokers[broker_id]
         epoch = broker.epoch
         broker.is_alive, broker.epoch, broker.clean_epoch = False, -1, -1
@@ -143,23 +143,23 @@ class DataBrokers:
         active = self.hosts.active()
         if active is not None and is_noticed:
             controller = active.controller
-            controller.on_broker_doubted(broker_id, epoch)
-            timer = active.driver.doors.timer
+            controller.on_broker_suspected(broker_id, epoch)
+            timer = active.driver.log_dependencies.timer
             timer.call_later(200, lambda: controller.on_broker_lost(broker_id, epoch))
 
     def wipe(self, broker_id: int, directory: int | None = None) -> None:
-        """The disk of one directory, or of all, is another one now."""
+        """Replace the disk of one directory, or of all directories."""
         broker = self.brokers[broker_id]
         assert not broker.is_alive
         for index, former in enumerate(broker.directories):
             if directory in (None, index):
                 broker.directories[index] = self._new_directory()
-                gone = [key for key, (lies_in, _) in broker.logs.items() if lies_in == former]
+                gone = [key for key, (where, _) in broker.logs.items() if where == former]
                 for key in gone:
                     del broker.logs[key]
 
     def start(self, broker_id: int) -> None:
-        """A new process."""
+        """Start a new process."""
         broker = self.brokers[broker_id]
         assert not broker.is_alive
         broker.is_alive, broker.life = True, broker.life + 1
@@ -170,7 +170,7 @@ class DataBrokers:
         while self.hosts.world.scheduler.now_ms < end:
             self._tick()
 
-    def live_until(self, condition: Callable[[], bool], limit_ms: float = 30_000) -> None:
+    def run_until(self, condition: Callable[[], bool], limit_ms: float = 30_000) -> None:
         """Advance time until the condition holds."""
         end = self.hosts.world.scheduler.now_ms + limit_ms
         while not condition():
@@ -178,11 +178,11 @@ class DataBrokers:
             self._tick()
 
     def leaderless(self) -> set[Key]:
-        """Partitions without a leader."""
+        """Return the partitions without a leader."""
         return {key for key, each in self._partitions().items() if each.leader == NO_LEADER}
 
     def whole_copies(self, key: Key) -> list[int]:
-        """Brokers whose disks have all that was acknowledged."""
+        """Return the brokers whose disks have all acknowledged records."""
         wanted = set(self.acknowledged[key])
         return [each.id for each in self.brokers.values() if wanted <= set(each.records(key))]
 
@@ -196,7 +196,7 @@ class DataBrokers:
     def _tick(self) -> None:
         for broker in self.brokers.values():
             if broker.is_alive:
-                self._speak(broker)
+                self._send_heartbeat(broker)
         self.hosts.run_for(_TICK_MS)
         for replica in self.hosts.running():
             image = replica.publisher.image
@@ -219,7 +219,7 @@ class DataBrokers:
         for key, partition in self._partitions().items():
             leader = self.brokers.get(partition.leader)
             if leader is None or len(partition.replicas) == 1 or not self._is_registered(leader):
-                # A process that is dead, and leads until that is noticed, does nothing.
+                # A dead process remains leader until the controller notices its death.
                 continue
             now = partition.leader_epoch, leader.life
             if self._led.get(key) == now or key not in self.acknowledged:
@@ -234,7 +234,7 @@ class DataBrokers:
     # -- what brokers do --------------------------------------------------------------------------
 
     def _is_registered(self, broker: DataBroker) -> bool:
-        """Whether the broker has seen its registration: its logs are open then."""
+        """Return whether the broker has read its registration and has opened its logs."""
         known = None if self.image is None else self.image.brokers.get(broker.id)
         return broker.is_alive and known is not None and known.epoch == broker.epoch
 
@@ -242,7 +242,7 @@ class DataBrokers:
         brokers = () if self.image is None else self.image.brokers.values()
         return {each.id for each in brokers if not each.fenced}
 
-    def _speak(self, broker: DataBroker) -> None:
+    def _send_heartbeat(self, broker: DataBroker) -> None:
         now_ms = self.hosts.world.scheduler.now_ms
         if broker.is_asking or now_ms < broker.beat_at:
             return
@@ -293,16 +293,16 @@ class DataBrokers:
         active.controller.serve(request, answered)
 
     def _replicate(self, key: Key, partition: PartitionRegistration) -> None:
-        """Replicas tell where they lie; the leader appends, the others copy."""
+        """Report directories, append on the leader, and copy to followers."""
         open_ones = [
             self.brokers[each]
             for each in partition.replicas
             if self._is_registered(self.brokers[each])
         ]
         for broker in open_ones:
-            lies_in = broker.logs.setdefault(key, (self._placed(broker, key, partition), []))[0]
-            if partition.directory_of(broker.id) != lies_in:
-                self._assign(broker, key, lies_in)
+            directory = broker.logs.setdefault(key, (self._placed(broker, key, partition), []))[0]
+            if partition.directory_of(broker.id) != directory:
+                self._assign(broker, key, directory)
         leader = self.brokers.get(partition.leader)
         if leader is None or leader not in open_ones or leader.id not in self._unfenced():
             return
@@ -319,7 +319,7 @@ class DataBrokers:
         self._propose(leader, key, partition, open_ones)
 
     def _placed(self, broker: DataBroker, key: Key, partition: PartitionRegistration) -> bytes:
-        """Where a replica is made that is not there: as the metadata says, if that is possible."""
+        """Return the directory for a new replica: that in the metadata, if possible."""
         wanted = partition.directory_of(broker.id)
         if wanted in broker.directories:
             return wanted
@@ -332,7 +332,7 @@ class DataBrokers:
         partition: PartitionRegistration,
         open_ones: Iterable[DataBroker],
     ) -> None:
-        """Have those that copied all join the ISR."""
+        """Propose an ISR with the replicas that have caught up."""
         assert self.image is not None
         unfenced = self._unfenced()
         isr = [*partition.isr]
@@ -357,10 +357,10 @@ class DataBrokers:
             broker_epoch=leader.epoch,
             topics=[TopicDataRequest(topic_id=topic.id, partitions=[proposal])],
         )
-        self._ask_beside(leader, request, lambda: leader.joining.pop(key, None))
+        self._send_to_controller(leader, request, lambda: leader.joining.pop(key, None))
 
     def _assign(self, broker: DataBroker, key: Key, directory: bytes) -> None:
-        """Tell where a replica lies."""
+        """Report the directory of a replica to the controller."""
         assert self.image is not None
         topic = self.image.topics.by_name(key[0])
         if topic is None or key in broker.assigning:
@@ -374,10 +374,12 @@ class DataBrokers:
             broker_epoch=broker.epoch,
             directories=[DirectoryDataRequest(id=directory, topics=[where])],
         )
-        self._ask_beside(broker, request, lambda: broker.assigning.discard(key))
+        self._send_to_controller(broker, request, lambda: broker.assigning.discard(key))
 
-    def _ask_beside(self, broker: DataBroker, request: Any, on_done: Callable[[], object]) -> None:
-        """Send a request beside heartbeats; without a controller, retry in the next tick."""
+    def _send_to_controller(
+        self, broker: DataBroker, request: Any, on_done: Callable[[], object]
+    ) -> None:
+        """Send a request other than a heartbeat; without a controller, retry in the next tick."""
         active, life = self.hosts.active(), broker.life
         if active is None:
             on_done()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Answer:
-    """The result of a request, when it arrives."""
+    """Stores the response to a request."""
 
     def __init__(self) -> None:
         self.error: ErrorCode | None = None
@@ -33,7 +33,7 @@ class Answer:
 
 
 class DynamicHosts(QuorumHosts):
-    """The first `voters` nodes are voters at first; all may become ones, and know each other."""
+    """The first `voters` nodes are the first voters. All nodes know each other's addresses."""
 
     auto_join = False
 
@@ -85,7 +85,7 @@ class DynamicHosts(QuorumHosts):
         return answer
 
     def done(self, answer: Answer) -> ErrorCode:
-        """Return the result of a request; it takes no longer than a few seconds."""
+        """Wait a few seconds for the result of a request, and return it."""
         assert self.run_until(lambda: answer.error is not None, 10_000), self.describe()
         assert answer.error is not None
         return answer.error

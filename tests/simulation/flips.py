@@ -1,9 +1,9 @@
-"""Damaged files from a seed: a broker on a simulated disk, stopped, damaged, started, checked.
+"""Damaged files: a broker on a simulated disk is stopped, damaged, started and checked, by a seed.
 
-A seed picks settings, records, how the broker ends, and what happens to its files meanwhile: a bit
-that flips, a file that is truncated or emptied or gone. After each start everything is read and
-compared with what the client was told: nothing may be lost in silence, nothing may be served wrong,
-and one partition's file must not keep the broker from its other partitions.
+A seed selects settings, records, the end of the broker, and the damage of its files: a flipped bit,
+or a truncated, emptied or removed file. After each start, all records are read and compared with
+the acknowledgements. No record may be lost without a report, no wrong record may be served, and a
+damaged partition must not prevent the broker from serving the others.
 
     python -m simulation.flips --seeds 1000 [--first 1]
 """
@@ -54,15 +54,15 @@ BATCHES_MAX = 14
 TOPICS = ("first", "second", "third")
 METADATA = "__cluster_metadata-0"
 EARLIEST, LATEST = -2, -1
-# The broker notes commits of metadata once a second; damage above the note, after a kill, looks
-# like the torn end of a log.
+# Interval at which the broker stores the committed offset of the metadata. After a kill, damage
+# above this offset looks like an incomplete last write.
 NOTED_MS = 1000
-# Damage that may occur without the loss of a record: the broker makes it anew.
+# Kinds of damage, by frequency.
 DAMAGES = ("flip", "flip", "flip", "flip", "truncate", "empty", "remove")
 
 
 class FlipWalk:
-    """One seed."""
+    """The run of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -77,16 +77,16 @@ class FlipWalk:
             log_segment_delete_delay_ms="500",
             metadata_log_max_record_bytes_between_snapshots=str(self.rng.choice([1500, 100_000])),
         )
-        # Acknowledged records: the value of each offset, and where the log begins.
+        # Values of acknowledged records by offset, and log start offset, by topic.
         self.values: dict[str, dict[int, bytes]] = {}
         self.starts: dict[str, int] = {}
         self.numbers = iter(range(1 << 30))
-        # Whether the broker has had the time to note how far its metadata is committed.
+        # Whether the broker has had time to store the committed offset of its metadata.
         self.is_metadata_noted = False
         self.counts: Counter[str] = Counter()
 
     def run(self) -> Counter[str]:
-        """Walk, and check after each start."""
+        """Run random steps, and check after each start."""
         for name in TOPICS:
             segment_ms = str(self.rng.choice([500, 100_000]))
             self.broker.make_topic(name, segment_ms=segment_ms)
@@ -144,28 +144,30 @@ class FlipWalk:
             if not self.start(what):
                 raise ViolationError(f"{what}: mended, and it does not start")
         if how == "flip" or was_clean or not path.endswith(".log"):
-            # The end of a log of which no file says more looks as after a loss of power.
+            # Without another file that shows the end, this looks like a power loss.
             noted = {}
-        told = sum(broker.node.shared.log_dependencies.damage.counts.values())
-        self.counts["told"] += bool(told)
+        reported = sum(broker.node.shared.log_dependencies.damage.counts.values())
+        self.counts["reported"] += bool(reported)
         may_forget = METADATA in what and not was_clean and not self.is_metadata_noted
         for name in TOPICS:
-            # A log that ends within a batch looks as after a loss of power, and is no damage.
-            if may_forget and (told or how == "truncate") and self.is_unknown(name):
-                self.counts["topics set aside"] += 1
+            # A log that ends within a batch looks like a power loss, which is not damage.
+            if may_forget and (reported or how == "truncate") and self.is_unknown(name):
+                self.counts["topics renamed as stray"] += 1
                 self.give_up(name)
                 continue
-            self.check(name, what, is_told=bool(told), noted=noted.get(name) if noted else None)
+            self.check(
+                name, what, is_reported=bool(reported), noted=noted.get(name) if noted else None
+            )
 
     def noted(self) -> dict[str, int]:
-        """Up to where checkpoints say that there are records."""
+        """Return the end offsets that the checkpoints contain."""
         disk = self.broker.host.disk
         found = dict.fromkeys(TOPICS, 0)
         for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
             try:
                 offsets: dict[TopicPartition, int] = OffsetCheckpoint(disk, "/data", name).read()
             except CheckpointError:
-                # Damaged in the round before, and not written anew yet.
+                # Damaged in the previous round, and not rewritten yet.
                 continue
             for partition, offset in offsets.items():
                 if partition.topic in found:
@@ -184,13 +186,13 @@ class FlipWalk:
         return [path for path in found if disk.size(path)]
 
     def damage(self, path: str, content: bytes, how: str) -> str:
-        """Do it; returns where."""
+        """Damage a file, and return a description of the place."""
         disk = self.broker.host.disk
         if how == "remove":
             disk.remove(path)
             return ""
         if how == "flip":
-            # Half of them in the first or the last bytes, where the short files have it all.
+            # Half of the flips are in the first or last bytes, where short files have their data.
             bits = len(content) * 8
             bit = self.rng.choice([self.rng.randrange(bits), self.rng.randrange(min(bits, 500))])
             data = bytearray(content)
@@ -202,7 +204,7 @@ class FlipWalk:
         return f" to {size} of {len(content)} bytes"
 
     def start(self, what: str) -> bool:
-        """Start the broker; False if it refuses, with a reason that an operator understands."""
+        """Start the broker. Return False if it refuses with a message for the operator."""
         broker = self.broker
         broker.host.start()
         broker.ready.clear()
@@ -236,18 +238,18 @@ class FlipWalk:
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def check(self, name: str, what: str, *, is_told: bool, noted: int | None) -> None:
+    def check(self, name: str, what: str, *, is_reported: bool, noted: int | None) -> None:
         """Compare all records with those that were acknowledged.
 
         Args:
-            noted: records above it may be lost in silence; None if no record may.
+            noted: records above it may be lost without a report; None if no record may.
         """
         known, start = self.values[name], self.starts[name]
         wanted = {offset: value for offset, value in known.items() if offset >= start}
         earliest, latest = self.offset(name, EARLIEST), self.offset(name, LATEST)
         if earliest is None or latest is None:
-            if not is_told:
-                raise ViolationError(f"{what}: {name} is offline, and nothing was told")
+            if not is_reported:
+                raise ViolationError(f"{what}: {name} is offline, and no damage was reported")
             self.give_up(name)
             return
         found: dict[int, bytes] = {}
@@ -257,10 +259,10 @@ class FlipWalk:
                 raise ViolationError(f"{what}: {name} has another record at {offset}")
         missing = {offset for offset in wanted if offset not in found and offset not in refused}
         unnoted = {offset for offset in missing if noted is not None and offset >= noted}
-        if missing - unnoted and not is_told:
-            raise ViolationError(f"{what}: {name} lost {sorted(missing)[:5]} in silence")
+        if missing - unnoted and not is_reported:
+            raise ViolationError(f"{what}: {name} lost {sorted(missing)[:5]} without a report")
         self.counts["records checked"] += len(found)
-        self.counts["records lost, told"] += len(missing)
+        self.counts["records lost, reported"] += len(missing)
         self.counts["records refused"] += len(refused)
         if refused:
             self.give_up(name)
@@ -270,7 +272,7 @@ class FlipWalk:
         self.starts[name] = max(earliest, 0)
 
     def give_up(self, name: str) -> None:
-        """The partition is damaged for good: go on with a topic of that name in its place."""
+        """Replace a damaged partition by a new topic of the same name."""
         from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 
         self.counts["partitions given up"] += 1
@@ -281,9 +283,9 @@ class FlipWalk:
 
     def is_unknown(self, name: str) -> bool:
         """Return whether the broker has no such topic."""
-        return self.ask_offset(name, LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self.list_offset(name, LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def ask_offset(self, name: str, timestamp: int) -> Any:
+    def list_offset(self, name: str, timestamp: int) -> Any:
         """Return the partition's part of the response to ListOffsets."""
         partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         topic = ListOffsetsTopic(name=name, partitions=[partition])
@@ -291,9 +293,9 @@ class FlipWalk:
         return self.broker.ask(request, 5).topics[0].partitions[0]
 
     def offset(self, name: str, timestamp: int) -> int | None:
-        """The log's beginning or end; None where the partition is offline."""
+        """Return start or end offset of the log; None if the partition is offline."""
         for _ in range(100):
-            answer = self.ask_offset(name, timestamp)
+            answer = self.list_offset(name, timestamp)
             if answer.error_code == 0:
                 return int(answer.offset)
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -302,7 +304,7 @@ class FlipWalk:
         raise ViolationError(f"{name}: {ErrorCode(answer.error_code).name} to ListOffsets")
 
     def read(self, name: str, start: int, end: int, found: dict[int, bytes]) -> set[int]:
-        """Read batch by batch; returns the offsets that are refused, by broker or by CRC."""
+        """Read batch by batch. Return the offsets with an error of the broker or a wrong CRC."""
         refused: set[int] = set()
         offset = start
         while offset < end:
@@ -329,7 +331,7 @@ class FlipWalk:
 
 
 def run(seed: int) -> Counter[str]:
-    """One seed; raises ViolationError, or whatever broke."""
+    """Run one seed. Raises ViolationError, or any error of the broker."""
     return FlipWalk(seed).run()
 
 
@@ -348,7 +350,7 @@ def main() -> int:
     for seed in range(options.first, options.first + options.seeds):
         try:
             counts += run(seed)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - any error is reported
             failed.append(seed)
             print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
     seconds = time.monotonic() - started

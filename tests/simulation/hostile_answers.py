@@ -1,4 +1,4 @@
-"""A broker's answers changed at random on their way into a client, field by field, from a seed."""
+"""Random changes of single fields in the responses that a client receives, by a seed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from barnabas.protocol.api_keys import ApiKey
 
 _BITS = {schema.INT8: 8, schema.INT16: 16, schema.INT32: 32, schema.INT64: 64}
-# A leader's epoch from the future makes every later one look old; Kafka's clients believe it too.
-_BELIEVED = {"leader_epoch", "current_leader"}
+# A leader epoch that is too high makes all later ones look old, also for Kafka's clients.
+_UNCHANGED = {"leader_epoch", "current_leader"}
 
 
 class HostileAnswers:
-    """Stands between a client's connections and the callers that wait for responses.
+    """Changes responses between the connections of a client and their callers.
 
     Args:
-        cluster: of the client.
+        cluster: the client's connections.
         rng: chooses the changed fields.
-        chance: of an answer to be changed.
-        apis: whose answers are changed; all if None.
+        chance: probability that a response is changed.
+        apis: APIs whose responses are changed; all if None.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class HostileAnswers:
         self.asked: Counter[ApiKey] = Counter()
         self.changed: Counter[ApiKey] = Counter()
         self._call = cluster._connections.call
-        cluster._connections.call = self._tampering  # type: ignore[method-assign]
+        cluster._connections.call = self._call_and_change  # type: ignore[method-assign]
 
-    def _tampering(self, info: Any, call: Any) -> None:
+    def _call_and_change(self, info: Any, call: Any) -> None:
         self.asked[call.api_key] += 1
         versions: list[int] = []
 
@@ -65,11 +65,11 @@ class HostileAnswers:
         self._call(info, call._replace(build=build, on_done=on_done))
 
     def _change(self, struct: Struct, version: int) -> None:
-        """Change one field of a struct, or of one somewhere within it."""
+        """Change one field of a struct or of a nested struct."""
         if not struct.__fields__ or type(struct).__default_instance__ is struct:
-            # Shared by all messages: nothing of it was in the answer.
+            # A default instance that all messages share was not in the response.
             return
-        fields = [each for each in struct.__fields__ if each.name not in _BELIEVED]
+        fields = [each for each in struct.__fields__ if each.name not in _UNCHANGED]
         each = self._rng.choice(fields)
         value = getattr(struct, each.name)
         inner = value if isinstance(value, list) else [value]

@@ -1,8 +1,8 @@
-"""Power loss from a seed: a whole broker on a simulated disk, killed, unplugged and checked.
+"""Power loss: a broker on a simulated disk is killed or loses power, and is checked, by a seed.
 
-A seed picks topics, settings and a random walk of produce, roll, retention, deletion, group
-commits, metadata changes, clean stops, kills and losses of power in the midst of it all. After each
-start all records are read and compared with the acknowledgements of the client.
+A seed selects topics, settings and a random sequence of produce, roll, retention, deletion, group
+commits, metadata changes, clean stops, kills and power losses. After each start, all records are
+read and compared with the acknowledgements of the client.
 
     python -m simulation.power_loss --seeds 1000 [--first 1]
 """
@@ -66,7 +66,7 @@ DIRECTORIES = ("/one", "/two")
 
 
 def settings_of(rng: random.Random) -> dict[str, str]:
-    """Everything happens often."""
+    """Return settings with which all background work is frequent."""
     settings = {
         "log_dirs": ",".join(DIRECTORIES[: rng.choice([1, 2])]),
         "offsets_topic_num_partitions": "2",
@@ -86,7 +86,7 @@ def settings_of(rng: random.Random) -> dict[str, str]:
 
 
 class PowerLossWalk:
-    """One seed."""
+    """The run of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -94,7 +94,7 @@ class PowerLossWalk:
         self.all_flushed = "log_flush_interval_messages" in settings
         self.broker = SimulatedBroker(seed, **settings)
         self.topics: dict[str, TopicModel] = {}
-        # Committed offsets that the broker may have: the last acknowledged one, and newer tries.
+        # The last acknowledged committed offset, and newer ones without a response.
         self.committed: int | None = None
         self.tried: set[int] = set()
         self.in_flight: list[tuple[TopicModel, Batch, list]] = []
@@ -102,7 +102,7 @@ class PowerLossWalk:
         self.numbers = iter(range(1, 1 << 30))
 
     def run(self) -> Counter[str]:
-        """Walk, and check after each start."""
+        """Run random steps, and check after each start."""
         for name, flush in (("flushed", 1), ("some", 7), ("plain", 0)):
             self.create(name, flush)
         self.broker.ask(FindCoordinatorRequest(key=GROUP, key_type=0), 3)
@@ -200,7 +200,7 @@ class PowerLossWalk:
         self.counts["batches"] += 1
 
     def settle(self) -> None:
-        """Wait for all that is under way."""
+        """Wait for all pending requests."""
         outcomes = [outcome for _, _, outcome in self.in_flight]
         assert self.broker.world.run_until(lambda: all(outcomes))
         self.take_answers()
@@ -240,7 +240,7 @@ class PowerLossWalk:
             answer = self.broker.ask(request, 8).topics[0].partitions[0]
             if answer.error_code == 0:
                 break
-            # The topic of the offsets may not have been made before the last loss of power.
+            # The offsets topic may have been lost with the last power loss.
             self.broker.ask(FindCoordinatorRequest(key=GROUP, key_type=0), 3)
             self.broker.world.run_for(100)
             deadline -= 1
@@ -275,7 +275,7 @@ class PowerLossWalk:
             self.create(name, self.rng.choice([0, 1]))
 
     def move(self) -> None:
-        """To the other data directory, if there is one."""
+        """Move the replica to the other data directory, if there is one."""
         topic = self.any_topic()
         path = self.rng.choice(self.broker.settings["log.dirs"].split(","))
         asked = AlterReplicaLogDirTopic(name=topic.name, partitions=[0])
@@ -357,7 +357,7 @@ class PowerLossWalk:
         self.check_sequence(topic, end)
 
     def check_sequence(self, topic: TopicModel, end: int) -> None:
-        """The last batch is known as a duplicate where it is still there; then go on."""
+        """Check that the last batch is recognized as a duplicate if it is in the log."""
         if topic.last is not None and topic.last[0] + len(topic.last[1][1]) == end:
             base_offset, batch = topic.last
             if base_offset >= topic.log_start_offset:
@@ -368,7 +368,7 @@ class PowerLossWalk:
                         f"{ErrorCode(answer.error_code).name}, {answer.base_offset}"
                     )
                 self.counts["duplicates known"] += 1
-        # Records that were lost or never acknowledged leave a gap of sequences: begin anew.
+        # Lost or unacknowledged records leave a gap of sequences, so use a new producer id.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
         topic.producer_id = self.broker.ask(request, 3).producer_id
         topic.next_sequence, topic.last = 0, None
@@ -412,7 +412,7 @@ class PowerLossWalk:
 
 
 def run(seed: int) -> Counter[str]:
-    """One seed; raises ViolationError, or whatever broke."""
+    """Run one seed. Raises ViolationError, or any error of the broker."""
     return PowerLossWalk(seed).run()
 
 
@@ -431,7 +431,7 @@ def main() -> int:
     for seed in range(options.first, options.first + options.seeds):
         try:
             counts += run(seed)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - any error is reported
             failed.append(seed)
             print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
     seconds = time.monotonic() - started

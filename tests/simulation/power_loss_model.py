@@ -1,4 +1,4 @@
-"""A client's knowledge of a topic that loses power, and the states it may find later."""
+"""A client's view of a topic, and the allowed states after a power loss."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A producer's sequence and the values of one batch.
+# Base sequence and values of a batch.
 Batch = tuple[int, list[bytes]]
 
 
 class ViolationError(AssertionError):
-    """The broker broke a promise."""
+    """The broker has violated a guarantee."""
 
 
 @dataclass
@@ -21,25 +21,25 @@ class TopicModel:
     """Partition 0 of one topic, written by one idempotent producer."""
 
     name: str
-    # Whether every acknowledged record must outlive the loss of power.
+    # Whether all acknowledged records must survive a power loss.
     is_flushed: bool
-    # Whether records may go from the start by retention.
+    # Whether retention may delete records at the start.
     is_short: bool = False
     producer_id: int = -1
     next_sequence: int = 0
-    # Offset -> value of each record that was acknowledged, or read once.
+    # Offset -> value of each record that was acknowledged or read.
     values: dict[int, bytes] = field(default_factory=dict)
-    # Sent and not answered: in the log or not.
+    # Batches without a response, which may be in the log.
     unknown: list[Batch] = field(default_factory=list)
-    # All values that were ever sent and not answered.
+    # Values of all batches that have ever been without a response.
     ever_unknown: set[bytes] = field(default_factory=set)
-    # Where the log at least begins again after a clean stop.
+    # Lowest allowed log start offset after a clean stop.
     log_start_offset: int = 0
     # The last acknowledged batch: base offset and content.
     last: tuple[int, Batch] | None = None
 
     def acknowledged(self, base_offset: int, batch: Batch) -> None:
-        """The broker said that the batch lies at `base_offset`."""
+        """Record that the broker has acknowledged the batch at `base_offset`."""
         for offset, value in enumerate(batch[1], base_offset):
             known = self.values.get(offset)
             if known not in (None, value):
@@ -48,16 +48,16 @@ class TopicModel:
         self.last = (base_offset, batch)
 
     def check(self, found: Sequence[tuple[int, bytes]], span: tuple[int, int], synced: int) -> int:
-        """The broker has started again, and the topic was read.
+        """Check the content of the topic after a restart of the broker.
 
         Args:
-            found: offset and value of every record there is, in order.
+            found: offset and value of every record, in order.
             span: log start and log end offset.
             synced: the end of the records that were known to be synced, or acknowledged after a
             kill.
 
         Returns:
-            How many acknowledged records the loss of power took.
+            The number of acknowledged records that the power loss removed.
         """
         start, end = span
         offsets = [offset for offset, _ in found]

@@ -1,8 +1,8 @@
-"""A quorum of whole replicas in virtual time: driver, log, transport and RPC on simulated hosts.
+"""A quorum of complete replicas in virtual time: driver, log, transport, RPC on simulated hosts.
 
-Hosts die with and without their page cache, connections break, networks part, disks are slow, and
-voters come and go. The invariants are checked whenever replicas report their state, under the names
-of ARCHITECTURE (Invariants).
+Hosts die with and without their page cache, connections break, networks are partitioned, disks are
+slow, and voters change. The invariants in ARCHITECTURE.md are checked whenever replicas report
+their state, under their names.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def host_name(node_id: int) -> str:
 
 
 class History:
-    """What replicas ever reported, and the checks of it."""
+    """Reports of all replicas, with checks."""
 
     def __init__(self) -> None:
         # Epoch -> its leader.
         self.leaders: dict[int, int] = {}
-        # Offset of a committed record -> the topic it names.
+        # Offset of a committed record -> topic name in the record.
         self.committed: dict[int, str] = {}
         # Offsets that were acknowledged to the node that appended them.
         self.acknowledged: dict[int, str] = {}
@@ -89,7 +89,7 @@ class History:
 
 
 class Replica:
-    """One process on a host; it is gone when the process dies."""
+    """One process on a host. A new process is a new object."""
 
     # Records with which a new cluster is formatted.
     features: ClassVar[dict[str, int]] = {"metadata.version": 33}
@@ -100,12 +100,12 @@ class Replica:
         self.names: set[str] = set()
         self.next_offset = 0
         runtime = hosts.host(config.node_id).runtime
-        doors = LogDependencies(
+        log_dependencies = LogDependencies(
             runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
         )
         opening = RaftOpening(
             "/data",
-            doors,
+            log_dependencies,
             runtime.rng,
             self._on_fatal,
             self.features,
@@ -120,7 +120,9 @@ class Replica:
         self.driver.add_listener(self.generator)
         self.driver.add_listener(self)
         self.rpc = RaftRpc(self.driver)
-        self._doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
+        self._dependencies = ConnectionDependencies(
+            runtime.clock, runtime.timer, new_receive_buffer()
+        )
         self._connections = 0
         if config.can_be_voter:
             runtime.sockets.listen("", hosts.ports[config.node_id], self._accept)
@@ -167,7 +169,7 @@ class Replica:
         self._connections += 1
         return Connection(
             self._connections,
-            self._doors,
+            self._dependencies,
             ConnectionLimits(),
             self._on_request,
             lambda connection, error: None,
@@ -222,9 +224,9 @@ class QuorumHosts:
         self.history = History()
         self.voters = tuple(range(1, voters + 1))
         self.ids = tuple(range(1, voters + observers + 1))
-        # How often each node's directory was wiped.
+        # Number of times that each node's directory was wiped.
         self.wiped: Counter[int] = Counter()
-        # Where each node listens.
+        # Port of each node.
         self.ports = dict.fromkeys(self.ids, PORT)
         self._config = config
         self._prepare()
@@ -234,7 +236,7 @@ class QuorumHosts:
             self.start(node_id)
 
     def _prepare(self) -> None:
-        """Before the first process starts."""
+        """Prepare the hosts before the first process starts."""
 
     def directory_id(self, node_id: int) -> bytes:
         return bytes([node_id] * 15 + [self.wiped[node_id]])
@@ -266,7 +268,7 @@ class QuorumHosts:
         return replica
 
     def slow_disk(self, node_id: int, delay_max_ms: int) -> None:
-        """Let syncs take up to so long, until the process dies."""
+        """Delay each sync by up to this time, until the process dies."""
         executor = self.host(node_id).runtime.executor
         assert isinstance(executor, SimExecutor)
         executor.delay_max_ms = delay_max_ms
@@ -280,7 +282,7 @@ class QuorumHosts:
         self.host(node_id).lose_power()
 
     def wipe(self, node_id: int) -> None:
-        """The disk of a dead node is replaced."""
+        """Replace the disk of a dead node."""
         assert self.replicas[node_id] is None
         disk = self.host(node_id).disk
         disk.remove_tree("/data")
@@ -301,12 +303,12 @@ class QuorumHosts:
         return [replica for replica in self.replicas.values() if replica is not None]
 
     def leader(self) -> Replica | None:
-        """The running leader of the largest epoch."""
+        """Return the running leader with the largest epoch."""
         leading = [each for each in self.running() if each.driver.is_leader]
         return max(leading, key=lambda each: each.driver.leader_and_epoch.epoch, default=None)
 
     def append(self) -> tuple[str, int] | None:
-        """Append at the leader; (name, offset), or None without a leader."""
+        """Append at the leader. Return (name, offset), or None without a leader."""
         leader = self.leader()
         if leader is None:
             return None
@@ -324,7 +326,7 @@ class QuorumHosts:
         return self.world.run_until(condition, limit_ms)
 
     def settle(self) -> None:
-        """A record appended now reaches all nodes, with all earlier committed records."""
+        """Append a record, and wait until all nodes have it and all earlier committed records."""
         found: tuple[str, int] | None = None
 
         def is_committed() -> bool:
@@ -347,7 +349,7 @@ class QuorumHosts:
         self.check()
 
     def check(self) -> None:
-        """The invariants that are about several replicas."""
+        """Check the invariants that concern several replicas."""
         for offset, name in self.history.acknowledged.items():
             assert self.history.committed.get(offset, name) == name, "AckedNeverLost"
         for one, other in zip(self.running(), self.running()[1:], strict=False):
@@ -369,7 +371,7 @@ class QuorumHosts:
 
 
 def _check_log_matching(one: RaftDriver, other: RaftDriver) -> None:
-    """Same bytes below both high watermarks, as far as both logs go back."""
+    """Check that the bytes below both high watermarks are equal, where both logs have them."""
     start = max(one.log.log_start_offset, other.log.log_start_offset)
     end = min(one.high_watermark, other.high_watermark)
     position = start

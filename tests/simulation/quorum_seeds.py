@@ -1,6 +1,6 @@
-"""Many storms in one run: `python -m simulation.quorum_seeds FIRST COUNT`, from `tests`.
+"""Many random runs: `python -m simulation.quorum_seeds FIRST COUNT`, from `tests`.
 
-Prints each seed that fails with its error, and at the end what happened in all of them.
+Prints each failing seed with its error, and at the end the counts of all events.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The consumer's core on a simulated host: polled every so often in virtual time."""
+"""The consumer's core on a simulated host, polled at intervals of virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.sim.world import SimWorld
 
-_USUAL = {
+_DEFAULT_KEYS = {
     "auto.offset.reset": "earliest",
     "request.timeout.ms": 5_000,
     "session.timeout.ms": 6_000,
@@ -31,15 +31,17 @@ _USUAL = {
 
 
 class SimulatedConsumer:
-    """A third face: each record is compared with the record of its offset."""
+    """Drives the core without a user class, and compares each record with that of its offset."""
 
     def __init__(self, world: SimWorld, name: str, *, strict: bool = True, **keys: object) -> None:
-        """With `strict` off the broker may lie about offsets: records are only stored."""
+        """Create the consumer. Without `strict`, records are stored but not compared."""
         self._world = world
         self._strict = strict
         self._timer = world.host(name).runtime.timer
         given = {key.replace("_", "."): value for key, value in keys.items()}
-        config = ClientConfig.parse({"bootstrap.servers": f"{HOST}:{PORT}", **_USUAL, **given})
+        config = ClientConfig.parse(
+            {"bootstrap.servers": f"{HOST}:{PORT}", **_DEFAULT_KEYS, **given}
+        )
         self.cluster = Cluster(world.host(name).runtime, config)
         parts, _ = take_user_objects({})
         self.core = ConsumerCore(self.cluster, Coordinators(self.cluster), parts, _run)
@@ -50,12 +52,12 @@ class SimulatedConsumer:
         self._polls = False
 
     def poll_on(self, every_ms: float = 5.0) -> None:
-        """Poll from now on."""
+        """Begin to poll."""
         self._polls = True
         self._timer.call_later(every_ms, lambda: self._poll(every_ms))
 
     def pause_polling(self) -> None:
-        """Poll no more until `poll_on`."""
+        """Stop polling until `poll_on` is called."""
         self._polls = False
 
     def _poll(self, every_ms: float) -> None:
@@ -86,7 +88,7 @@ class SimulatedConsumer:
             ]
 
     def leave(self) -> None:
-        """Close as a face does, and wait for it."""
+        """Close as the user classes do, and wait for the end."""
         self._polls = False
         ended: list[bool] = []
         self.core.begin_close(30_000, lambda: ended.append(True))

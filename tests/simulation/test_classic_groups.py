@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from unit.client.group.group_host import GroupHost
 from unit.server.simulated_broker import HOST, PORT, SimulatedBroker
 
@@ -98,7 +98,7 @@ def test_under_random_failures_every_partition_has_at_most_one_owner(
 ) -> None:
     group = SimulatedGroup(seed, strategy)
     chance = random.Random(f"{seed} {strategy}")
-    group.world.network.weather = NetworkWeather(delay_max_ms=20.0, reset_chance=0.002)
+    group.world.network.conditions = NetworkConditions(delay_max_ms=20.0, reset_chance=0.002)
     for _ in range(3):
         group.start()
     for _ in range(40):
@@ -106,7 +106,7 @@ def test_under_random_failures_every_partition_has_at_most_one_owner(
         for _ in range(chance.randint(1, 30)):
             group.world.run_for(100)
             group.check_nothing_is_owned_twice()
-    group.world.network.weather = NetworkWeather()
+    group.world.network.conditions = NetworkConditions()
     group.world.network.heal()
     for each in group.members:
         each.polls = True

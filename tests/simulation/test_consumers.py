@@ -1,7 +1,7 @@
-"""The consumer's core against a whole broker in virtual time: resets, delays, deaths, from a seed.
+"""The consumer's core with a complete broker in virtual time: resets, delays and kills, by a seed.
 
-Each record that is handed out is the one at the position (checked in `SimulatedConsumer`), so no
-fault loses, repeats or reorders one.
+`SimulatedConsumer` checks that each returned record is the record at the position, so that no fault
+loses, repeats or reorders records.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import random
 import pytest
 
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from simulation.simulated_consumer import SimulatedConsumer
 from unit.server.simulated_broker import SimulatedBroker, produce_request
 
 PARTITIONS = 3
 BATCHES = 40
 SEEDS = range(6)
-ROUGH = NetworkWeather(0.1, 30.0, 5.0, reset_chance=0.03)
+ROUGH = NetworkConditions(0.1, 30.0, 5.0, reset_chance=0.03)
 GROUP = {"group_initial_rebalance_delay_ms": "0", "group_min_session_timeout_ms": "1000"}
 
 
 def filled_broker(seed: int, **settings: str) -> tuple[SimulatedBroker, dict[TopicPartition, int]]:
-    """A broker with batches of different sizes in each partition, and the partitions' ends."""
+    """Return a broker with batches of different sizes, and the end of each partition."""
     broker = SimulatedBroker(seed, **settings)
     broker.make_topic("t", PARTITIONS)
     return broker, fill(broker, random.Random(seed), 0)
 
 
 def fill(broker: SimulatedBroker, rng: random.Random, start: int) -> dict[TopicPartition, int]:
-    """Append batches to each partition, from the offset `start` on; the partitions' ends."""
+    """Append batches to each partition from offset `start`, and return the new ends."""
     ends = {}
     for number in range(PARTITIONS):
         offset = start
@@ -53,7 +53,7 @@ def check_values(consumer: SimulatedConsumer) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_record_is_read_once_and_in_order_under_network_failures(seed: int) -> None:
     broker, ends = filled_broker(seed)
-    broker.world.network.weather = ROUGH
+    broker.world.network.conditions = ROUGH
     consumer = SimulatedConsumer(broker.world, "reader", max_partition_fetch_bytes=2_000)
     consumer.core.assign(ends)
     consumer.poll_on()
@@ -69,7 +69,7 @@ def test_every_record_is_read_once_and_in_order_under_network_failures(seed: int
 def test_seeks_and_pauses_work_under_network_failures(seed: int) -> None:
     broker, ends = filled_broker(seed)
     rng = random.Random(seed)
-    broker.world.network.weather = ROUGH
+    broker.world.network.conditions = ROUGH
     consumer = SimulatedConsumer(
         broker.world, "reader", max_partition_fetch_bytes=1_000, max_poll_records=17
     )
@@ -123,7 +123,7 @@ def test_reading_continues_after_a_broker_restart(seed: int) -> None:
 def test_no_record_is_missed_while_members_join_and_leave(seed: int) -> None:
     broker, ends = filled_broker(seed, **GROUP)
     rng = random.Random(seed)
-    broker.world.network.weather = NetworkWeather(0.1, 10.0, 2.0, reset_chance=0.01)
+    broker.world.network.conditions = NetworkConditions(0.1, 10.0, 2.0, reset_chance=0.01)
     members = [
         SimulatedConsumer(broker.world, f"member-{n}", group_id="g", max_poll_records=20)
         for n in range(3)
@@ -133,7 +133,7 @@ def test_no_record_is_missed_while_members_join_and_leave(seed: int) -> None:
         member.poll_on()
         broker.world.run_for(rng.random() * 500)
     members[0].leave()
-    # An absent user: its heartbeats go on, its partitions stay.
+    # A user that does not poll: heartbeats continue, and the partitions stay assigned.
     members[1].pause_polling()
     broker.world.run_for(2_000)
     members[1].poll_on()

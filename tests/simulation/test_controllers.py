@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from simulation.controller_fate import ControllerFate
+from simulation.controller_faults import ControllerFaults
 from simulation.controller_hosts import ControllerReplica
 
 
@@ -21,70 +21,70 @@ def three_replicas(name: str) -> CreatableTopic:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_metadata_stays_consistent_under_random_failures(seed: int) -> None:
-    fate = ControllerFate(seed)
-    fate.run(120)
-    image = fate.settle()
+    faults = ControllerFaults(seed)
+    faults.run(120)
+    image = faults.settle()
     assert len(image.brokers) == 4
-    assert fate.hosts.metadata.records
+    assert faults.hosts.metadata.records
 
 
 def test_a_new_active_controller_gives_every_broker_a_full_session() -> None:
-    fate = ControllerFate(1)
-    fate.settle()
-    first = fate.hosts.await_active()
-    fate.hosts.run_for(1_500)
-    fate.hosts.kill(first.config.node_id)
-    second = fate.hosts.await_active()
-    began = fate.hosts.world.scheduler.now_ms
+    faults = ControllerFaults(1)
+    faults.settle()
+    first = faults.hosts.await_active()
+    faults.hosts.run_for(1_500)
+    faults.hosts.kill(first.config.node_id)
+    second = faults.hosts.await_active()
+    began = faults.hosts.world.scheduler.now_ms
     # No heartbeat is sent for it from now on; sessions last 2 s.
-    fate.hosts.run_for(1_900)
+    faults.hosts.run_for(1_900)
     image = second.controller.image
     assert image is not None
     assert not any(each.fenced for each in image.brokers.values())
-    assert fate.hosts.world.scheduler.now_ms - began < 2_000
-    fate.hosts.run_for(200)
+    assert faults.hosts.world.scheduler.now_ms - began < 2_000
+    faults.hosts.run_for(200)
     image = second.controller.image
     assert image is not None
     assert all(each.fenced for each in image.brokers.values())
 
 
 def test_uncommitted_records_of_an_isolated_controller_are_dropped_and_answered() -> None:
-    fate = ControllerFate(2)
-    fate.settle()
-    old = fate.hosts.await_active()
-    fate.hosts.isolate(old.config.node_id)
+    faults = ControllerFaults(2)
+    faults.settle()
+    old = faults.hosts.await_active()
+    faults.hosts.isolate(old.config.node_id)
     answers: dict[str, Any] = {}
     for name, timeout_ms in (("patient", 60_000), ("hasty", 300)):
         request = CreateTopicsRequest(topics=[three_replicas(name)], timeout_ms=timeout_ms)
         old.controller.serve(request, partial(answers.__setitem__, name))
     assert old.controller.image is not None
     assert old.controller.image.topics.by_name("patient") is not None
-    fate.hosts.run_for(350)
+    faults.hosts.run_for(350)
     assert set(answers) == {"hasty"}
     assert answers["hasty"].topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert fate.hosts.run_until(lambda: "patient" in answers)
+    assert faults.hosts.run_until(lambda: "patient" in answers)
     assert answers["patient"].topics[0].error_code == ErrorCode.NOT_CONTROLLER
     assert not old.controller.is_active
-    image = fate.settle()
+    image = faults.settle()
     assert image.topics.by_name("patient") is None
     assert image.topics.by_name("hasty") is None
 
 
 def test_a_lagging_controller_loads_a_snapshot_and_serves_from_it() -> None:
-    fate = ControllerFate(3)
-    fate.settle()
-    fate.hosts.kill(3)
+    faults = ControllerFaults(3)
+    faults.settle()
+    faults.hosts.kill(3)
     for number in range(60):
         topic = three_replicas(f"new-{number}")
         request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
-        answer = fate.hosts.ask(request)
+        answer = faults.hosts.ask(request)
         assert answer.topics[0].error_code == ErrorCode.NONE
-    for replica in fate.hosts.running():
+    for replica in faults.hosts.running():
         replica.generator.maybe_begin()
-    fate.hosts.run_for(200)
-    third = fate.hosts.start(3)
+    faults.hosts.run_for(200)
+    third = faults.hosts.start(3)
     assert isinstance(third, ControllerReplica)
-    fate.settle()
+    faults.settle()
     assert third.loaded_snapshots
     image = third.publisher.image
     assert len(image.topics) == 60

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.listener import SnapshotId
 from barnabas.raft.log.snapshot import list_snapshots
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from simulation.dynamic_hosts import Answer, DynamicHosts
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, Replica, host_name
 
@@ -39,7 +39,7 @@ def test_the_first_voters_are_those_of_the_formatted_checkpoint() -> None:
     status = leader.driver.status()
     assert [each.key for each in status.voters] == [hosts.voter(each).key for each in (1, 2, 3)]
     assert [each.id for each in status.observers] == [4]
-    # They are in the log too: a replica that was not formatted with them learns them from it.
+    # The voters are in the log too, from which a replica without them in its format learns them.
     hosts.kill(4)
     hosts.wipe(4)
     hosts.initial_voters = None
@@ -184,7 +184,7 @@ def test_a_voter_with_a_new_address_reports_it_to_the_leader() -> None:
         return {None if at is None else at.port for at in addresses}
 
     assert hosts.run_until(lambda: ports() == {9999}), ports()
-    # It is reached there: the leader's death makes one of the two others the leader.
+    # The new address works: after the leader's death one of the two others is elected.
     hosts.kill(elected(hosts).config.node_id)
     hosts.settle()
 
@@ -245,7 +245,7 @@ def test_static_voters_cannot_be_changed() -> None:
 
 
 def as_dynamic(hosts: QuorumHosts) -> DynamicHosts:
-    """The same hosts, with requests for other voters."""
+    """Return the same hosts with methods for voter changes."""
     hosts.__class__ = type("Asked", (DynamicHosts,), {"config": QuorumHosts.config})
     assert isinstance(hosts, DynamicHosts)
     return hosts
@@ -257,7 +257,7 @@ def test_static_voters_become_dynamic_when_all_have_reported_their_directories()
     hosts.settle()
     leader = elected(hosts)
     assert "directory id" in str(leader.driver.upgrade_kraft_version(1, validate_only=False))
-    # Followers say it once per fetch time-out.
+    # Followers report it once per fetch timeout.
     hosts.run_for(5_000)
     assert leader.driver.upgrade_kraft_version(1, validate_only=True) is None
     assert leader.driver.kraft_version == 0
@@ -303,7 +303,7 @@ def test_voters_survive_in_snapshots() -> None:
 
 
 def change_voters(hosts: DynamicHosts, answers: list[Answer]) -> None:
-    """Ask for a random change, if there are enough voters left for it."""
+    """Request a random voter change, if enough voters are left."""
     leader = hosts.leader()
     if leader is None:
         return
@@ -319,7 +319,7 @@ def change_voters(hosts: DynamicHosts, answers: list[Answer]) -> None:
 def run_failures(hosts: DynamicHosts, rounds: int) -> None:
     """Change voters during deaths, resets and partitions; then wait without failures."""
     network, rng = hosts.world.network, hosts.rng
-    network.weather = NetworkWeather(0.1, 10.0, 1.0, reset_chance=0.01)
+    network.conditions = NetworkConditions(0.1, 10.0, 1.0, reset_chance=0.01)
     answers: list[Answer] = []
     for _ in range(rounds):
         hosts.run_for(rng.randint(20, 1500))
@@ -343,7 +343,7 @@ def run_failures(hosts: DynamicHosts, rounds: int) -> None:
                 hosts.start_all()
         hosts.check()
     network.heal()
-    network.weather = NetworkWeather()
+    network.conditions = NetworkConditions()
     for node_id in hosts.ids:
         hosts.slow_disk(node_id, 5)
     hosts.start_all()
@@ -353,7 +353,7 @@ def run_voter_changes(seed: int) -> DynamicHosts:
     hosts = DynamicHosts(3, seed + 30_000, observers=2)
     run_failures(hosts, rounds=40)
     hosts.settle()
-    # A change that was under way may have come last.
+    # The last pending change may complete after the others.
     assert hosts.run_until(lambda: len(hosts.voter_ids()) == 1), hosts.describe()
     return hosts
 
@@ -370,7 +370,7 @@ def run_voter_changes_on_snapshots(seed: int) -> DynamicHosts:
     )
     run_failures(hosts, rounds=40)
     hosts.settle()
-    # A change that was under way may have come last.
+    # The last pending change may complete after the others.
     assert hosts.run_until(lambda: len(hosts.voter_ids()) == 1), hosts.describe()
     return hosts
 

@@ -17,12 +17,12 @@ SECONDS = 5.0
 def test_share_groups_keep_their_promises_under_faults(style: str) -> None:
     walk = share_walk.ShareWalk(201, share_walk.STYLES[style])
     verdict = walk.play(SECONDS)
-    assert verdict.is_clean, f"{verdict}\n{walk.told}"
+    assert verdict.is_clean, f"{verdict}\n{walk.log}"
     deliveries = walk.world.history.deliveries
     answers = [ack.answer for each in deliveries for ack in each.acknowledgements]
     assert answers.count(Answer.ACCEPTED) > 100
     assert {each.count for each in deliveries} > {1}
-    assert walk.told
+    assert walk.log
 
 
 def test_a_share_walk_is_the_same_each_time() -> None:
@@ -36,18 +36,18 @@ def test_a_share_walk_is_the_same_each_time() -> None:
 
 def test_share_groups_keep_their_promises_over_power_losses_of_all_nodes() -> None:
     """Batches are synced before they are acknowledged."""
-    style = share_walk.Style(deeds=0.0, faults=0.6, chosen=("_lose_all_power",))
+    style = share_walk.Style(actions=0.0, faults=0.6, chosen=("_lose_all_power",))
     walk = share_walk.ShareWalk(203, style, is_synced=True)
     verdict = walk.play(SECONDS)
-    assert verdict.is_clean, f"{verdict}\n{walk.told}"
-    assert walk.told
+    assert verdict.is_clean, f"{verdict}\n{walk.log}"
+    assert walk.log
 
 
 @pytest.mark.parametrize("style", ["mixed", "isolated"])
 def test_consumer_groups_keep_their_promises_under_faults(style: str) -> None:
     walk = member_walk.MemberWalk(201, member_walk.STYLES[style])
     verdict = walk.play(SECONDS)
-    assert verdict.is_clean, f"{verdict}\n{walk.told}"
+    assert verdict.is_clean, f"{verdict}\n{walk.log}"
     kinds = [each.kind for each in walk.world.history.events]
     assert kinds.count("processed") > 100
     assert kinds.count("committed") > 20
@@ -66,8 +66,10 @@ def test_a_member_walk_is_the_same_each_time() -> None:
 
 def test_consumer_groups_keep_their_promises_over_power_losses_of_all_nodes() -> None:
     """Batches are synced before they are acknowledged."""
-    style = member_walk.Style(deeds=0.5, faults=0.6, chosen=("_lose_all_power", "_join", "_leave"))
+    style = member_walk.Style(
+        actions=0.5, faults=0.6, chosen=("_lose_all_power", "_join", "_leave")
+    )
     walk = member_walk.MemberWalk(203, style, is_synced=True)
     verdict = walk.play(SECONDS)
-    assert verdict.is_clean, f"{verdict}\n{walk.told}"
-    assert walk.told
+    assert verdict.is_clean, f"{verdict}\n{walk.log}"
+    assert walk.log

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 SEEDS = range(12)
 HOSTILE_MS = 30_000.0
-# What waits for an answer or for its back-off asks this often at most, per second of nonsense.
+# Maximum rate of requests of a client during the time with changed responses.
 REQUESTS_PER_S_MAX = 150
 _MS_PER_S = 1000.0
 
 
-def endure(world: Any, hostile: HostileAnswers) -> None:
+def run_hostile_then_correct(world: Any, hostile: HostileAnswers) -> None:
     """Advance time with changed responses, then with correct responses."""
     before = hostile.asked.total()
     world.run_for(HOSTILE_MS)
@@ -42,8 +42,8 @@ def endure(world: Any, hostile: HostileAnswers) -> None:
 
 
 def read_all(world: Any, consumer: SimulatedConsumer, ends: dict[TopicPartition, int]) -> None:
-    """Read every partition from its beginning, whatever happened before."""
-    # The response may have been a lie that cannot be detected.
+    """Read every partition from its beginning."""
+    # A changed response may be valid, so that the client could not detect it.
     consumer.cluster.request_update()
     world.run_for(1_000)
     if consumer.core.membership is not None:
@@ -69,7 +69,7 @@ def test_a_reader_of_partitions_recovers(seed: int, chance: float) -> None:
     hostile = HostileAnswers(consumer.cluster, random.Random(seed), chance)
     consumer.core.assign(ends)
     consumer.poll_on()
-    endure(broker.world, hostile)
+    run_hostile_then_correct(broker.world, hostile)
     read_all(broker.world, consumer, ends)
 
 
@@ -81,7 +81,7 @@ def test_a_member_of_a_group_recovers(seed: int, chance: float) -> None:
     hostile = HostileAnswers(consumer.cluster, random.Random(seed), chance)
     consumer.core.subscribe(["t"], None)
     consumer.poll_on()
-    endure(broker.world, hostile)
+    run_hostile_then_correct(broker.world, hostile)
     read_all(broker.world, consumer, ends)
     consumer.leave()
 
@@ -107,7 +107,7 @@ def test_a_client_survives_nonsense_in_all_responses_of_one_api(api: ApiKey, see
     hostile = HostileAnswers(consumer.cluster, random.Random(seed), 1.0, {api})
     consumer.core.subscribe(["t"], None)
     consumer.poll_on()
-    endure(broker.world, hostile)
+    run_hostile_then_correct(broker.world, hostile)
     read_all(broker.world, consumer, ends)
 
 
@@ -123,11 +123,13 @@ class SimulatedProducer:
             cluster=self.cluster, coordinators=None, check_usable=lambda: None
         )
         self.core = ProducerCore(session, config, take_parts({})[0])
-        self.told: list[ClientError | None] = []
+        self.delivery_errors: list[ClientError | None] = []
 
     def send(self, value: bytes) -> ClientError | None:
         """Queue a record; return the error if the topic is unknown."""
-        options: SendOptions = {"on_delivery": lambda _metadata, error: self.told.append(error)}
+        options: SendOptions = {
+            "on_delivery": lambda _metadata, error: self.delivery_errors.append(error)
+        }
         while self.core.enqueue("t", (None, value, None), options, 1) is None:
             learned: list[ClientError | None] = []
             self.core.fetch_target(
@@ -167,7 +169,7 @@ def test_a_producer_expires_its_records_in_time_and_recovers(
         queued += producer.send(b"%d" % number) is None
         broker.world.run_for(50)
     assert producer.flush(20_000)
-    assert len(producer.told) == queued
+    assert len(producer.delivery_errors) == queued
     assert hostile.changed
     seconds = (broker.world.scheduler.now_ms - began_ms) / _MS_PER_S
     assert hostile.asked.total() < REQUESTS_PER_S_MAX * seconds
@@ -176,4 +178,4 @@ def test_a_producer_expires_its_records_in_time_and_recovers(
     broker.world.run_for(5_000)
     assert producer.send(b"at last") is None
     assert producer.flush(20_000)
-    assert producer.told[-1] is None
+    assert producer.delivery_errors[-1] is None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, host_name
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_a_killed_leader_causes_one_election_on_a_slow_network(
     hosts = QuorumHosts(3, seed)
     elected(hosts)
     hosts.settle()
-    hosts.world.network.weather = NetworkWeather(delay_ms / 10, delay_ms)
+    hosts.world.network.conditions = NetworkConditions(delay_ms / 10, delay_ms)
     for node_id in hosts.ids:
         hosts.slow_disk(node_id, disk_ms)
     hosts.run_for(2_000)
@@ -168,7 +168,7 @@ def test_a_replica_behind_the_log_start_loads_the_leaders_snapshot() -> None:
     behind = hosts.replicas[down]
     assert behind is not None
     assert behind.driver.log.log_start_offset > 30
-    # It lives on it after a restart, and votes by it.
+    # After a restart it uses the snapshot, also for votes.
     hosts.lose_power(down)
     hosts.start(down)
     leader = hosts.leader()
@@ -205,7 +205,7 @@ def test_a_damaged_fetched_snapshot_is_fetched_again() -> None:
 def run_failures(hosts: QuorumHosts, rounds: int) -> None:
     """Run deaths, power losses, resets and partitions with appends; then wait without failures."""
     network, rng = hosts.world.network, hosts.rng
-    network.weather = NetworkWeather(0.1, 10.0, 1.0, reset_chance=0.01)
+    network.conditions = NetworkConditions(0.1, 10.0, 1.0, reset_chance=0.01)
     for _ in range(rounds):
         hosts.run_for(rng.randint(20, 1500))
         for _ in range(rng.randint(0, 4)):
@@ -234,7 +234,7 @@ def run_failures(hosts: QuorumHosts, rounds: int) -> None:
                 hosts.start_all()
         hosts.check()
     network.heal()
-    network.weather = NetworkWeather()
+    network.conditions = NetworkConditions()
     for node_id in hosts.ids:
         hosts.slow_disk(node_id, 5)
     hosts.start_all()

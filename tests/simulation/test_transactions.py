@@ -18,12 +18,12 @@ SECONDS = 6.0
 def test_transactions_stay_atomic_under_faults(style: str) -> None:
     walk = Walk(101, STYLES[style])
     verdict = walk.play(SECONDS)
-    assert verdict.is_clean, f"{verdict}\n{walk.told}"
+    assert verdict.is_clean, f"{verdict}\n{walk.log}"
     transactions = walk.world.history.transactions.values()
     results = [each.result for each in transactions]
     assert results.count(Result.COMMITTED) > 4
     assert results.count(Result.ABORTED) > 0
-    assert walk.told
+    assert walk.log
 
 
 def test_a_walk_is_the_same_each_time() -> None:
@@ -40,4 +40,4 @@ def test_transactions_stay_atomic_over_power_losses_of_all_nodes(seed: int) -> N
     """Batches are synced before they are acknowledged."""
     walk = Walk(seed, is_synced=True)
     verdict = walk.play(12.0)
-    assert verdict.is_clean, f"{verdict}\n{walk.told}"
+    assert verdict.is_clean, f"{verdict}\n{walk.log}"

@@ -15,10 +15,10 @@ from simulation.data_brokers import BROKERS, DataBrokers
 
 # Every set of brokers that lose their disks.
 WIPED = [each for size in range(4) for each in combinations(BROKERS, size)]
-# Between deaths: at once, within the time that a broker has to connect again, after it, and longer
-# than a session. As long as the first two, all are dead before the first is given up.
+# Time between deaths: none, within the time for a reconnect, after it, and longer than a session.
+# With the first two, all brokers are dead before the first one is fenced.
 DEATH_GAPS_MS = (0, 50, 500, 4_000)
-TOGETHER_MS = 50
+SIMULTANEOUS_MS = 50
 START_GAPS_MS = (0, 100, 3_000)
 
 
@@ -29,9 +29,9 @@ class Order(NamedTuple):
     wiped: tuple[int, ...]
     death_gap_ms: int
     start_gap_ms: int
-    # Whether the controller sees that connections are gone; else sessions run out.
+    # Whether the controller detects closed connections; otherwise sessions expire.
     is_noticed: bool
-    # Whether another controller takes over while they are down.
+    # Whether another controller becomes active while the brokers are down.
     has_new_controller: bool
     min_isr: int
 
@@ -56,7 +56,7 @@ def play(order: Order, directories: int = 1) -> DataBrokers:
     """Play one order, and check the result.
 
     Args:
-        directories: how many each broker has; the first of them is wiped.
+        directories: number of directories of each broker; the first one is wiped.
     """
     world = DataBrokers(1, order.min_isr, directories)
     for broker_id in BROKERS:
@@ -73,7 +73,7 @@ def play(order: Order, directories: int = 1) -> DataBrokers:
         world.start(broker_id)
         world.live(order.start_gap_ms)
     world.live(6_000)
-    if order.death_gap_ms <= TOGETHER_MS:
+    if order.death_gap_ms <= SIMULTANEOUS_MS:
         for key in world.leaderless():
             assert not world.whole_copies(key), f"{key} has no leader\n{world.describe()}"
     return world
@@ -101,7 +101,7 @@ def test_a_restored_disk_has_its_records() -> None:
     for broker_id in BROKERS[:2]:
         world.start(broker_id)
     world.live(5_000)
-    # The only whole copies are on a disk that is not there.
+    # The only complete copies are on the missing disk.
     assert {key for key in world.leaderless() if key[0] == "all"}
     last.directories, last.logs = disk
     world.start(last.id)

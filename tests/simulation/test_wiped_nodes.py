@@ -31,7 +31,7 @@ def settled_leader(cluster: SimulatedCluster, partition: int) -> int:
 
 
 def fill(cluster: SimulatedCluster) -> None:
-    """A topic on all nodes, with acknowledged records in every partition."""
+    """Create a topic on all nodes, with acknowledged records in every partition."""
     answer = cluster.ask(1, creation("t", replicas=3), 7)
     assert answer.topics[0].error_code == ErrorCode.NONE
     for partition in PARTITIONS:
@@ -50,7 +50,7 @@ def fill(cluster: SimulatedCluster) -> None:
 
 
 def records(cluster: SimulatedCluster, partition: int) -> list[bytes | None]:
-    """Return a consumer's records; nothing while the leader has not applied its election."""
+    """Return the records of a partition; empty until the leader has applied its election."""
     asked = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[asked])]

@@ -1,7 +1,7 @@
 """All orders of deaths, wipes, starts: `python -m simulation.wiped_orders [EVERY]`, from `tests`.
 
-Prints each order that fails with its error, and at the end how many were played. With EVERY only
-each so manyth one is played.
+Prints each failing order with its error, and at the end the number of orders. With EVERY, only each
+order at a multiple of this number is played.
 """
 
 from __future__ import annotations

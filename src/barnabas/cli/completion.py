@@ -14,7 +14,7 @@ Examples:
 For the current shell only:
   eval "$(barnabas completion bash)"
 The names of topics and groups come from the broker at BARNABAS_BOOTSTRAP (default 127.0.0.1:9092),
-which is asked for half a second at most.
+whose response may take half a second.
 """
 
 _VARIABLE = "_BARNABAS_COMPLETE"

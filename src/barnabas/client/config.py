@@ -106,7 +106,11 @@ IGNORED = frozenset({
 
 # With the consumer protocol (KIP-848) the broker decides these, and Kafka's client refuses the
 # keys.
-_OF_THE_BROKER = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
+_CLASSIC_PROTOCOL_KEYS = (
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "partition_assignment_strategy",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,14 +287,14 @@ class ClientConfig:
                 "transaction.two.phase.commit.enable=true, where transactions do not time out: "
                 "leave it out"
             )
-        self._settle_idempotence(given_idempotence="enable_idempotence" in given)
+        self._resolve_idempotence(given_idempotence="enable_idempotence" in given)
 
     def _check_group(self, given: Mapping[str, object]) -> None:
         """Refuse keys of the other group protocol; check heartbeat interval and session timeout."""
         if self.group_instance_id == "":
             raise ClientConfigError("group.instance.id is empty: name the member, or leave it out")
         if self.group_protocol == "consumer":
-            for name in _OF_THE_BROKER:
+            for name in _CLASSIC_PROTOCOL_KEYS:
                 if name in given:
                     key = name.replace("_", ".")
                     raise ClientConfigError(
@@ -317,7 +321,7 @@ class ClientConfig:
                 f"{self.compression_type}: {low} to {high}"
             )
 
-    def _settle_idempotence(self, *, given_idempotence: bool) -> None:
+    def _resolve_idempotence(self, *, given_idempotence: bool) -> None:
         """Check the preconditions of idempotence, or turn it off where it is only the default.
 
         Idempotence needs acks=all, retries, and at most 5 requests in flight. Transactions need

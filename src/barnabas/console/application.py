@@ -24,7 +24,6 @@ from barnabas.console.changes import (
 )
 from barnabas.console.console import Console, console_of
 from barnabas.console.forms import FormError, query_fields
-from barnabas.console.gatekeeper import Gatekeeper
 from barnabas.console.pages import (
     brokers,
     cluster,
@@ -37,6 +36,7 @@ from barnabas.console.pages import (
     security,
     topics,
 )
+from barnabas.console.request_checks import RequestChecks
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -58,7 +58,9 @@ def make_application(console: Console) -> Starlette:
     routes += [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]
     application = Starlette(
         routes=routes,
-        middleware=[Middleware(Gatekeeper, settings=console.settings, sessions=console.sessions)],
+        middleware=[
+            Middleware(RequestChecks, settings=console.settings, sessions=console.sessions)
+        ],
         exception_handlers={
             HTTPException: _show_refusal,
             FormError: _show_form_error,
@@ -75,7 +77,7 @@ def make_application(console: Console) -> Starlette:
 
 
 async def _show_produce(request: Request) -> Response:
-    topic = query_fields(request).word("topic")
+    topic = query_fields(request).stripped("topic")
     return console_of(request).page(request, "produce.html", topic=topic)
 
 

@@ -50,7 +50,7 @@ class ClusterAccess:
         """The configuration of the clients, without the bootstrap servers."""
         return dict(self._config)
 
-    async def ask(self, load: Callable[[Client], T]) -> T:
+    async def call(self, load: Callable[[Client], T]) -> T:
         """Run `load` with a client in a thread, and return its result.
 
         Raises:
@@ -60,7 +60,7 @@ class ClusterAccess:
         async with self._slots:
             return await asyncio.to_thread(self._run, load)
 
-    async def ask_once(
+    async def call_once(
         self, load: Callable[[Client], T], config: Mapping[str, str], limit_ms: float
     ) -> T:
         """Run `load` with a new client that has other settings and another limit."""

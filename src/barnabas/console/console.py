@@ -100,7 +100,7 @@ class Console:
             "csrf": session.csrf if session is not None else "",
             "notices": session.take_notices() if session is not None and is_opened else [],
             "interval": self.history.interval,
-            "trouble": self.history.trouble,
+            "sample_error": self.history.error,
         }
         return HTMLResponse(self._renderer.render(template, {**shared, **values}), status)
 

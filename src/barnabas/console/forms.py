@@ -32,17 +32,17 @@ class Fields:
         """Return a field as it was sent; "" if it is missing."""
         return self._values.get(name, "")
 
-    def word(self, name: str) -> str:
+    def stripped(self, name: str) -> str:
         """Return a field without the spaces around it; "" if it is missing."""
         return self.text(name).strip()
 
-    def needed(self, name: str) -> str:
+    def required(self, name: str) -> str:
         """Return a field that must not be empty.
 
         Raises:
             FormError: It is empty or missing.
         """
-        found = self.word(name)
+        found = self.stripped(name)
         if not found:
             raise FormError(f"fill in {name}")
         return found
@@ -53,7 +53,7 @@ class Fields:
         Raises:
             FormError: It is no such number, or empty without a default.
         """
-        found = self.word(name)
+        found = self.stripped(name)
         if not found and default is not None:
             return default
         try:
@@ -74,7 +74,7 @@ class Fields:
         Raises:
             FormError: The field `confirm` has another text.
         """
-        if self.word("confirm") != name:
+        if self.stripped("confirm") != name:
             raise FormError(f"to confirm, type {name}")
 
     def integers(self, name: str) -> list[int]:
@@ -83,7 +83,7 @@ class Fields:
         Raises:
             FormError: It is empty or no such list.
         """
-        parts = self.needed(name).replace(" ", "").split(",")
+        parts = self.required(name).replace(" ", "").split(",")
         if not all(part.isascii() and part.isdigit() and len(part) < 11 for part in parts):
             raise FormError(f"{name} must be numbers with commas between them, such as 1,2,3")
         return [int(part) for part in parts]
@@ -95,7 +95,7 @@ def query_fields(request: Request) -> Fields:
 
 
 async def form_fields(request: Request) -> Fields:
-    """Return the fields of a form. The gatekeeper has limited its size.
+    """Return the fields of a form. `RequestChecks` has limited its size.
 
     Raises:
         FormError: The form is malformed.

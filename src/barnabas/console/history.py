@@ -48,8 +48,8 @@ class History:
         self._latest: Sample | None = None
         # Rates between the newest two samples; None until there are two.
         self.rates: Rates | None = None
-        # Why the last sample failed; "" if it did not.
-        self.trouble = ""
+        # Error of the last sample; "" after a success.
+        self.error = ""
         # Records written per second, in all topics and by topic.
         self.records_in = _series()
         self._topics: dict[str, Series] = {}
@@ -76,20 +76,20 @@ class History:
                 await self.sample()
             except Exception as error:  # noqa: BLE001 - logged with its traceback
                 # A fault here must not end the sampling; the pages say that it failed.
-                self.trouble = f"sampling failed: {error}"
+                self.error = f"sampling failed: {error}"
                 _log.exception("Sampling failed")
             await asyncio.sleep(self.interval)
 
     async def sample(self) -> None:
         """Take one sample; remember the error if that fails."""
         try:
-            sample = await self._access.ask(self._take)
+            sample = await self._access.call(self._take)
         except (ClientError, MetricsError) as error:
-            self.trouble = str(error)
+            self.error = str(error)
         except TimeoutError:
-            self.trouble = "the brokers did not answer in time"
+            self.error = "the brokers did not answer in time"
         else:
-            self.trouble = ""
+            self.error = ""
             self.add(sample)
 
     def add(self, sample: Sample) -> None:

@@ -1,4 +1,4 @@
-"""Applies the controller's records when they are appended, and answers when they are committed.
+"""Applies the controller's records at their append, and sends the responses after the commit.
 
 The image here is the cluster as of the last *appended* record, committed or not. A response waits
 until the records of its request, or the records that its result depends on, are committed. A
@@ -51,10 +51,10 @@ _SLICE_MS = 5.0
 _TRIES_IN_SLICES = 5
 
 _NOT_CONTROLLER = Refusal(
-    ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or was until just now"
+    ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
 )
 # Kafka sends no message with this error either.
-_NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT)
+_TIMED_OUT = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 _TOO_MANY = Refusal(
     ErrorCode.POLICY_VIOLATION, f"a request may create at most {BATCH_RECORDS_MAX} metadata records"
 )
@@ -68,7 +68,7 @@ class _Held(msgspec.Struct, frozen=True):
     on_lost: Callable[[], None]
 
 
-class _Answer:
+class _Responder:
     """Sends exactly one of: the response, a refusal, or REQUEST_TIMED_OUT."""
 
     __slots__ = ("_driver", "_on_done", "_refuse", "_request", "_timer")
@@ -88,13 +88,13 @@ class _Answer:
         self._timer: Cancellable | None = None
 
     def limit(self, timeout_ms: int) -> None:
-        """Answer REQUEST_TIMED_OUT if no response is sent within `timeout_ms`."""
+        """Respond with REQUEST_TIMED_OUT if no other response is sent within `timeout_ms`."""
         if self._on_done is not None:
-            timer = self._driver.doors.timer
-            self._timer = timer.call_later(timeout_ms, lambda: self.refuse(_NO_TIME))
+            timer = self._driver.log_dependencies.timer
+            self._timer = timer.call_later(timeout_ms, lambda: self.refuse(_TIMED_OUT))
 
-    def give(self, response: Any) -> None:
-        """Answer with `response`, unless a response has already been sent."""
+    def respond(self, response: Any) -> None:
+        """Send `response`, unless a response was already sent."""
         on_done, self._on_done = self._on_done, None
         if self._timer is not None:
             self._timer.cancel()
@@ -103,15 +103,17 @@ class _Answer:
             on_done(response)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer with an error response, unless a response has already been sent."""
+        """Send an error response, unless a response was already sent."""
         if self._on_done is None:
             return
         refused = self._refuse(self._request, refusal)
         if isinstance(refused, GeneratorType):
-            doors = self._driver.doors
-            run_in_slices(refused, doors.clock, doors.timer.call_soon, self.give)
+            log_dependencies = self._driver.log_dependencies
+            run_in_slices(
+                refused, log_dependencies.clock, log_dependencies.timer.call_soon, self.respond
+            )
         else:
-            self.give(refused)
+            self.respond(refused)
 
 
 class Plan:
@@ -155,7 +157,7 @@ class AppendedState:
         assert not self._held, f"{len(self._held)} responses of epoch {self.epoch} are pending"
         self.image, self.epoch = image, epoch
 
-    def cease(self) -> None:
+    def end(self) -> None:
         """Discard the image after leadership is lost, and fail the pending responses."""
         self.image = None
         held, self._held = self._held, deque()
@@ -165,7 +167,7 @@ class AppendedState:
     @property
     def now_ms(self) -> float:
         """Monotonic time, ms."""
-        return self._driver.doors.clock.monotonic_ms()
+        return self._driver.log_dependencies.clock.monotonic_ms()
 
     def view(
         self, mutations: MutationLimit | None = None, requester: Principal = ANONYMOUS
@@ -186,7 +188,7 @@ class AppendedState:
         mutations: MutationLimit | None = None,
         requester: Principal = ANONYMOUS,
     ) -> None:
-        """Handle a request, append its records, and answer once they are committed.
+        """Handle a request, append its records, and respond once they are committed.
 
         Args:
             api: how the API is served: its error response, and whether its timeout counts.
@@ -197,22 +199,22 @@ class AppendedState:
             mutations: the partition mutation quota of the client; None for no limit.
             requester: the client that sent the request.
         """
-        answer = _Answer(request, on_done, api.refuse, self._driver)
+        responder = _Responder(request, on_done, api.refuse, self._driver)
         timeout_ms = getattr(request, "timeout_ms", None) if api.has_timeout else None
-        is_late = timeout_ms is not None and timeout_ms <= 0
-        view = self.view(None if is_late else mutations, requester)
+        has_timed_out = timeout_ms is not None and timeout_ms <= 0
+        view = self.view(None if has_timed_out else mutations, requester)
         if view is None:
-            answer.refuse(_NOT_CONTROLLER)
+            responder.refuse(_NOT_CONTROLLER)
             return
         result = handle(view, request)
 
         def finish(
             result: ControllerResult[Any], encoded: MetadataBatchEncoder | None = None
         ) -> None:
-            if is_late and not result.at_once:
-                answer.refuse(_NO_TIME)
+            if has_timed_out and not result.at_once:
+                responder.refuse(_TIMED_OUT)
             else:
-                self._answer(result, answer, encoded)
+                self._respond(result, responder, encoded)
 
         if isinstance(result, ControllerResult):
             finish(result)
@@ -221,20 +223,22 @@ class AppendedState:
 
             def again(view: ControllerView) -> Generator[None, None, ControllerResult[Any]]:
                 made = handle(view, request)
-                assert not isinstance(made, ControllerResult), "a handler is one or the other"
+                assert not isinstance(made, ControllerResult), (
+                    "a handler always returns a generator or never"
+                )
                 return made
 
-            plan = Plan(view, again, finish, lambda: answer.refuse(_NOT_CONTROLLER))
+            plan = Plan(view, again, finish, lambda: responder.refuse(_NOT_CONTROLLER))
             self._run_plan(plan, self._encoded(steps))
-        if timeout_ms is not None and not is_late:
-            answer.limit(timeout_ms)
+        if timeout_ms is not None and not has_timed_out:
+            responder.limit(timeout_ms)
 
     def _encoded(self, steps: Generator[None, None, ControllerResult[Any]]) -> EncodedSteps:
         """Compute a result, and encode the records of a large one."""
         result = yield from steps
         if not _ENCODED_AT_ONCE < len(result.records) <= BATCH_RECORDS_MAX:
             return result, None
-        encoder = MetadataBatchEncoder(self._driver.doors.clock.wall_ms())
+        encoder = MetadataBatchEncoder(self._driver.log_dependencies.clock.wall_ms())
         try:
             for record, version in result.records:
                 encoder.add(record, version)
@@ -246,7 +250,7 @@ class AppendedState:
 
     def _run_plan(self, plan: Plan, steps: EncodedSteps) -> None:
         """Run one slice of a request's steps, and schedule the rest for later turns."""
-        clock, timer = self._driver.doors.clock, self._driver.doors.timer
+        clock, timer = self._driver.log_dependencies.clock, self._driver.log_dependencies.timer
         made = run_slice(steps, clock, _SLICE_MS if plan.tries < _TRIES_IN_SLICES else inf)
         if isinstance(made, Unfinished):
             timer.call_soon(lambda: self._run_plan(plan, steps))
@@ -264,24 +268,24 @@ class AppendedState:
         else:
             plan.finish(result, encoded)
 
-    def _answer(
+    def _respond(
         self,
         result: ControllerResult[Any],
-        answer: _Answer,
+        responder: _Responder,
         encoded: MetadataBatchEncoder | None,
     ) -> None:
         records = result.records
 
         def on_committed() -> None:
             finish = result.finish
-            answer.give(result.response if finish is None else finish())
+            responder.respond(result.response if finish is None else finish())
 
         if not records:
-            self._hold(on_committed, lambda: answer.refuse(_NOT_CONTROLLER))
+            self._hold(on_committed, lambda: responder.refuse(_NOT_CONTROLLER))
         elif result.atomic and len(records) > BATCH_RECORDS_MAX:
-            answer.refuse(_TOO_MANY)
+            responder.refuse(_TOO_MANY)
         else:
-            self._append(records, on_committed, answer.refuse, encoded)
+            self._append(records, on_committed, responder.refuse, encoded)
 
     def append(self, records: Sequence[VersionedRecord]) -> None:
         """Append records of the controller itself; do nothing for an empty list."""
@@ -313,7 +317,7 @@ class AppendedState:
         on_refused: Callable[[Refusal], None],
         encoded: MetadataBatchEncoder | None = None,
     ) -> bool:
-        """Replay and append a batch, and answer when it is committed; returns False if refused."""
+        """Replay and append a batch; return whether it was accepted. `on_done`: at the commit."""
         before = self.image
         assert before is not None
         delta = ClusterDelta(before)
@@ -350,7 +354,7 @@ class AppendedState:
         return True
 
     def _hold(self, on_done: Callable[[], None], on_lost: Callable[[], None]) -> None:
-        """Answer once all records appended so far are committed, which may be immediately."""
+        """Call `on_done` once all records appended so far are committed, perhaps immediately."""
         last_offset = self._driver.log_end_offset - 1
         if self._driver.high_watermark > last_offset:
             on_done()
@@ -362,6 +366,6 @@ class AppendedState:
             held.append(_Held(last_offset, on_done, on_lost))
 
     def on_commit(self, last_offset: int) -> None:
-        """Answer the requests that wait for offsets up to `last_offset`."""
+        """Send the responses that wait for offsets up to `last_offset`."""
         while self._held and self._held[0].offset <= last_offset:
             self._held.popleft().on_done()

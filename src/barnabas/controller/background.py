@@ -115,11 +115,11 @@ class Background:
         self._fence()
         self._watch_sessions()
 
-    def broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
+    def broker_suspected(self, broker_id: int, broker_epoch: int) -> None:
         """Note that a broker's connection is lost; the broker may connect again."""
         view = self._state.view()
         if view is not None:
-            self._brokers.note_doubt(view.image, broker_id, broker_epoch)
+            self._brokers.note_suspected(view.image, broker_id, broker_epoch)
 
     def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
         """Fence a broker whose connection is lost and was not replaced."""

@@ -64,10 +64,14 @@ class Controller:
         registration = dependencies.registration
         supported = {} if registration is None else registration.supported_features
         policies = PolicyChecks(
-            driver.doors.clock, dependencies.create_topic_policy, dependencies.alter_config_policy
+            driver.log_dependencies.clock,
+            dependencies.create_topic_policy,
+            dependencies.alter_config_policy,
         )
         self._controls = make_controls(config, driver, dependencies.rng, supported, policies)
-        self._background = Background(config, self._state, self._controls, driver.doors.timer)
+        self._background = Background(
+            config, self._state, self._controls, driver.log_dependencies.timer
+        )
 
     @property
     def is_active(self) -> bool:
@@ -111,12 +115,12 @@ class Controller:
         if api.changes_sessions:
             self._background.on_sessions_changed()
 
-    def on_broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
+    def on_broker_suspected(self, broker_id: int, broker_epoch: int) -> None:
         """Note that the connection of a broker's heartbeats is lost; the broker may connect again.
 
         Until its next heartbeat, the broker is not elected in place of a dead broker.
         """
-        self._background.broker_doubted(broker_id, broker_epoch)
+        self._background.broker_suspected(broker_id, broker_epoch)
 
     def on_broker_lost(self, broker_id: int, broker_epoch: int) -> None:
         """Fence a broker now instead of at the end of its session.
@@ -139,7 +143,7 @@ class Controller:
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Become active or inactive."""
-        self._state.cease()
+        self._state.end()
         self._background.stop()
         if leader.leader_id == self._config.node_id and self._driver.is_leader:
             self._activate(leader.epoch)

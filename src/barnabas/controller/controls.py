@@ -74,7 +74,7 @@ def make_controls(
     topic_configs = TopicConfigs(config)
     placer = StripedPlacer(rng)
     sessions = BrokerSessions(config.broker_session_timeout_ms, config.node_id)
-    elections = Elections(topic_configs, sessions.doubtful)
+    elections = Elections(topic_configs, sessions.suspected)
     directories = DirectoryControl(elections)
     brokers = BrokerControl(elections, directories, sessions)
     return Controls(
@@ -90,6 +90,6 @@ def make_controls(
         leader_elections=LeaderElectionControl(elections),
         reassignments=ReassignmentControl(elections),
         unregistration=UnregistrationControl(elections),
-        tokens=TokenControl(config, rng, driver.doors.clock),
+        tokens=TokenControl(config, rng, driver.log_dependencies.clock),
         sessions=sessions,
     )

@@ -1,4 +1,4 @@
-"""Asks the operator's policies about new topics and changed configs (KIP-108, KIP-133).
+"""Validates new topics and changed configs by the operator's policies (KIP-108, KIP-133).
 
 A policy is foreign code on the event loop. Its exceptions become errors of one topic or resource,
 and a policy that takes long is logged.
@@ -67,7 +67,7 @@ class PolicyChecks:
             {index: list(brokers) for index, brokers in enumerate(placed)} if is_assigned else None,
             dict(configs),
         )
-        self._ask(policy, lambda: policy.validate(metadata))
+        self._validate(policy, lambda: policy.validate(metadata))
 
     def check_configs(self, resource: tuple[int, str], changes: Mapping[str, str | None]) -> None:
         """Raise Refusal if the policy does not allow a change of configs.
@@ -85,9 +85,9 @@ class PolicyChecks:
         kind, name = resource
         changed = ConfigResource(ResourceType(kind), name)
         metadata = AlterConfigMetadata(changed, dict(changes))
-        self._ask(policy, lambda: policy.validate(metadata))
+        self._validate(policy, lambda: policy.validate(metadata))
 
-    def _ask(self, policy: object, validate: Callable[[], None]) -> None:
+    def _validate(self, policy: object, validate: Callable[[], None]) -> None:
         name = type(policy).__qualname__
         begun_ms = self._clock.monotonic_ms()
         try:

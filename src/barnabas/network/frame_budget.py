@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Buffers up to this size never wait: they may belong to a small request that arrives slowly.
 FREE_BYTES = 64 * 1024
 # Time in ms during which a connection may exceed the budget.
-LOAN_MS = 5_000.0
+EXEMPT_MS = 5_000.0
 # Maximum age in ms of a partially received request while other connections wait.
 AGE_MAX_MS = 30_000.0
 _CHECK_MS = 1_000.0
@@ -73,12 +73,12 @@ class FrameBudget:
     """
 
     __slots__ = (
-        "_borrower",
         "_bytes_max",
         "_check",
         "_clock",
+        "_exempt",
+        "_exempt_until_ms",
         "_held_bytes",
-        "_loan_ends_ms",
         "_timer",
         "_unfinished",
         "_waiting",
@@ -97,9 +97,9 @@ class FrameBudget:
         self.is_full = False
         # Number of connections that wait for the budget.
         self._waiting = 0
-        # The connection that may exceed the budget, and the end of this permission.
-        self._borrower: FrameHolder | None = None
-        self._loan_ends_ms = 0.0
+        # The connection that may exceed the budget, and until when it may.
+        self._exempt: FrameHolder | None = None
+        self._exempt_until_ms = 0.0
         # Timer of the periodic check, while any connection waits.
         self._check: Cancellable | None = None
 
@@ -131,7 +131,7 @@ class FrameBudget:
         self._held_bytes += held_bytes - share.held_bytes
         share.held_bytes = held_bytes
         self.is_full = self._held_bytes > self._bytes_max
-        if self.is_full and held_bytes > FREE_BYTES and holder is not self._borrower:
+        if self.is_full and held_bytes > FREE_BYTES and holder is not self._exempt:
             self._make_wait(holder, share)
             self._maybe_allow_excess()
 
@@ -150,18 +150,18 @@ class FrameBudget:
         self.is_full = self._held_bytes > self._bytes_max
         if share.is_waiting:
             self._waiting -= 1
-        if holder is self._borrower:
-            self._borrower = None
+        if holder is self._exempt:
+            self._exempt = None
 
     def _wake(self) -> None:
         """Resume connections that fit into the budget, or else one that may exceed it."""
         room = self._bytes_max - self._held_bytes
         if room >= 0:
             # The budget is no longer exceeded.
-            self._borrower = None
-        if not self._waiting or (room < 0 and self._borrower is not None):
+            self._exempt = None
+        if not self._waiting or (room < 0 and self._exempt is not None):
             return
-        for holder, share in self._lacking_least(_WOKEN_AT_ONCE):
+        for holder, share in self._nearest_to_complete(_WOKEN_AT_ONCE):
             # A buffer grows at most to twice its size.
             room -= min(share.held_bytes, holder.missing_frame_bytes)
             if room < 0:
@@ -171,14 +171,14 @@ class FrameBudget:
 
     def _maybe_allow_excess(self) -> None:
         """Let the connection with the fewest missing bytes exceed the budget, one at a time."""
-        if self._borrower is not None or not self._waiting:
+        if self._exempt is not None or not self._waiting:
             return
-        ((holder, share),) = self._lacking_least(1)
-        self._borrower = holder
-        self._loan_ends_ms = self._clock.monotonic_ms() + LOAN_MS
+        ((holder, share),) = self._nearest_to_complete(1)
+        self._exempt = holder
+        self._exempt_until_ms = self._clock.monotonic_ms() + EXEMPT_MS
         self._resume(holder, share)
 
-    def _lacking_least(self, count: int) -> list[tuple[FrameHolder, _Unfinished]]:
+    def _nearest_to_complete(self, count: int) -> list[tuple[FrameHolder, _Unfinished]]:
         waiting = (each for each in self._unfinished.items() if each[1].is_waiting)
         return nsmallest(count, waiting, key=lambda each: each[0].missing_frame_bytes)
 
@@ -201,9 +201,9 @@ class FrameBudget:
         """Close connections that block others for too long."""
         self._check = None
         now_ms = self._clock.monotonic_ms()
-        borrower = self._borrower
-        if borrower is not None and self._is_short and now_ms >= self._loan_ends_ms:
-            self._drop(borrower)
+        exempt = self._exempt
+        if exempt is not None and self._is_short and now_ms >= self._exempt_until_ms:
+            self._drop(exempt)
         while self._is_short:
             oldest, share = next(iter(self._unfinished.items()))
             if now_ms - share.began_ms < AGE_MAX_MS:

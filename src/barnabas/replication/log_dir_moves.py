@@ -64,19 +64,19 @@ class _Move:
 class LogDirMoves:
     """The moves of this broker. Each partition has at most one."""
 
-    __slots__ = ("_assigner", "_doors", "_logs", "_moves", "_replicas")
+    __slots__ = ("_assigner", "_log_dependencies", "_logs", "_moves", "_replicas")
 
     def __init__(
         self,
         replicas: ReplicaManager,
         logs: LogManager,
         assigner: DirectoryAssigner,
-        doors: LogDependencies,
+        log_dependencies: LogDependencies,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._assigner = assigner
-        self._doors = doors
+        self._log_dependencies = log_dependencies
         self._moves: dict[TopicPartition, _Move] = {}
 
     def alter(self, key: TopicPartition, path: str) -> ErrorCode:
@@ -114,10 +114,10 @@ class LogDirMoves:
 
     def _begin(self, partition: Partition, directory: LogDirectory) -> ErrorCode:
         key = partition.topic_partition
-        going_to = self._logs.future_directory_of(key)
-        if going_to is directory:
+        future_directory = self._logs.future_directory_of(key)
+        if future_directory is directory:
             return ErrorCode.NONE
-        if going_to is not None:
+        if future_directory is not None:
             self._give_up(key)
         if self._logs.directory_of(key) is directory:
             return ErrorCode.NONE
@@ -156,7 +156,7 @@ class LogDirMoves:
         move.copy = LogCopy(
             partition.log,
             self._logs.futures[key],
-            self._doors,
+            self._log_dependencies,
             self._replicas.throttles.moves,
             lambda: self._on_caught_up(move),
             lambda error: self._on_failed(move, error),
@@ -218,7 +218,7 @@ class LogDirMoves:
                 move.stage = _Stage.FINISHING
                 move.copy.start()
             else:
-                self._doors.timer.call_later(_RETRY_MS, lambda: self._assign(move))
+                self._log_dependencies.timer.call_later(_RETRY_MS, lambda: self._assign(move))
 
         self._assigner.assign(where, move.directory.id, done)
 

@@ -198,7 +198,7 @@ class ReplicaManager:
             purgatory.shutdown()
         self._logs.checkpoint_high_watermarks()
 
-    def answer_waiting_fetches(self) -> None:
+    def complete_delayed_fetches(self) -> None:
         """Complete all pending fetches with the available records, before the broker stops."""
         self._fetches.complete_all()
         self.share_fetches.complete_all()
@@ -283,7 +283,7 @@ class ReplicaManager:
         moved: list[TopicPartition] = []
         for resource_type, name in delta.config_changes:
             if resource_type == TOPIC:
-                moved += self._take_config(name)
+                moved += self._apply_topic_config(name)
         for topic_partition in (*changes.touched, *moved):
             self.wake(topic_partition)
             yield
@@ -291,10 +291,10 @@ class ReplicaManager:
             self._followed.follow(changes)
         self._followed.close_idle()
 
-    def _take_config(self, topic: str) -> list[TopicPartition]:
+    def _apply_topic_config(self, topic: str) -> list[TopicPartition]:
         """Apply a topic's configuration. Return the partitions whose high watermark moved."""
         try:
-            self._take_throttled_replicas(topic)
+            self._apply_throttled_replicas(topic)
             return self._registry.update_config(topic)
         except AssertionError:
             raise
@@ -309,7 +309,7 @@ class ReplicaManager:
         """Apply a changed `num.replica.fetchers`."""
         self._followed.resize(fetchers)
 
-    def _take_throttled_replicas(self, topic: str) -> None:
+    def _apply_throttled_replicas(self, topic: str) -> None:
         image = self._brokers.image
         configs = {} if image is None else image.configs.get(TOPIC, topic)
         for key, throttle in (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LONG_TURN_MS = 100.0
 # Minimum interval between reads of the CPU clock. The CPU time of a turn is exact within this.
-LOOK_MS = 5.0
+CHECK_INTERVAL_MS = 5.0
 # Minimum interval between log lines about long turns.
 _LOG_MS = 1000.0
 _MS_PER_S = 1000.0
@@ -55,10 +55,10 @@ class LoopWatch:
         "_cpu_seen_ms",
         "_has_counted",
         "_has_counted_cpu",
-        "_has_looked",
+        "_has_measured",
         "_is_marking",
         "_logged_ms",
-        "_looked_ms",
+        "_measured_ms",
         "_now_ms",
         "_turn_began_ms",
         "_turn_cpu_ms",
@@ -97,7 +97,7 @@ class LoopWatch:
         self.longest_cpu_ms = 0.0
         # Whether the marker is in the queue, and whether `check` was called since it was queued.
         self._is_marking = False
-        self._has_looked = False
+        self._has_measured = False
         # The current turn, while the marker is in the queue: its start, its CPU time, and the
         # callback that took longest, without the time of nested callbacks.
         self._turn_began_ms = 0.0
@@ -108,7 +108,7 @@ class LoopWatch:
         self._has_counted_cpu = False
         self._cpu_seen_ms = 0.0
         # Time of the last call of `check`, and of the last log line.
-        self._looked_ms = -inf
+        self._measured_ms = -inf
         self._logged_ms = -inf
         # The last garbage collections: (end, duration), ms.
         self._collections: deque[tuple[float, float]] = deque(maxlen=_COLLECTIONS)
@@ -118,7 +118,7 @@ class LoopWatch:
         """Start to measure, because the process serves requests from now on."""
         gc.callbacks.append(self._on_collection)
         self._cpu_seen_ms = self._cpu_ms()
-        self.due_ms = self._now_ms() + LOOK_MS
+        self.due_ms = self._now_ms() + CHECK_INTERVAL_MS
 
     def end(self) -> None:
         """Stop measuring; no effect without `begin`."""
@@ -149,16 +149,16 @@ class LoopWatch:
             self._is_marking = True
             self._open_turn(began_ms)
             self._call_soon(self._mark)
-        self._has_looked = True
+        self._has_measured = True
         cpu_ms = self._cpu_ms()
         turn_ms = now_ms - self._turn_began_ms
-        # At most LOOK_MS of this CPU time was used before the turn began.
+        # At most CHECK_INTERVAL_MS of this CPU time was used before the turn began.
         self._turn_cpu_ms = min(self._turn_cpu_ms + cpu_ms - self._cpu_seen_ms, turn_ms)
         self._cpu_seen_ms = cpu_ms
-        self.due_ms = now_ms + LOOK_MS
+        self.due_ms = now_ms + CHECK_INTERVAL_MS
         # A request within this callback has been measured already, so its time is excluded.
-        own_ms = now_ms - max(began_ms, self._looked_ms)
-        self._looked_ms = now_ms
+        own_ms = now_ms - max(began_ms, self._measured_ms)
+        self._measured_ms = now_ms
         if own_ms > self._worst_ms:
             self._worst_ms = own_ms
             self._worst = (source, client)
@@ -174,8 +174,8 @@ class LoopWatch:
 
     def _mark(self) -> None:
         """End a turn. The loop calls this once a turn while there is work."""
-        if self._has_looked:
-            self._has_looked = False
+        if self._has_measured:
+            self._has_measured = False
             self._open_turn(self._now_ms())
             self._call_soon(self._mark)
         else:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from barnabas.runtime.loop import close_loop, new_loop, system_runtime
 from barnabas.runtime.sockets import USUAL_OPTIONS
 from barnabas.runtime.system.interrupts import DeferredInterrupt
-from barnabas.runtime.system.keeper import LoopKeeper
+from barnabas.runtime.system.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,8 +43,8 @@ class LoopStepper:
         "_entry",
         "_has_stepped",
         "_interrupt",
-        "_keeper",
         "_loop",
+        "_loop_thread",
         "_predicate",
         "_reached",
         "_timed_out",
@@ -57,7 +57,7 @@ class LoopStepper:
         self._entry = threading.Lock()
         self._user: int | None = None
         self._depth = 0
-        self._keeper: LoopKeeper | None = None
+        self._loop_thread: LoopThread | None = None
         # Whether the loop has run since the thread inside entered.
         self._has_stepped = False
         self._timed_out = False
@@ -93,8 +93,8 @@ class LoopStepper:
         self._user = me
         self._depth = 1
         self._has_stepped = False
-        if self._keeper is not None:
-            self._keeper.step_aside()
+        if self._loop_thread is not None:
+            self._loop_thread.acquire_turn()
         return True
 
     def leave(self) -> None:
@@ -104,16 +104,16 @@ class LoopStepper:
         if self._depth:
             return
         self._user = None
-        if self._keeper is not None:
-            self._keeper.take_over(has_stepped=self._has_stepped)
+        if self._loop_thread is not None:
+            self._loop_thread.release_turn(has_stepped=self._has_stepped)
         self._entry.release()
 
     def keep_alive(self) -> None:
         """Serve timers and connections while no caller is inside. The caller must be inside."""
         assert self._user == threading.get_ident(), "keep_alive from outside"
-        if self._keeper is None:
-            self._keeper = LoopKeeper(self._loop)
-            self._keeper.start()
+        if self._loop_thread is None:
+            self._loop_thread = LoopThread(self._loop)
+            self._loop_thread.start()
 
     @property
     def is_inside(self) -> bool:
@@ -134,7 +134,7 @@ class LoopStepper:
         run and is raised here.
         """
         assert not self._loop.is_running(), "run_until within run_until"
-        assert self._keeper is None or self._user == threading.get_ident(), "not inside"
+        assert self._loop_thread is None or self._user == threading.get_ident(), "not inside"
         if predicate():
             return True
         self._reached = self._timed_out = False
@@ -147,7 +147,7 @@ class LoopStepper:
             if timeout_ms is not None:
                 deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
             interrupt.defer()
-            # Repeat, because a stop request for the keeper may have ended the run.
+            # Repeat, because a stop request for the loop thread may have ended the run.
             while not (self._reached or self._timed_out or interrupt.has_arrived):
                 self._loop.run_forever()
         finally:
@@ -169,8 +169,8 @@ class LoopStepper:
 
     def close(self) -> None:
         """Close the loop and all open connections."""
-        if self._keeper is not None:
-            self._keeper.end()
+        if self._loop_thread is not None:
+            self._loop_thread.end()
         if not self._loop.is_closed():
             close_loop(self._loop, self._base)
 

@@ -34,6 +34,6 @@ class ClientMechanism(Protocol):
         """Return the next message; None if the server's message was the last one.
 
         Raises:
-            SaslError: the server is not the one that knows the password, or has refused the login.
+            SaslError: the server does not know the password, or has refused the login.
         """
         ...

@@ -10,8 +10,8 @@ class SaslError(Exception):
         reason: what failed, for the log of this side. It never contains a secret.
         shown: text for the peer. None for a generic text, which does not tell whether the user
             exists.
-        is_transient: whether the same login may succeed later, because a third party did not
-            answer.
+        is_transient: whether the same login may succeed later, because a third server did not
+            respond.
     """
 
     def __init__(

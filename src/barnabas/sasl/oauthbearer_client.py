@@ -32,7 +32,7 @@ class OAuthBearerClient:
         return None
 
     def respond(self, message: bytes) -> bytes | None:
-        """Accept the empty answer, or confirm an error.
+        """Accept the empty response, or confirm an error.
 
         Raises:
             SaslError: the server has accepted the token after an error.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PLAIN: Final = "PLAIN"
 _PARTS = 3
-# Counted at most: the message is the client's.
+# Limit of the counted parts, since the client chooses the message.
 _PARTS_MAX = 4
 
 
@@ -35,7 +35,7 @@ class PlainServer:
         """Check the client's only message. The response is empty.
 
         Raises:
-            SaslError: the message is malformed, or user and password do not fit.
+            SaslError: the message is malformed, or user and password do not match.
         """
         parts = message.decode("utf-8", "replace").split("\0", _PARTS_MAX)[:_PARTS_MAX]
         if len(parts) != _PARTS:
@@ -48,8 +48,8 @@ class PlainServer:
         if not password:
             raise _failed("password not specified")
         known = self._users.get(name)
-        # Both are hashed, and compared for unknown users too. The time then tells neither whether
-        # there is a user, nor the length of a password.
+        # Both are hashed, and compared for unknown users too. So the response time reveals neither
+        # whether the user exists nor the length of the password.
         is_right = hmac.compare_digest(_digest(password), _digest(known or ""))
         if not is_right or known is None:
             raise _failed("Invalid username or password")
@@ -60,7 +60,7 @@ class PlainServer:
 
 
 class PlainClient:
-    """Sends one message. The answer of the server is empty."""
+    """Sends one message. The response of the server is empty."""
 
     __slots__ = ("_message", "is_complete")
 
@@ -77,13 +77,13 @@ class PlainClient:
         return None
 
     def respond(self, message: bytes) -> None:
-        """Accept the answer.
+        """Accept the response.
 
         Raises:
-            SaslError: the answer is not empty.
+            SaslError: the response is not empty.
         """
         if message:
-            raise SaslError("the server has answered a PLAIN message with another one")
+            raise SaslError("the response of the server to PLAIN is not empty")
         self.is_complete = True
 
 
@@ -92,5 +92,5 @@ def _digest(password: str) -> bytes:
 
 
 def _failed(detail: str) -> SaslError:
-    # Clients and operators know these texts from Kafka. They fit unknown users and wrong passwords.
+    # Kafka's texts, which are the same for an unknown user and for a wrong password.
     return SaslError(detail, f"Authentication failed: {detail}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.sasl.scram_keys import ScramMechanism
 
-# Half a second of hashing. A server that wants more is wrong or hostile.
+# Half a second of hashing. A server that requests more is misconfigured or hostile.
 _ITERATIONS_MAX = 1_000_000
 # No channel binding, and no authorization id.
 _HEADER = "n,,"
@@ -78,7 +78,7 @@ class ScramClient:
         server = parse_server_first(message)
         if not ITERATIONS_MIN <= server.iterations <= _ITERATIONS_MAX:
             raise SaslError(
-                f"the server wants {server.iterations} iterations; allowed are {ITERATIONS_MIN} "
+                f"the server requests {server.iterations} iterations; allowed are {ITERATIONS_MIN} "
                 f"to {_ITERATIONS_MAX}"
             )
 
@@ -102,7 +102,7 @@ class ScramClient:
             return None
         server = parse_server_first(message)
         if not server.nonce.startswith(self._nonce) or server.nonce == self._nonce:
-            raise SaslError("the server has sent another nonce than it got")
+            raise SaslError("the nonce of the server does not continue that of the client")
         mechanism, salted = self._mechanism, self._salted
         assert salted is not None, "`prepare` comes first"
         without_proof = f"c={base64_text(_HEADER.encode())},r={server.nonce}"

@@ -89,8 +89,8 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 def printable_salt(random: bytes) -> bytes:
     """Return a salt of digits and small letters, made of random bytes.
 
-    It looks like a salt of Kafka's tools, 130 bits in base 36. The made-up salt of an unknown user
-    therefore does not differ from the salt of a user.
+    It has the form of a salt of Kafka's tools, 130 bits in base 36. So the salt of an unknown user
+    has the form of the salt of a known user.
     """
     number = int.from_bytes(random[:_SALT_BYTES]) % (1 << _SALT_BITS)
     digits = []
@@ -100,25 +100,26 @@ def printable_salt(random: bytes) -> bytes:
     return "".join(reversed(digits)).encode()
 
 
-def stand_in(
+def dummy_credential(
     mechanism: ScramMechanism, name: str, secret: bytes, iterations: tuple[int, ...] = ()
 ) -> ScramCredential:
-    """Return a credential for a user without one. No password fits it.
+    """Return a dummy credential for a user without one. No password matches it.
 
     It is the same for each login with this name, as a real credential would be.
 
     Args:
         mechanism: the mechanism of the login.
         name: the name that the client has sent.
-        secret: what clients do not know. All brokers of a cluster use the same.
-        iterations: of each user that has a credential, sorted. The stand-in has those of one of
-            them, so that rare iterations do not tell a user. Empty: Kafka's default of its tools.
+        secret: bytes that clients do not know. All brokers of a cluster use the same.
+        iterations: the iterations of all users with a credential, sorted. The result has those of
+            one user, so that rare iterations do not reveal a user. Empty: the default of Kafka's
+            tools.
     """
 
     def derived(purpose: bytes) -> bytes:
         return mechanism.hmac(secret, purpose + mechanism.to_bytes() + name.encode())
 
-    # The share of the list, not a remainder: another user changes it for few names.
+    # In proportion to the length and not a remainder, so that a new user changes few names.
     chosen = int.from_bytes(derived(b"iterations")[:8]) * len(iterations) >> 64
     return ScramCredential(
         printable_salt(derived(b"salt")),

@@ -44,8 +44,8 @@ class ScramUsers(Protocol):
         """Return the credential of a delegation token; None if there is none."""
         ...
 
-    def stand_in(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
-        """Return a credential for a name that has none. No password fits it."""
+    def dummy_credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        """Return a dummy credential for a name that has none. No password matches it."""
         ...
 
 
@@ -57,7 +57,7 @@ class _Begun(msgspec.Struct, frozen=True):
     answer: str
     nonce: str
     credential: ScramCredential
-    # None if the login must fail. The exchange goes on, so that the client does not learn why.
+    # None if the login must fail. The exchange continues, so that the client does not learn why.
     identity: Identity | None
 
 
@@ -99,8 +99,8 @@ class ScramServer:
         user = find(mechanism, name)
         if user is not None and user.credential.iterations < ITERATIONS_MIN:
             user = None
-        # Computed for all names, so that the time does not tell which of them are users.
-        credential = self._users.stand_in(mechanism, name)
+        # Computed for all names, so that the response time does not reveal which names are users.
+        credential = self._users.dummy_credential(mechanism, name)
         if user is not None:
             credential = user.credential
         if client.authorization_id not in ("", name):
@@ -118,7 +118,7 @@ class ScramServer:
     def _finish(self, begun: _Begun, message: bytes) -> bytes:
         final = parse_client_final(message)
         if not hmac.compare_digest(final.nonce.encode(), begun.nonce.encode()):
-            raise SaslError("the client has sent another nonce than it got")
+            raise SaslError("the nonce in the last message of the client is not that of the server")
         if final.channel_binding != begun.client.header.encode():
             raise SaslError("the client has changed the header of its first message")
         mechanism, credential = self._mechanism, begun.credential

@@ -14,7 +14,7 @@ class Identity(msgspec.Struct, frozen=True):
     name: str
     # Whether the client used a delegation token. Such a client may not create tokens.
     is_token: bool = False
-    # End of the credential, in ms since 1970 (a token's expiry). None: it does not end.
+    # End of the credential, in ms since 1970 (a token's expiry). None: it does not expire.
     expiry_ms: int | None = None
 
 

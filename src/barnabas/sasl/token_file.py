@@ -41,13 +41,13 @@ class TokenFile(msgspec.Struct, frozen=True):
         """Read the token.
 
         Raises:
-            SaslError: the file cannot be read or contains no token; the text has nothing of it.
+            SaslError: the file cannot be read or contains no token. The text does not quote it.
         """
         disk = RealDisk()
         try:
             # A pipe or device has the size 0, and perhaps no end.
             if not 0 < disk.size(self.path) <= _BYTES_MAX:
-                raise SaslError(f"{self.path} has no size of a token", is_transient=True)
+                raise SaslError(f"{self.path} does not have the size of a token", is_transient=True)
             data = disk.read(self.path)
         except OSError as error:
             reason = f"no token in {self.path}: {error.strerror or error}"

@@ -2,7 +2,7 @@
 
 `token_file` has the tokens of files.
 
-A token is used for all connections until most of its time has passed.
+A token is used for all connections until most of its lifetime has passed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ __all__ = [
 EXTENSION_OPTION = "extension_"
 CLAIM_OPTION = "unsecuredLoginStringClaim_"
 
-# The share of a token's time after which another one is asked for, as in Kafka.
-_USED_SHARE = 0.8
+# Part of a token's lifetime after which the login requests a new token, as in Kafka.
+_REFRESH_FACTOR = 0.8
 # How long an unsecured token is valid, as in Kafka.
 _UNSECURED_S = 3600
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token and the end of its time."""
+    """A token and its expiry."""
 
     text: str
     # In ms since 1970; None if it is unknown. The token is then used once.
@@ -88,14 +88,14 @@ class TokenLogin:
         self.mechanism = OAUTHBEARER
         self.executor: Executor = runtime.executor
         self._clock: Clock = runtime.clock
-        # The last token, and until when it is used (wall clock, ms). None: ask for another one.
+        # The last token, and until when it is used (wall clock, ms). None: request a new one.
         self._token: Token | None = None
         self._used_until_ms = 0.0
         # Logins that wait for a token. A request for one is running if there are any.
         self._waiting: list[OnBegun] = []
 
     def begin(self, on_begun: OnBegun) -> None:
-        """Begin an exchange, after a token is there."""
+        """Begin an exchange as soon as there is a token."""
         if self._token is not None and self._clock.wall_ms() < self._used_until_ms:
             on_begun(_exchange(self._token), None)
             return
@@ -104,7 +104,7 @@ class TokenLogin:
             self.executor.submit(lambda: self._source(self._clock.wall_ms()), self._on_token)
 
     def note_failure(self, reason: str) -> None:
-        """Ask for another token next time: the broker may have rejected this one."""
+        """Request a new token for the next login: the broker may have rejected this one."""
         self._token = None
 
     def _on_token(self, token: Token | None, error: BaseException | None) -> None:
@@ -117,7 +117,7 @@ class TokenLogin:
         now_ms = self._clock.wall_ms()
         self._token = token
         if token.expiry_ms is not None:
-            self._used_until_ms = now_ms + _USED_SHARE * (token.expiry_ms - now_ms)
+            self._used_until_ms = now_ms + _REFRESH_FACTOR * (token.expiry_ms - now_ms)
         else:
             self._used_until_ms = 0.0
         for on_begun in waiting:
@@ -137,7 +137,7 @@ class ClientCredentials(msgspec.Struct, frozen=True):
         return f"ClientCredentials({self.url}, {self.client_id!r})"
 
     def __call__(self, now_ms: int) -> Token:
-        """Ask the server for a token.
+        """Request a token from the server.
 
         Raises:
             SaslError: the server was not reached, or has answered without a token.

@@ -28,7 +28,7 @@ _FIRST_FREE_PORT = 20_000
 _WHOLE_READ_SHARE = 0.5
 
 
-class NetworkWeather(msgspec.Struct, frozen=True):
+class NetworkConditions(msgspec.Struct, frozen=True):
     """Delays and faults of the network; delays are milliseconds of virtual time."""
 
     delay_min_ms: float = 0.05
@@ -51,14 +51,14 @@ class SimNetwork:
         "_scheduler",
         "_streams",
         "_timers",
+        "conditions",
         "listeners",
-        "weather",
     )
 
     def __init__(self, scheduler: SimScheduler, rng: Rng) -> None:
         self._scheduler = scheduler
         self._rng = rng
-        self.weather = NetworkWeather()
+        self.conditions = NetworkConditions()
         # Listening (host, port) -> factory of connection handlers.
         self.listeners: dict[tuple[str, int], Callable[[], StreamHandler]] = {}
         self._next_port = _FIRST_FREE_PORT
@@ -109,7 +109,7 @@ class SimNetwork:
             if pair in self._partitions:
                 self._held.append((pair, arrive))
             else:
-                self._scheduler.schedule(self.weather.delay_max_ms, arrive)
+                self._scheduler.schedule(self.conditions.delay_max_ms, arrive)
 
     def is_partitioned(self, one: str, other: str) -> bool:
         """Return whether two hosts cannot reach each other."""
@@ -128,9 +128,9 @@ class SimNetwork:
     ) -> float:
         """Schedule a delivery to `target`. Return its time of arrival (ms)."""
         now_ms = self._scheduler.now_ms
-        weather = self.weather
-        spread = weather.delay_max_ms - weather.delay_min_ms
-        delay_ms = weather.delay_min_ms + spread * self._rng.random()
+        conditions = self.conditions
+        spread = conditions.delay_max_ms - conditions.delay_min_ms
+        delay_ms = conditions.delay_min_ms + spread * self._rng.random()
         arrival_ms = max(not_before_ms, now_ms + delay_ms)
         pair = _pair(source, target)
 
@@ -177,11 +177,13 @@ class SimNetwork:
 
     def draw_pause_ms(self) -> float:
         """Return a random pause between two reads (ms)."""
-        return self._rng.random() * self.weather.read_pause_max_ms
+        return self._rng.random() * self.conditions.read_pause_max_ms
 
     def draw_reset(self) -> bool:
         """Return whether this write resets its connection."""
-        return self.weather.reset_chance > 0 and self._rng.random() < self.weather.reset_chance
+        return (
+            self.conditions.reset_chance > 0 and self._rng.random() < self.conditions.reset_chance
+        )
 
 
 class SimSockets:

@@ -40,7 +40,7 @@ _MIRROR_DEFAULTS = {"client.id": "barnabas-spark-progress"}
 _MIRROR_LIMITS = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 
 # How long a query waits for its first broker, in ms.
-_REACH_MS = 10_000
+_FIRST_RESPONSE_MS = 10_000
 
 _Items = tuple[tuple[str, str], ...]
 
@@ -61,7 +61,7 @@ def planning_client(options: Mapping[str, str]) -> Client:
     """
     client = reading_client(options)
     given = {name.replace("_", "."): value for name, value in options.items()}
-    timeout_ms = int(given.get("default.api.timeout.ms", _REACH_MS))
+    timeout_ms = int(given.get("default.api.timeout.ms", _FIRST_RESPONSE_MS))
 
     def report_waiting(error: NoBrokersError) -> None:
         sys.stderr.write(f"barnabas source: {error}; waiting up to {timeout_ms / 1000:g} s\n")

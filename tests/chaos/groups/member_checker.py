@@ -1,14 +1,15 @@
-"""Whether a consumer group kept its promises (KIP-848), by what its members saw.
+"""Checks the guarantees of consumer groups (KIP-848) in a history of its members.
 
-`storms.checker` judges what was processed and committed. In addition:
+`storms.checker` checks processed and committed records. The additional violations are:
 
 owned twice         a member gets a partition while another one owns it and its session lasts
 expelled            a member loses its partitions although it has sent heartbeats in time
-unassigned          after long calm a partition has no owner or two, or a member has too few
+unassigned          long after the last fault, a partition has no owner or two, or a member has too
+                    few partitions
 stale commit        an offset is committed with the epoch of an earlier assignment
 commit after leave  an offset is committed by a member that has left or was removed
 zombie served       a heartbeat is served for a member that has left or was removed
-doubled instance    a second member joins with the instance id of a living one
+doubled instance    a second member joins with the instance id of a live one
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from storms.checker import check
 if TYPE_CHECKING:
     from chaos.groups.member_history import MemberHistory
 
-# Timers and the observer differ by this much, at most.
+# Maximum difference between timers and the clock of the history.
 SLACK_NS = 200_000_000
 FOREVER_NS = 1 << 62
 
@@ -33,7 +34,7 @@ KINDS = (*STORM_KINDS, "owned twice", "expelled", "unassigned", *PROBE_KINDS)
 
 
 class _Ownership(NamedTuple):
-    """A time in which a member believed to own a partition."""
+    """A time in which a member considered a partition its own."""
 
     member: str
     began_ns: int
@@ -41,7 +42,7 @@ class _Ownership(NamedTuple):
 
 
 def check_consumer_group(history: MemberHistory) -> Verdict:
-    """Return all faults of a history."""
+    """Return all violations of a history."""
     verdict = Verdict(KINDS)
     events = [
         each._replace(member=history.instances.get(each.member, each.member))
@@ -63,7 +64,7 @@ def check_consumer_group(history: MemberHistory) -> Verdict:
 
 
 def _served(history: MemberHistory) -> dict[str, list[int]]:
-    """Return when each member has sent the heartbeats that were served, in order."""
+    """Return the send times of each member's successful heartbeats, in order."""
     found: dict[str, list[int]] = defaultdict(list)
     for each in history.heartbeats:
         if each.is_served:

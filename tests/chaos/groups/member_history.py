@@ -1,7 +1,7 @@
-"""What the members of a consumer group saw and did: what `member_checker` judges.
+"""Operations of the members of a consumer group: the input of `member_checker`.
 
-Beside the events of `storms.history` it has heartbeats, and requests that only a broken coordinator
-serves. Times are nanoseconds of one clock, as in the events.
+In addition to the events of `storms.history`, it has heartbeats, and requests that a correct
+coordinator rejects. Times are nanoseconds of one clock, as in the events.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from storms.history import Event
 
 
 class Heartbeat(NamedTuple):
-    """A heartbeat that the coordinator has answered."""
+    """A heartbeat with a response of the coordinator."""
 
     member: str
     asked_ns: int
-    # Whether the coordinator served it, and the member stays a member.
+    # Whether the response has no error, so that the member stays in the group.
     is_served: bool
 
 
@@ -31,22 +31,22 @@ class Probe(NamedTuple):
 
 @dataclass
 class MemberHistory:
-    """All of it, about one topic and one group."""
+    """The history of one topic and one group."""
 
     session_ns: int
     events: list[Event] = field(default_factory=list)
     heartbeats: list[Heartbeat] = field(default_factory=list)
     probes: list[Probe] = field(default_factory=list)
-    # Instance ids of static members. Those of one instance follow each other in one epoch.
+    # Instance ids of static members. Members of one instance replace each other in one epoch.
     instances: dict[str, str] = field(default_factory=dict)
-    # Members by the time at which they died.
+    # Time of death by member.
     deaths: dict[str, int] = field(default_factory=dict)
-    # Times in which a node may not know that it is no coordinator any more.
+    # Times in which a former coordinator may not know of its successor.
     isolations: list[tuple[int, int]] = field(default_factory=list)
-    # End offset of each partition, and the group's offsets as seen from outside, in order of time.
+    # End offset of each partition, and the committed offsets that another client fetched, by time.
     ends: dict[int, int] = field(default_factory=dict)
     seen: dict[int, list[int]] = field(default_factory=dict)
-    # After long calm: the partitions of each living member, by its own view.
+    # Long after the last fault: the partitions of each live member, from its own view.
     final: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def is_isolated(self, began_ns: int, ended_ns: int) -> bool:

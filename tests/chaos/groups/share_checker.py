@@ -1,20 +1,20 @@
-"""Whether a share group kept its promises (KIP-932), by what its members saw.
+"""Checks the guarantees of share groups (KIP-932) in a history of its members.
 
 delivered again     acquired for a member after an acknowledgement that ends it was accepted
 lost                the group has passed the record, which is neither acknowledged nor given up by
                     its delivery count
-locked for ever     the group does not process the record, even in long calm
+locked for ever     the group does not process the record long after the last fault
 locked twice        acquired for a member while the lock of another one lasts
-former owner        an acknowledgement is accepted from a member whose lock another one has
+former owner        an acknowledgement is accepted from a member while another one has the lock
 late                an acknowledgement is accepted after the lock has ended
 count went back     a later delivery has no higher delivery count
 count skipped       the delivery count rises by more than one, and no acquisition can be lost
 over the limit      a delivery count above the limit of deliveries
 phantom             a delivered record that the log does not have
 
-Locks may end early, and delivery counts may fall back to what the coordinator has stored, when a
-leader changes: in disturbed times the rules about them are not applied. Acknowledgements that were
-accepted hold at all times.
+When a leader changes, locks may end early, and delivery counts may return to the stored values.
+During faults, the rules about locks and counts are therefore not applied. The rules about accepted
+acknowledgements always apply.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from chaos.verdict import Verdict
 if TYPE_CHECKING:
     from chaos.groups.share_history import Delivery, ShareHistory
 
-# Clocks of timers and of the observer differ by this much (s), at most.
+# Maximum difference between timers and the clock of the history (s).
 SLACK_S = 0.1
 
 KINDS = (
@@ -48,7 +48,7 @@ KINDS = (
 
 
 def check_share_group(history: ShareHistory) -> Verdict:
-    """Return all faults of a history."""
+    """Return all violations of a history."""
     verdict = Verdict(KINDS)
     by_record: dict[tuple[int, int], list[Delivery]] = defaultdict(list)
     for delivery in history.deliveries:
@@ -87,7 +87,7 @@ def _check_alone(history: ShareHistory, delivery: Delivery, verdict: Verdict) ->
 
 
 def _may_be_processed(history: ShareHistory, delivery: Delivery) -> bool:
-    """Whether the record may be below the start offset, where brokers accept everything."""
+    """Return whether the record may be below the start offset, where all requests succeed."""
     others = (
         each
         for each in history.deliveries
@@ -102,7 +102,7 @@ def _may_be_processed(history: ShareHistory, delivery: Delivery) -> bool:
 
 
 def lock_end(history: ShareHistory, delivery: Delivery, begins: float) -> float:
-    """Return when the lock ends by its time if it began then; accepted renewals extend it."""
+    """Return the timeout of a lock that begins at a time. Accepted renewals extend it."""
     renewed = [
         ack.asked if begins == delivery.after else ack.ended
         for ack in delivery.acknowledgements
@@ -113,7 +113,7 @@ def lock_end(history: ShareHistory, delivery: Delivery, begins: float) -> float:
 
 
 def _check_accepted(deliveries: list[Delivery], verdict: Verdict) -> None:
-    """Check that nothing follows an accepted acknowledgement that ends the record."""
+    """Check that a record is not delivered after an accepted final acknowledgement."""
     for earlier in deliveries:
         for ack in earlier.acknowledgements:
             if not ack.is_final or ack.answer is not Answer.ACCEPTED:
@@ -186,7 +186,7 @@ def _check_end(
         # The last acquisitions may be lost, but not most of them.
         needed = max(1, needed // 2)
     if history.lags.get(partition, 0) and offset >= history.start_offsets.get(partition, 0):
-        # One of these records holds the group up.
+        # One of these records blocks the group.
         if highest < needed:
             verdict.add("locked for ever", text)
         return highest < needed

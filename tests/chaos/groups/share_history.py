@@ -1,6 +1,6 @@
-"""What the members of a share group saw and did: what `share_checker` judges.
+"""Operations of the members of a share group: the input of `share_checker`.
 
-Times are seconds of one clock, that of the observer.
+Times are seconds of one clock.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ FOREVER = float("inf")
 class Answer(Enum):
     """The result of an acknowledgement."""
 
-    # No response: the acknowledgement may have taken effect or not.
+    # No response, so it is unknown whether the acknowledgement has taken effect.
     UNKNOWN = "unknown"
     ACCEPTED = "accepted"
-    # The broker says that the member does not have the record.
+    # The broker reports that the member does not have the record.
     REFUSED = "refused"
 
 
@@ -29,7 +29,7 @@ class Acknowledgement:
 
     kind: AcknowledgeType
     asked: float
-    # When the response was there.
+    # When the response arrived.
     ended: float = FOREVER
     answer: Answer = Answer.UNKNOWN
 
@@ -41,25 +41,25 @@ class Acknowledgement:
 
 @dataclass
 class Delivery:
-    """A record that a member got."""
+    """A record that was delivered to a member."""
 
     member: str
     partition: int
     offset: int
     # Identifies the record's value.
     code: int
-    # The delivery count that came with it.
+    # The delivery count of the record.
     count: int
     # The broker acquired the record for the member between these times.
     after: float
     at: float
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
-    # When the member died, left or lost its session: from then on the lock may be gone.
+    # When the member died, left or lost its session, which ends the lock.
     ended: float = FOREVER
 
     @property
     def given_up(self) -> float:
-        """When the member first asked to end its lock, or ended itself."""
+        """When the member first sent an acknowledgement that ends its lock, or ended itself."""
         asked = [a.asked for a in self.acknowledgements if a.kind is not AcknowledgeType.RENEW]
         return min([self.ended, *asked])
 
@@ -76,28 +76,27 @@ class Delivery:
 
 @dataclass
 class ShareHistory:
-    """All of it, about one topic and one group."""
+    """The history of one topic and one group."""
 
-    # How long a lock lasts (s), and how often a record is delivered at most.
+    # Duration of a lock (s), and maximum number of deliveries.
     lock_s: float
     delivery_limit: int
     deliveries: list[Delivery] = field(default_factory=list)
-    # Times during which the cluster or the network was disturbed. Locks may end in them, and
-    # acquisitions may be lost.
+    # Times of faults of the cluster or the network, in which locks and acquisitions may be lost.
     disturbances: list[tuple[float, float]] = field(default_factory=list)
     # Times at which members may have dropped records that they never returned: deaths, leaves,
     # long pauses.
     drops: list[tuple[float, float]] = field(default_factory=list)
-    # The codes of each partition by offset, read after the end.
+    # The codes of each partition by offset, read at the end.
     logs: dict[int, dict[int, int]] = field(default_factory=dict)
-    # The group's start offset in each partition at the end, after long calm, and the number of
-    # records that it has not processed. The start offset is that of the last write, so records
+    # The group's final start offset in each partition, and the number of unprocessed
+    # records. The start offset is that of the last write, so records
     # above it may be processed.
     start_offsets: dict[int, int] = field(default_factory=dict)
     lags: dict[int, int] = field(default_factory=dict)
 
     def is_disturbed(self, began: float, ended: float) -> bool:
-        """Return whether the cluster was disturbed in a time."""
+        """Return whether there were faults of the cluster in a time."""
         return any(a <= ended and b >= began for a, b in self.disturbances)
 
     def has_drops(self, began: float, ended: float) -> bool:

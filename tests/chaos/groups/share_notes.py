@@ -1,4 +1,4 @@
-"""What one share consumer writes down: deliveries, and acknowledgements with their results."""
+"""Recorder of one share consumer: deliveries, and acknowledgements with their results."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _REFUSALS = frozenset(
 
 
 class ShareNotes:
-    """The notes of one member.
+    """Records the operations of one member.
 
     Args:
         member: its name in the history.
-        history: gets everything.
+        history: receives deliveries and acknowledgements.
         code_of: returns the code of a record's value.
-        now: the observer's clock, seconds.
+        now: returns the time of the history, seconds.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ShareNotes:
         # When the first fetch of an offset with a delivery count was sent, and when the last one
         # had arrived: two leaders may deliver a record with the same count.
         self._acquired: dict[tuple[int, int, int], tuple[float, float]] = {}
-        # What this member has got, by partition and offset.
+        # Deliveries to this member, by partition and offset.
         self._deliveries: dict[tuple[int, int], Delivery] = {}
         self.errors: list[ClientError] = []
 
@@ -74,7 +74,7 @@ class ShareNotes:
         fetcher._send_fetch, fetcher._on_fetched = watched_send, watched_fetched
 
     def note(self, records: Iterable[ShareRecord]) -> None:
-        """Take the records of a poll."""
+        """Record the records of a poll."""
         for record in records:
             place = (record.partition, record.offset)
             known = self._deliveries.get(place)
@@ -101,7 +101,7 @@ class ShareNotes:
     def on_results(
         self, offsets: Mapping[TopicPartition, frozenset[int]], error: ClientError | None
     ) -> None:
-        """Take results; the consumer's callback of acknowledgements."""
+        """Record results. This is the consumer's acknowledgement callback."""
         for tp, found in offsets.items():
             for offset in found:
                 ack = _pending(self._deliveries.get((tp.partition, offset)))

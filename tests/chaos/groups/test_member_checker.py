@@ -21,7 +21,7 @@ def history(*events: Event, end: int = 0) -> MemberHistory:
     return MemberHistory(SESSION_S * NS_PER_S, list(events), ends={0: end}, seen={0: [end]})
 
 
-def beats(found: MemberHistory, member: str, *times_s: float) -> MemberHistory:
+def heartbeats_of(found: MemberHistory, member: str, *times_s: float) -> MemberHistory:
     found.heartbeats += [Heartbeat(member, round(at * NS_PER_S), True) for at in times_s]
     return found
 
@@ -64,8 +64,8 @@ FAULTS = {
         OWNER, read(2, "a", 0, 5), committed(3, "a", 5), committed(4, "a", 2), end=5
     ),
     "disordered": history(OWNER, read(2, "a", 0, 5), read(3, "a", 2, 5), end=5),
-    "owned twice": beats(history(OWNER, event(2, "b", "assigned")), "a", 1.5),
-    "expelled": beats(history(OWNER, event(2, "a", "lost")), "a", 1.5),
+    "owned twice": heartbeats_of(history(OWNER, event(2, "b", "assigned")), "a", 1.5),
+    "expelled": heartbeats_of(history(OWNER, event(2, "a", "lost")), "a", 1.5),
     "unassigned": final(a=frozenset()),
     **{
         kind: probed(kind, 0)
@@ -95,23 +95,23 @@ def test_nothing_is_found_in_a_correct_history() -> None:
     )
     found.final = {"b": frozenset({0})}
     found.probes.append(Probe("zombie served", 25, "a"))
-    verdict = check_consumer_group(beats(found, "a", 1, 2, 3, 4))
+    verdict = check_consumer_group(heartbeats_of(found, "a", 1, 2, 3, 4))
     assert verdict.is_clean, verdict
 
 
 def test_a_silent_member_loses_its_partitions_to_another_one() -> None:
     found = history(OWNER, event(4, "b", "assigned"), event(5, "a", "lost"))
-    assert check_consumer_group(beats(found, "a", 1.5)).is_clean
+    assert check_consumer_group(heartbeats_of(found, "a", 1.5)).is_clean
 
 
 def test_the_partitions_of_a_dead_member_are_free() -> None:
     found = history(OWNER, event(2, "b", "assigned"))
     found.deaths["a"] = round(1.8 * NS_PER_S)
-    assert check_consumer_group(beats(found, "a", 1.5)).is_clean
+    assert check_consumer_group(heartbeats_of(found, "a", 1.5)).is_clean
 
 
 def test_a_coordinator_that_is_cut_off_may_serve_its_old_members() -> None:
-    found = beats(history(OWNER, event(2, "b", "assigned")), "a", 1.5)
+    found = heartbeats_of(history(OWNER, event(2, "b", "assigned")), "a", 1.5)
     found.isolations.append((0, 3 * NS_PER_S))
     assert check_consumer_group(found).is_clean
 

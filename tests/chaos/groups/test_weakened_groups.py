@@ -322,7 +322,7 @@ def tombstones_of_members_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 @member_rule("doubled instance", style="members")
-def a_static_member_is_doubled(patch: pytest.MonkeyPatch) -> None:
+def two_members_get_one_instance_id(patch: pytest.MonkeyPatch) -> None:
     real = membership_checks.find_static
 
     def find(group: ConsumerGroup, heartbeat: Any, member_id: str) -> Any:

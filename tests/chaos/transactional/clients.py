@@ -1,7 +1,7 @@
-"""Transactional producers and read_committed consumers of two clients, behind one face.
+"""Transactional producers and read_committed consumers of two clients, with one interface.
 
-Both clients tell three things apart, and the face keeps them apart: a call that may be repeated, a
-transaction that must be aborted, and a producer that is at its end.
+Both clients distinguish three errors, and so does the interface: a call that can be retried, a
+transaction that must be aborted, and a fatal error of the producer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFenc
 from chaos.transactional.history import Place
 
 T = TypeVar("T")
-# A call is repeated for so long; then its result is unknown, and the producer is replaced.
+# Time limit of the retries of a call. Then its result is unknown, and the producer is replaced.
 CALL_S = 120.0
-# Limit of one attempt.
+# Time limit of one attempt.
 ATTEMPT_S = 5.0
 ANSWER_TIMEOUT_MS = 3000
 SESSION_TIMEOUT_MS = 6000
@@ -42,11 +42,11 @@ _LIBRDKAFKA = {
 
 
 class AbortableError(Exception):
-    """The transaction must be aborted; then the producer can go on."""
+    """The transaction must be aborted. The producer can then continue."""
 
 
 class FatalError(Exception):
-    """The producer is at its end."""
+    """The producer can no longer be used."""
 
 
 class Read(NamedTuple):
@@ -100,7 +100,7 @@ class OwnProducer:
         )
 
     def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Call again while the client says that its result is open."""
+        """Call, and retry while the client reports that the result is pending."""
         deadline = time.monotonic() + CALL_S
         while True:
             try:
@@ -152,7 +152,7 @@ class LibrdkafkaProducer:
                 "bootstrap.servers": bootstrap,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                # librdkafka wants it below the transaction's timeout.
+                # librdkafka requires a value of at most the transaction timeout.
                 "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "request.timeout.ms": ANSWER_TIMEOUT_MS - 500,
                 "linger.ms": 2,
@@ -194,7 +194,8 @@ class LibrdkafkaProducer:
         try:
             self._producer.produce(topic, value, key, partition)
         except confluent_kafka.KafkaException as error:
-            # Its errors lack the mark; records are refused only after the transaction has failed.
+            # This error does not require an abort by itself. Records are only refused after the
+            # transaction has failed.
             self._errs(error)
             is_fatal = error.args[0].fatal()
             raise (FatalError if is_fatal else AbortableError) from error
@@ -233,10 +234,10 @@ class CommittedConsumer(Protocol):
         """Return the next records, up to `count`."""
 
     def group_metadata(self) -> Any:
-        """Return what `send_offsets` takes."""
+        """Return the argument of `send_offsets`."""
 
     def return_to_committed(self) -> None:
-        """Go on at the group's committed offsets."""
+        """Seek to the group's committed offsets."""
 
     def close(self) -> None:
         """Leave the group."""
@@ -279,7 +280,7 @@ class OwnConsumer:
         return self._consumer.group_metadata()
 
     def return_to_committed(self) -> None:
-        """Go on at the committed offsets. Retry while the group's coordinator moves."""
+        """Seek to the committed offsets. Retry while the group's coordinator moves."""
         deadline = time.monotonic() + CALL_S
         while True:
             changes = self.changes
@@ -372,7 +373,7 @@ class LibrdkafkaConsumer:
         return self._consumer.consumer_group_metadata()
 
     def return_to_committed(self) -> None:
-        """Go on at the committed offsets. Retry while the group's coordinator moves."""
+        """Seek to the committed offsets. Retry while the group's coordinator moves."""
         deadline = time.monotonic() + CALL_S
         while True:
             changes = self.changes

@@ -1,4 +1,4 @@
-"""What transactional clients did and saw while a cluster broke: input of the transaction checker.
+"""Operations of transactional clients during faults: the input of the transaction checker.
 
 Each record names its transaction, its index within the transaction, and the number of records that
 the transaction has, so that a reader can tell whether it saw the whole transaction. The record of a
@@ -92,7 +92,7 @@ class Result(Enum):
 
     COMMITTED = "committed"
     ABORTED = "aborted"
-    # No answer, or an error that leaves the result open.
+    # No response, or an error after which the result is unknown.
     UNKNOWN = "unknown"
 
 
@@ -102,16 +102,16 @@ class Transaction:
 
     number: int
     transactional_id: str
-    # The process that ran it.
+    # Number of the process that ran the transaction.
     instance: int
     # The place of each record, by index.
     places: tuple[Place, ...]
     began: float
     # Offsets of the group that the transaction commits, by input partition.
     offsets: dict[int, int] = field(default_factory=dict)
-    # When the commit was first asked for; None if it never was: the records must not be visible.
+    # When the commit was first requested; None if it was not: the records must not be visible.
     commit_asked: float | None = None
-    # When the producer was told the result.
+    # When the producer received the result.
     ended: float | None = None
     result: Result = Result.UNKNOWN
 
@@ -133,7 +133,7 @@ class Initialization:
 
 @dataclass
 class CommittedLog:
-    """A partition as a read_committed reader sees it after all is over, from the start."""
+    """The final content of a partition, read from the start with read_committed."""
 
     place: Place
     offsets: array[int] = field(default_factory=lambda: array("q"))
@@ -147,7 +147,7 @@ class CommittedLog:
 
 @dataclass
 class ReadRun:
-    """Records that a read_committed reader got from a partition without a seek, in its order."""
+    """Records of a partition that a read_committed reader got without a seek, in order."""
 
     reader: str
     place: Place
@@ -164,8 +164,8 @@ class ReadRun:
 
 
 @dataclass(frozen=True)
-class OffsetLook:
-    """A stable committed offset of the group that a client asked for."""
+class OffsetSample:
+    """A stable committed offset of the group that a client fetched."""
 
     partition: int
     offset: int
@@ -182,7 +182,7 @@ class Ends(NamedTuple):
 
 @dataclass
 class TransactionHistory:
-    """All of it."""
+    """The history of all transactional clients."""
 
     # The topic that members consume, and the topic that they produce to.
     input_topic: str
@@ -191,12 +191,12 @@ class TransactionHistory:
     initializations: list[Initialization] = field(default_factory=list)
     logs: dict[Place, CommittedLog] = field(default_factory=dict)
     runs: list[ReadRun] = field(default_factory=list)
-    looks: list[OffsetLook] = field(default_factory=list)
-    # Start and end of each time in which a broker may not know that it leads no more. Until it is
-    # told, the offsets that it returns are old, as those of Apache Kafka.
+    samples: list[OffsetSample] = field(default_factory=list)
+    # Start and end of each time in which a former leader may not know of its successor. Until
+    # then it may return old offsets, as in Apache Kafka.
     isolations: list[tuple[float, float]] = field(default_factory=list)
     # The group's committed offsets at the end, by input partition.
     committed_offsets: dict[int, int] = field(default_factory=dict)
-    # State of each transactional id at the end, as ListTransactions tells it.
+    # Final state of each transactional id, from ListTransactions.
     states: dict[str, str] = field(default_factory=dict)
     ends: dict[Place, Ends] = field(default_factory=dict)

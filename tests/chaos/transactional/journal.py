@@ -1,6 +1,6 @@
-"""The journal of one client process: lines that it writes before and after each deed.
+"""The journal of one client process: lines before and after each operation.
 
-A process may be killed at any time, so a line is in the file before the deed that it announces. An
+A process may be killed at any time, so it writes a line before the operation. An
 incomplete last line is ignored.
 """
 

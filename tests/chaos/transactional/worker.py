@@ -1,11 +1,11 @@
-"""One process of the transactional load: a mover, a member of the group, or a reader.
+"""A process of the transactional load: a mover, a member of the group, or a reader.
 
     python -m chaos.transactional.worker JSON
 
 The argument holds the fields of `Task`. SIGTERM ends the process between two transactions. The exit
-status `REPLACE_ME` says that the producer is at its end, as it was fenced or does not know the
-result of a call, and that a new process may go on with its transactional id. SIGUSR1 prints what
-each thread does.
+status `REPLACE_ME` means that the producer cannot continue: it was fenced, or does not know the
+result of a call. A new process may then use its transactional id. SIGUSR1 prints the
+stack of each thread.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ ACCOUNTS = 40
 PADDING = b"." * 60
 # Moves of one transaction, each of two records.
 MOVES_MAX = 4
-# Of a hundred transactions: those that are aborted on purpose.
+# Percentage of transactions that are aborted on purpose.
 ABORTED_PERCENT = 15
 LONG_PERCENT = 3
-# Of a hundred long transactions: those that are open for longer than their timeout.
+# Percentage of long transactions that exceed their timeout.
 TOO_LONG_PERCENT = 20
 BATCH_MAX = 20
-# A record with an even amount is copied into the input topic again, this often at most.
+# Maximum number of times that a record with an even amount is copied into the input topic.
 HOPS_MAX = 2
 
 
@@ -62,7 +62,7 @@ class Task:
     # "own" or "librdkafka".
     client: str
     bootstrap: str
-    # The number of the process, higher than those of all earlier processes.
+    # Number of the process, which increases with each start.
     instance: int
     # The transactional id, or a reader's name.
     name: str
@@ -77,7 +77,7 @@ class Task:
 
 
 class Stop:
-    """Becomes true with SIGTERM."""
+    """A flag that SIGTERM sets."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -88,7 +88,7 @@ class Stop:
 
 
 class Transacting:
-    """A producer and its journal: runs transactions, whatever they contain."""
+    """A producer and its journal, which run transactions with any content."""
 
     def __init__(self, task: Task, journal: Journal) -> None:
         self.task = task
@@ -108,7 +108,7 @@ class Transacting:
         return number_of(self.task.instance, self._serial)
 
     def begin(self, number: int, places: list[Place], offsets: dict[int, int]) -> None:
-        """Announce and begin a transaction."""
+        """Write the plan of a transaction to the journal, and begin it."""
         self._journal.begins(number, places, offsets)
         self.producer.begin()
 
@@ -125,7 +125,7 @@ class Transacting:
 
 
 def move(task: Task, journal: Journal, stop: Stop) -> None:
-    """Move amounts between keys, a transaction after the other."""
+    """Move amounts between keys, one transaction after the other."""
     rng = random.Random(task.instance)
     transacting = Transacting(task, journal)
     transacting.initialize()
@@ -142,9 +142,9 @@ def move(task: Task, journal: Journal, stop: Stop) -> None:
 def _move_once(task: Task, transacting: Transacting, number: int, rng: random.Random) -> None:
     planned: list[tuple[int, int]] = []
     for _ in range(rng.randint(1, MOVES_MAX)):
-        giver, taker = rng.sample(range(ACCOUNTS), 2)
+        debited, credited = rng.sample(range(ACCOUNTS), 2)
         amount = rng.randint(1, 100)
-        planned += [(giver, -amount), (taker, amount)]
+        planned += [(debited, -amount), (credited, amount)]
     places = [(task.input_topic, key % task.input_partitions) for key, _ in planned]
     transacting.begin(number, places, {})
     pause = 0.0
@@ -177,7 +177,7 @@ def process(task: Task, journal: Journal, stop: Stop) -> None:
     while not stop.asked:
         reads = consumer.poll(BATCH_MAX, 0.2)
         if changes != consumer.changes:
-            # The records may be from before the change: their offsets are not ours to commit.
+            # The records may be from before the rebalance, so do not commit their offsets.
             changes = consumer.changes
             consumer.return_to_committed()
             run += 1
@@ -225,7 +225,7 @@ def _process_once(
 
 
 def read(task: Task, journal: Journal, stop: Stop) -> None:
-    """Read all partitions of both topics from their start, on one's own."""
+    """Read all partitions of both topics from their start, without a group."""
     consumer: CommittedConsumer = CONSUMERS[task.client](task.bootstrap, "", journal.errs)
     consumer.assign(
         [

@@ -128,11 +128,13 @@ class LibrdkafkaProducer:
             raise Refused(ABORT, f"{left} undecided, failed: {self._failures[:3]}")
 
     def send_offset(self, group: str, topic: str, offset: int) -> None:
-        asker = confluent_kafka.Consumer({"bootstrap.servers": self._bootstrap, "group.id": group})
+        offset_reader = confluent_kafka.Consumer(
+            {"bootstrap.servers": self._bootstrap, "group.id": group}
+        )
         try:
-            member = asker.consumer_group_metadata()
+            member = offset_reader.consumer_group_metadata()
         finally:
-            asker.close()
+            offset_reader.close()
         places = [TopicPartition(topic, 0, offset)]
         _persist(
             lambda: self._producer.send_offsets_to_transaction(places, member, 5.0),

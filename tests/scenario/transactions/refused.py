@@ -9,7 +9,7 @@ from barnabas.client.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from barnabas.client.transactions.verdict import Verdict, judge
+from barnabas.client.transactions.reaction import Reaction, reaction_to
 
 # Verdicts of `Refused`: the producer has to abort, or it cannot continue at all.
 ABORT = "abort"
@@ -39,7 +39,7 @@ def judge_own(error: Exception) -> str:
         return ABORT
     if isinstance(error, ClientTimeoutError):
         return ""
-    verdict = judge(error)
-    if verdict is Verdict.ABORT:
+    verdict = reaction_to(error)
+    if verdict is Reaction.ABORT:
         return ABORT
-    return FATAL if verdict is Verdict.FATAL else ""
+    return FATAL if verdict is Reaction.FATAL else ""

@@ -312,13 +312,13 @@ class TransactionSteps:
 
     def _committed(self, group: str, topic: str) -> int:
         """Return a group's offset; waits until no transaction can change it."""
-        asker = plain_consumer(self._cluster.bootstrap, group)
+        offset_reader = plain_consumer(self._cluster.bootstrap, group)
         try:
-            (found,) = asker.committed([TopicPartition(topic, 0)], PATIENCE_S)
+            (found,) = offset_reader.committed([TopicPartition(topic, 0)], PATIENCE_S)
             assert found.error is None, found.error
             return max(found.offset, -1)
         finally:
-            asker.close()
+            offset_reader.close()
 
     def _await_equal_replicas(self) -> None:
         for topic in (*self.ledger.topics, *INTERNAL_TOPICS):

@@ -1,4 +1,4 @@
-"""A member of a consumer group on a simulated host, which notes what it sees and does."""
+"""A member of a consumer group on a simulated host, which records its events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from chaos.groups.member_history import Heartbeat, MemberHistory
-from simulation.transactions.actors import USUAL_KEYS
+from simulation.transactions.actors import DEFAULT_KEYS
 from storms.history import NS_PER_S, Event
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop import Runtime
 
 _INSTANCE_ERRORS = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
-# Longer than any pause: no member leaves because it does not poll.
+# Longer than any pause, so that no member leaves the group for lack of polls.
 POLL_INTERVAL_MS = 60_000
 
 
@@ -43,7 +43,7 @@ class Identity:
 
 
 class ActingMember(RebalanceListener):
-    """One member; `round` polls once."""
+    """One member of the group."""
 
     def __init__(
         self, runtime: Runtime, identity: Identity, history: MemberHistory, bootstrap: str
@@ -53,7 +53,7 @@ class ActingMember(RebalanceListener):
         self._history = history
         config = ClientConfig.parse(
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "bootstrap.servers": bootstrap,
                 "group.id": identity.group,
                 "group.instance.id": identity.instance_id,
@@ -69,7 +69,7 @@ class ActingMember(RebalanceListener):
         self._cluster = Cluster(runtime, config)
         parts, _ = take_user_objects({})
         self.core = ConsumerCore(self._cluster, Coordinators(self._cluster), parts, _run)
-        # Next offsets of the partitions at hand, and those that were committed.
+        # Next offsets of the assigned partitions, and the committed offsets.
         self.reached: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.is_committing = False
@@ -78,16 +78,16 @@ class ActingMember(RebalanceListener):
 
     @property
     def now_ns(self) -> int:
-        """Virtual time."""
+        """Return the virtual time."""
         return round(self._clock.monotonic_ms() / 1000 * NS_PER_S)
 
     @property
     def owned(self) -> frozenset[int]:
-        """The partitions that the member believes to own."""
+        """The partitions that the member considers its own."""
         return frozenset(tp.partition for tp in self.core.subscription.assignment)
 
     def _watch_heartbeats(self) -> None:
-        """Note the heartbeats that are answered."""
+        """Record heartbeats with a response."""
         cluster: Any = self._cluster
         real = cluster.call_coordinator
 
@@ -128,7 +128,7 @@ class ActingMember(RebalanceListener):
             self.note(kind, partition=tp.partition, generation=self.generation)
 
     def note(self, kind: str, **numbers: int) -> None:
-        """Write an event down."""
+        """Record an event."""
         event = Event(self.now_ns, self.identity.name, kind, **numbers)
         self._history.events.append(event)
 
@@ -139,7 +139,7 @@ class ActingMember(RebalanceListener):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the coordinator does not accept the member's instance id."""
+        """Whether the coordinator rejects the member's instance id."""
         return any(
             isinstance(error, BrokerError) and error.error_code in _INSTANCE_ERRORS
             for error in self.errors
@@ -148,7 +148,7 @@ class ActingMember(RebalanceListener):
     # What the member does.
 
     def poll(self, limit: int) -> None:
-        """Process records that have arrived."""
+        """Process received records."""
         try:
             self.core.round()
             records = self.core.take(limit)
@@ -167,7 +167,7 @@ class ActingMember(RebalanceListener):
             self.reached[tp] = end
 
     def commit(self) -> None:
-        """Commit what was processed, unless a commit is under way."""
+        """Commit the processed offsets, unless a commit is pending."""
         if self.is_committing or self.reached == self.committed:
             return
         offsets, began_ns, generation = dict(self.reached), self.now_ns, self.generation

@@ -1,8 +1,8 @@
-"""Faults by chance over a `MemberWorld`.
+"""Random faults in a `MemberWorld`.
 
     python -m simulation.groups.member_walk FIRST LAST [STYLE] [SECONDS]
 
-plays these seeds, and prints the verdict of each.
+runs these seeds, and prints the verdict of each.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from chaos.groups.member_checker import check_consumer_group
 from chaos.verdict import Verdict
 from simulation.cluster_faults import ClusterFaults
 from simulation.cluster_world import NODES
 from simulation.groups.member_world import SESSION_MS, MemberWorld
-from simulation.groups.walking import SECONDS, Deed, chosen, play_seeds
+from simulation.groups.walking import SECONDS, Action, chosen, play_seeds
 from storms.history import NS_PER_S
 
 # Members of each kind: dynamic ones, and instance ids of static ones.
 DYNAMIC = 2
 INSTANCES = ("static-1", "static-2")
-# A node may answer as a coordinator for so long after it was cut off or paused (s).
-AFTERMATH_S = 3.0
+# Time (s) in which an isolated or paused node may still respond as a coordinator.
+RECOVERY_S = 3.0
 MEMBERS_MAX = 6
 
 
 @dataclass(frozen=True)
 class Style:
-    """What is done how often."""
+    """Actions with their probabilities."""
 
-    # Chance of a deed to a member, of a request that must be refused, and of a fault of the
+    # Probability of an action on a member, of a request that must be refused, and of a fault of the
     # cluster, in each step (0 to 1).
-    deeds: float = 0.5
+    actions: float = 0.5
     probes: float = 0.5
     faults: float = 0.25
     # Names of the methods to choose from; all if empty.
@@ -41,19 +41,19 @@ class Style:
     # Milliseconds between two steps.
     pause_ms: tuple[float, float] = (100.0, 900.0)
     hold_ms: tuple[float, float] = (50.0, 3_000.0)
-    weather: NetworkWeather = field(default_factory=NetworkWeather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
 
 
 FAILOVER = ("_join", "_leave", "_kill_member", "_kill_coordinator")
 STYLES = {
     "mixed": Style(),
-    # Members come and go; no fault of the cluster.
-    "members": Style(deeds=0.8, faults=0.0),
-    # The coordinator dies while members come and go.
+    # Members join and leave, without faults of the cluster.
+    "members": Style(actions=0.8, faults=0.0),
+    # The coordinator dies while members join and leave.
     "failover": Style(faults=0.5, chosen=FAILOVER, hold_ms=(50.0, 1_500.0)),
-    "stalls": Style(deeds=0.8, faults=0.0, chosen=("_freeze_member", "_pause_user", "_join")),
-    "slow": Style(weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=15.0)),
-    # Nodes that are cut off or stand still, and do not know that they coordinate no more.
+    "stalls": Style(actions=0.8, faults=0.0, chosen=("_freeze_member", "_pause_user", "_join")),
+    "slow": Style(conditions=NetworkConditions(delay_min_ms=1.0, delay_max_ms=15.0)),
+    # Isolated or paused nodes that do not know of their successor as coordinator.
     "isolated": Style(
         faults=0.5, chosen=("_isolate_coordinator", "_pause_coordinator", "_join", "_leave")
     ),
@@ -61,11 +61,11 @@ STYLES = {
 
 
 class MemberWalk:
-    """A world, and what is done to it.
+    """A world with random actions.
 
     Args:
-        seed: decides all of it.
-        style: what is done how often.
+        seed: seed of all random choices.
+        style: actions with their probabilities.
         is_synced: whether batches are synced before they are acknowledged. Then all nodes may lose
             their power at once.
     """
@@ -75,7 +75,7 @@ class MemberWalk:
         self.world = MemberWorld(seed, **settings)
         self.style = style
         self.rng = random.Random(f"walk {seed}")
-        self.told: list[str] = []
+        self.log: list[str] = []
         self._cluster = ClusterFaults(self.world, self.rng, style.hold_ms)
         faults = [
             self._kill_coordinator,
@@ -87,7 +87,7 @@ class MemberWalk:
         ]
         if is_synced:
             faults.append(self._lose_all_power)
-        deeds = [
+        actions = [
             self._join,
             self._leave,
             self._kill_member,
@@ -96,34 +96,34 @@ class MemberWalk:
             self._pause_user,
             self._reset_member,
         ]
-        self._faults, self._deeds = chosen(faults, style.chosen), chosen(deeds, style.chosen)
+        self._faults, self._actions = chosen(faults, style.chosen), chosen(actions, style.chosen)
         self._probes = [
             self.world.probe_departed,
             self.world.probe_stale,
             self.world.probe_double,
         ]
-        # Virtual seconds: when paused users continue.
+        # When paused users continue (virtual seconds), by host.
         self._user_pauses: dict[str, float] = {}
 
     def play(self, seconds: float = SECONDS) -> Verdict:
-        """Do faults for some virtual seconds, heal everything, and judge."""
+        """Cause faults for some virtual seconds, end them, and return the verdict."""
         world, network = self.world, self.world.cluster.world.network
-        network.weather = self.style.weather
+        network.conditions = self.style.conditions
         self._fill_up()
         end = world.now + seconds
         while world.now < end:
             world.run_for(self.rng.uniform(*self.style.pause_ms))
             self._resume_users()
-            if self._deeds and self.rng.random() < self.style.deeds:
-                self._tell(self.rng.choice(self._deeds))
+            if self._actions and self.rng.random() < self.style.actions:
+                self._perform(self.rng.choice(self._actions))
             for probe in self._probes:
                 if self.rng.random() < self.style.probes:
                     probe()
             if self._faults and self.rng.random() < self.style.faults:
-                self._tell(self.rng.choice(self._faults))
+                self._perform(self.rng.choice(self._faults))
                 self._heal()
             self._fill_up()
-        network.weather = NetworkWeather()
+        network.conditions = NetworkConditions()
         self._cluster.end()
         world.delay_removals()
         self._user_pauses.clear()
@@ -131,12 +131,12 @@ class MemberWalk:
             client.actor.is_paused = False
         return check_consumer_group(world.finish())
 
-    def _tell(self, deed: Deed) -> None:
-        self.told.append(f"{self.world.now:.2f} {deed.__name__}")
-        deed()
+    def _perform(self, action: Action) -> None:
+        self.log.append(f"{self.world.now:.2f} {action.__name__}")
+        action()
 
     def _fill_up(self) -> None:
-        """Start members until there are enough: static ones come back with their instance ids."""
+        """Start missing members. Static members get the missing instance ids."""
         present = {each.identity.instance_id for each in self.world.clients}
         for instance_id in INSTANCES:
             if instance_id not in present:
@@ -151,13 +151,13 @@ class MemberWalk:
         self.world.delay_removals()
 
     def _kill_coordinator(self) -> None:
-        """Kill the coordinator, often at the moment at which members come or go."""
+        """Kill the coordinator, often while members join or leave."""
         if self.rng.random() < 0.7:
-            deeds = [self._join, self._leave, self._kill_member, self._kill_member]
-            self._tell(self.rng.choice(deeds))
+            actions = [self._join, self._leave, self._kill_member, self._kill_member]
+            self._perform(self.rng.choice(actions))
             self.world.run_for(self.rng.uniform(0.0, 300.0))
         self._cluster.kill(self.world.coordinator())
-        # The next coordinator has just loaded the group.
+        # Kill again when the next coordinator has just loaded the group.
         for _ in range(4):
             self.world.probe_departed()
             self.world.run_for(250)
@@ -184,14 +184,14 @@ class MemberWalk:
         self._cluster.pause(self.world.coordinator(), duration_ms)
         self._isolate(self._cluster.hold)
 
-    def _isolate(self, hold: Deed) -> None:
-        """Note the time in which a node may not know that it coordinates no more."""
+    def _isolate(self, hold: Action) -> None:
+        """Record the time in which a node may not know of the new coordinator."""
         index, began = len(self.world.history.isolations), self.world.now_ns
         forever_ns = 1 << 62
         self.world.history.isolations.append((began, forever_ns))
         hold()
         self._heal()
-        ended = max(self.world.now, self._cluster.paused_until) + AFTERMATH_S
+        ended = max(self.world.now, self._cluster.paused_until) + RECOVERY_S
         self.world.history.isolations[index] = (began, round(ended * NS_PER_S))
 
     # Members.
@@ -207,19 +207,19 @@ class MemberWalk:
         self.world.kill(self.rng.choice(self.world.clients))
 
     def _restart_instance(self) -> None:
-        """Let a static member leave for a while; `_fill_up` brings it back at once."""
+        """Stop a static member temporarily. `_fill_up` restarts it immediately."""
         static = [each for each in self.world.clients if each.identity.instance_id is not None]
         self.world.stop_member(self.rng.choice(static))
         self.world.run_for(self.rng.uniform(10.0, 500.0))
 
     def _freeze_member(self) -> None:
-        """Let a whole process stand still, often beyond its session."""
+        """Pause a process, often for longer than its session."""
         client = self.rng.choice(self.world.clients)
         duration_ms = self.rng.uniform(0.2, 2.5) * SESSION_MS
         self.world.cluster.world.host(client.host).timer.pause(duration_ms)
 
     def _pause_user(self) -> None:
-        """Let a user be away: the heartbeats go on."""
+        """Pause the polls of a user while heartbeats continue."""
         client = self.rng.choice(self.world.clients)
         client.actor.is_paused = True
         self._user_pauses[client.host] = self.world.now + self.rng.uniform(0.2, 2.5)

@@ -1,4 +1,4 @@
-"""Three simulated brokers under members of a consumer group (KIP-848) and faults, from a seed."""
+"""Three simulated brokers with members of a consumer group (KIP-848) and faults, by a seed."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
 }
-# After the last fault, the group processes everything in this time.
+# Time limit for processing all records after the last fault.
 CALM_MS = 8_000.0
-# A dead member is removed so long after its session (s).
+# Maximum time from the end of a dead member's session to its removal (s).
 REMOVAL_S = 1.0
 HEARTBEAT_VERSION, COMMIT_VERSION = 1, 10
 
 
 @dataclass
 class Client:
-    """A member on a host of its own."""
+    """A member on a separate host."""
 
     identity: Identity
     host: str
@@ -64,7 +64,7 @@ class Client:
 
 @dataclass
 class Departed:
-    """A member that is no member any more, from a time on (virtual seconds)."""
+    """A former member, and the time of its removal (virtual seconds)."""
 
     name: str
     member_id: str
@@ -73,7 +73,7 @@ class Departed:
 
 
 class MemberWorld(ClusterWorld):
-    """The cluster, a writer, the members and what they write down."""
+    """The cluster, a writer, the members and their history."""
 
     def __init__(self, seed: int, **settings: str) -> None:
         given = {key.replace("_", "."): value for key, value in settings.items()}
@@ -89,12 +89,12 @@ class MemberWorld(ClusterWorld):
         writer = ActingWriter(runtime, BOOTSTRAP)
         self._writer = Actor(runtime, self._write(writer), writer.pump)
         runtime = self.cluster.world.host("looker").runtime
-        looker = ActingConsumer(runtime, BOOTSTRAP, GROUP)
-        self._looker = Actor(runtime, self._look(looker), looker.pump)
+        offset_reader = ActingConsumer(runtime, BOOTSTRAP, GROUP)
+        self._offset_reader = Actor(runtime, self._look(offset_reader), offset_reader.pump)
 
     @property
     def now_ns(self) -> int:
-        """Virtual time."""
+        """Return the virtual time."""
         return round(self.now * NS_PER_S)
 
     def _write(self, writer: ActingWriter) -> Work[None]:
@@ -105,11 +105,11 @@ class MemberWorld(ClusterWorld):
             yield from sleep(rng.expovariate(1 / 40))
         yield from writer.flush()
 
-    def _look(self, looker: ActingConsumer) -> Work[None]:
-        """Look up the group's offsets again and again."""
+    def _look(self, offset_reader: ActingConsumer) -> Work[None]:
+        """Fetch the group's offsets repeatedly."""
         while not self._is_over:
             began_ns = self.now_ns
-            found = yield from looker.committed(PLACES)
+            found = yield from offset_reader.committed(PLACES)
             if not self.history.is_isolated(began_ns, self.now_ns):
                 for (_, partition), offset in found.items():
                     self.history.seen.setdefault(partition, []).append(offset)
@@ -140,7 +140,7 @@ class MemberWorld(ClusterWorld):
             if member.generation > 0:
                 client.epochs.setdefault(member.generation, member.owned)
             if member.is_refused:
-                # Another member has its instance id, or an earlier one is not removed yet.
+                # Another live or not yet removed member has its instance id.
                 self.history.deaths[client.host] = self.now_ns
                 self.clients.remove(client)
                 member.core.stop()
@@ -166,7 +166,7 @@ class MemberWorld(ClusterWorld):
         self.clients.remove(client)
 
     def kill(self, client: Client) -> None:
-        """kill -9 of a member."""
+        """Kill a member."""
         since = self.now + SESSION_MS / 1000 + REMOVAL_S
         gone = Departed(client.host, client.member_id, client.member.generation, since)
         if gone.epoch > 0:
@@ -176,20 +176,20 @@ class MemberWorld(ClusterWorld):
         self.clients.remove(client)
 
     def delay_removals(self) -> None:
-        """The coordinator has changed: the sessions of dead members begin anew."""
+        """Extend the expected sessions of dead members after a change of the coordinator."""
         for each in self.departed:
             if each.since > self.now - 3 * SESSION_MS / 1000:
                 each.since = max(each.since, self.now + SESSION_MS / 1000 + REMOVAL_S)
 
     def coordinator(self) -> int:
-        """Return the coordinator of the group; another node that runs without one."""
+        """Return the coordinator of the group; without one, any running node."""
         found = self.leader((OFFSETS, 0))
         return found if found in self.cluster.ready else self.rng.choice(sorted(self.cluster.ready))
 
     # Requests that must be refused.
 
     def probe_departed(self) -> None:
-        """Send a heartbeat and a commit of a member that has left or was removed."""
+        """Send a heartbeat and a commit as a former member."""
         gone = [each for each in self.departed if each.since <= self.now and each.epoch > 0]
         if not gone:
             return
@@ -203,7 +203,7 @@ class MemberWorld(ClusterWorld):
         self._note_probe("commit after leave", error, f"{each.name} in epoch {each.epoch}")
 
     def probe_stale(self) -> None:
-        """Commit with an epoch of which the member does not own the partition any more."""
+        """Commit with an old epoch, for a partition that the member no longer owns."""
         found = [
             (client, epoch, partition)
             for client in self.clients
@@ -218,7 +218,7 @@ class MemberWorld(ClusterWorld):
         self._note_probe("stale commit", error, f"{client.host} in epoch {epoch}")
 
     def probe_double(self) -> None:
-        """Join with the instance id of a living member."""
+        """Join with the instance id of a live member."""
         served = {
             each.member
             for each in self.history.heartbeats[-100:]
@@ -265,7 +265,7 @@ class MemberWorld(ClusterWorld):
     # The end.
 
     def finish(self) -> MemberHistory:
-        """Stop the writer, let members process everything, and look at what they own."""
+        """Stop the writer, let members process everything, and record their partitions."""
         self._is_written = True
         assert self.await_that(lambda: self._writer.has_ended), "the writer does not end"
         self._find_ends()
@@ -281,7 +281,7 @@ class MemberWorld(ClusterWorld):
         return self.history
 
     def _is_assigned(self) -> bool:
-        """Whether each partition has an owner."""
+        """Return whether each partition has an owner."""
         owned = [partition for each in self.clients for partition in each.member.owned]
         fair = PARTITIONS // len(self.clients)
         return sorted(owned) == list(range(PARTITIONS)) and all(
@@ -289,7 +289,7 @@ class MemberWorld(ClusterWorld):
         )
 
     def _is_processed(self) -> bool:
-        """Whether the group has committed everything, as seen from outside."""
+        """Return whether another client sees that the group has committed everything."""
         seen = self.history.seen
         return all(
             not end or seen.get(partition, [0])[-1] == end

@@ -1,4 +1,4 @@
-"""Clients of share groups on simulated hosts: a writer, and a consumer that notes what it does."""
+"""Clients of share groups on simulated hosts: a writer, and a consumer that records its events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.client.share.share_config import share_consumer_config
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
 from barnabas.client.topic_partition import TopicPartition
 from chaos.groups.share_notes import ShareNotes
-from simulation.transactions.actors import CALL_MS, USUAL_KEYS, ActingProducer, Session, Work
+from simulation.transactions.actors import CALL_MS, DEFAULT_KEYS, ActingProducer, Session, Work
 
 if TYPE_CHECKING:
     from barnabas.client.share.share_records import ShareRecord
@@ -33,7 +33,7 @@ class ActingWriter(ActingProducer):
         parts, keys = take_parts({})
         config = ClientConfig.parse(
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "bootstrap.servers": bootstrap,
                 "delivery.timeout.ms": int(CALL_MS),
                 "linger.ms": 5,
@@ -45,13 +45,13 @@ class ActingWriter(ActingProducer):
 
 
 class ActingShareConsumer:
-    """A share consumer on a simulated host, which takes notes.
+    """A share consumer on a simulated host, which records its events.
 
     Args:
-        runtime: the host's.
+        runtime: the runtime of the host.
         group: the group.
-        notes: gets deliveries and acknowledgements.
-        bootstrap: the cluster.
+        notes: receives deliveries and acknowledgements.
+        bootstrap: bootstrap servers of the cluster.
     """
 
     def __init__(self, runtime: Runtime, group: str, notes: ShareNotes, bootstrap: str) -> None:
@@ -60,7 +60,7 @@ class ActingShareConsumer:
         config, deserializing = share_consumer_config(
             bootstrap,
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "group.id": group,
                 "share.acknowledgement.mode": "explicit",
                 "fetch.max.wait.ms": FETCH_WAIT_MS,
@@ -74,11 +74,11 @@ class ActingShareConsumer:
         self._limit = config.max_poll_records
 
     def pump(self) -> None:
-        """Take the results of acknowledgements."""
+        """Record the results of acknowledgements."""
         self.core.run_callbacks()
 
     def poll(self, timeout_ms: float) -> Work[list[ShareRecord]]:
-        """Return the next records; none after the timeout or an error."""
+        """Return the next records; empty after the timeout or an error."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         try:
             self.core.begin_poll()
@@ -109,7 +109,7 @@ class ActingShareConsumer:
         yield Until(lambda: commit.is_done, timeout_ms)
 
     def leave(self, timeout_ms: float) -> Work[None]:
-        """Leave the group: records that were not acknowledged are released."""
+        """Leave the group, which releases unacknowledged records."""
         self.notes.end()
         left: list[bool] = []
         self.core.leave(lambda: left.append(True))

@@ -1,8 +1,8 @@
-"""Faults by chance over a `ShareWorld`.
+"""Random faults in a `ShareWorld`.
 
     python -m simulation.groups.share_walk FIRST LAST [STYLE] [SECONDS]
 
-plays these seeds, and prints the verdict of each.
+runs these seeds, and prints the verdict of each.
 """
 
 from __future__ import annotations
@@ -10,91 +10,91 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from chaos.groups.share_checker import check_share_group
 from chaos.verdict import Verdict
 from simulation.cluster_faults import ClusterFaults
 from simulation.cluster_world import NODES
-from simulation.groups.share_world import LOCK_MS, Manners, ShareWorld
-from simulation.groups.walking import SECONDS, Deed, chosen, play_seeds
+from simulation.groups.share_world import LOCK_MS, Behavior, ShareWorld
+from simulation.groups.walking import SECONDS, Action, chosen, play_seeds
 
-# After a fault is healed, its effects last this long (s): sessions and locks end.
-AFTERMATH_S = 2.5
+# Time (s) in which sessions and locks may end because of a fault that was ended.
+RECOVERY_S = 2.5
 MEMBERS = 3
 
 
 @dataclass(frozen=True)
 class Style:
-    """What is done how often."""
+    """Actions with their probabilities."""
 
-    manners: Manners = field(default_factory=Manners)
-    # Chance of a deed to a member and of a fault of the cluster, in each step (0 to 1).
-    deeds: float = 0.3
+    behavior: Behavior = field(default_factory=Behavior)
+    # Probability of an action on a member and of a fault of the cluster, in each step (0 to 1).
+    actions: float = 0.3
     faults: float = 0.3
     # Names of the methods to choose from; all if empty.
     chosen: tuple[str, ...] = ()
     # Milliseconds between two steps.
     pause_ms: tuple[float, float] = (100.0, 1_200.0)
     hold_ms: tuple[float, float] = (50.0, 3_000.0)
-    weather: NetworkWeather = field(default_factory=NetworkWeather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
 
 
 STYLES = {
     "mixed": Style(),
     # Without any fault, all rules about locks and counts hold.
-    "calm": Style(deeds=0.0, faults=0.0),
-    "members": Style(deeds=0.6, faults=0.0, pause_ms=(100.0, 600.0)),
-    # Nothing is accepted, so that each record reaches its limit of deliveries.
+    "calm": Style(actions=0.0, faults=0.0),
+    "members": Style(actions=0.6, faults=0.0, pause_ms=(100.0, 600.0)),
+    # Records are never accepted, so that each one reaches the limit of deliveries.
     "limits": Style(
-        Manners(release=0.7, reject=0.0, renew=0.0, oversleep=0.0, delivery_limit=3),
-        deeds=0.0,
+        Behavior(release=0.7, reject=0.0, renew=0.0, hold_past_lock=0.0, delivery_limit=3),
+        actions=0.0,
         faults=0.0,
     ),
     # Members need about as long as a lock lasts, so that many are late.
     "late": Style(
-        Manners(renew=0.0, oversleep=0.0, hold=(0.7, 1.4), rate=60.0), deeds=0.0, faults=0.0
+        Behavior(renew=0.0, hold_past_lock=0.0, hold=(0.7, 1.4), rate=60.0), actions=0.0, faults=0.0
     ),
     # Members need longer than a lock lasts, and renew it in time.
     "renewals": Style(
-        Manners(renew=0.7, oversleep=0.0, hold=(0.5, 0.7), rate=60.0), deeds=0.0, faults=0.0
+        Behavior(renew=0.7, hold_past_lock=0.0, hold=(0.5, 0.7), rate=60.0), actions=0.0, faults=0.0
     ),
     "leaders": Style(
-        deeds=0.0, faults=0.9, chosen=("_kill_leader", "_stop_leader", "_pause_leader")
+        actions=0.0, faults=0.9, chosen=("_kill_leader", "_stop_leader", "_pause_leader")
     ),
     # Leaders and share coordinators die; both hold a part of the state.
     "kills": Style(
-        deeds=0.0,
+        actions=0.0,
         faults=0.9,
         chosen=("_kill_leader", "_kill_share_coordinator"),
         hold_ms=(50.0, 500.0),
-        weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=8.0),
+        conditions=NetworkConditions(delay_min_ms=1.0, delay_max_ms=8.0),
     ),
     "coordinators": Style(
-        deeds=0.0,
+        actions=0.0,
         faults=0.9,
         chosen=("_kill_share_coordinator", "_isolate_share_coordinator"),
-        weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=5.0),
+        conditions=NetworkConditions(delay_min_ms=1.0, delay_max_ms=5.0),
     ),
-    "resets": Style(deeds=0.8, faults=0.0, chosen=("_reset_member",), pause_ms=(50.0, 400.0)),
+    "resets": Style(actions=0.8, faults=0.0, chosen=("_reset_member",), pause_ms=(50.0, 400.0)),
 }
 
 
 class ShareWalk:
-    """A world, and what is done to it.
+    """A world with random actions.
 
     Args:
-        seed: decides all of it.
-        style: what is done how often.
+        seed: seed of all random choices.
+        style: actions with their probabilities.
         is_synced: whether batches are synced before they are acknowledged. Then all nodes may lose
             their power at once.
     """
 
     def __init__(self, seed: int, style: Style, *, is_synced: bool = False) -> None:
         settings = {"log_flush_interval_messages": "1"} if is_synced else {}
-        self.world = ShareWorld(seed, style.manners, **settings)
+        self.world = ShareWorld(seed, style.behavior, **settings)
         self.style = style
         self.rng = random.Random(f"walk {seed}")
-        self.told: list[str] = []
+        self.log: list[str] = []
         self._cluster = ClusterFaults(self.world, self.rng, style.hold_ms)
         faults = [
             self._kill_leader,
@@ -109,38 +109,38 @@ class ShareWalk:
         ]
         if is_synced:
             faults.append(self._lose_all_power)
-        deeds = [self._kill_member, self._leave, self._freeze_member, self._reset_member]
-        self._faults, self._deeds = chosen(faults, style.chosen), chosen(deeds, style.chosen)
+        actions = [self._kill_member, self._leave, self._freeze_member, self._reset_member]
+        self._faults, self._actions = chosen(faults, style.chosen), chosen(actions, style.chosen)
 
     def play(self, seconds: float = SECONDS) -> Verdict:
-        """Do faults for some virtual seconds, heal everything, and judge."""
+        """Cause faults for some virtual seconds, end them, and return the verdict."""
         world, network = self.world, self.world.cluster.world.network
-        network.weather = self.style.weather
+        network.conditions = self.style.conditions
         for _ in range(MEMBERS):
             world.launch()
         end = world.now + seconds
         while world.now < end:
             world.run_for(self.rng.uniform(*self.style.pause_ms))
-            if self._deeds and self.rng.random() < self.style.deeds:
-                self._tell(self.rng.choice(self._deeds))
+            if self._actions and self.rng.random() < self.style.actions:
+                self._perform(self.rng.choice(self._actions))
             if self._faults and self.rng.random() < self.style.faults:
                 self._do_fault()
             while len(world.members) < MEMBERS:
                 world.launch()
-        network.weather = NetworkWeather()
+        network.conditions = NetworkConditions()
         self._cluster.end()
         return check_share_group(world.finish())
 
-    def _tell(self, deed: Deed) -> None:
-        self.told.append(f"{self.world.now:.2f} {deed.__name__}")
-        deed()
+    def _perform(self, action: Action) -> None:
+        self.log.append(f"{self.world.now:.2f} {action.__name__}")
+        action()
 
     def _do_fault(self) -> None:
         began = self.world.now
-        self._tell(self.rng.choice(self._faults))
+        self._perform(self.rng.choice(self._faults))
         self._cluster.heal()
         ended = max(self.world.now, self._cluster.paused_until)
-        self.world.history.disturbances.append((began, ended + AFTERMATH_S))
+        self.world.history.disturbances.append((began, ended + RECOVERY_S))
 
     # Faults of the cluster.
 
@@ -191,15 +191,15 @@ class ShareWalk:
         self.world.members.remove(member)
 
     def _freeze_member(self) -> None:
-        """Let a member stand still, often beyond its locks."""
+        """Pause a member, often for longer than its locks."""
         member = self.rng.choice(self.world.members)
         duration_ms = self.rng.uniform(0.2, 2.5) * LOCK_MS
         self.world.cluster.world.host(member.host).timer.pause(duration_ms)
         began = self.world.now
-        self.world.history.drops.append((began, began + duration_ms / 1000 + AFTERMATH_S))
+        self.world.history.drops.append((began, began + duration_ms / 1000 + RECOVERY_S))
 
     def _reset_member(self) -> None:
-        """End the connections of a member: the brokers release what it has."""
+        """Reset the connections of a member, so that the brokers release its records."""
         member = self.rng.choice(self.world.members)
         self._cluster.reset_client(member.host)
         now = self.world.now

@@ -1,4 +1,4 @@
-"""Three simulated brokers under members of a share group and faults; all follows from a seed."""
+"""Three simulated brokers with members of a share group and faults, by a seed."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
 }
-# A record that stays in flight for so long after the last fault is locked for ever.
+# Time after the last fault until a record in flight counts as locked for ever.
 CALM_MS = 10_000.0
 COMMIT_MS = 5_000.0
 
 
 @dataclass(frozen=True)
-class Manners:
-    """How members treat records."""
+class Behavior:
+    """How members process and acknowledge records."""
 
-    # Chance of each acknowledgement but ACCEPT (0 to 1).
+    # Probability of each acknowledgement type except ACCEPT.
     release: float = 0.15
     reject: float = 0.05
     renew: float = 0.05
-    # Chance, after each poll, to hold the records beyond their locks.
-    oversleep: float = 0.03
-    # How long a poll's records are processed, as a part of the lock's time.
+    # Probability, after each poll, of holding the records for longer than their locks.
+    hold_past_lock: float = 0.03
+    # Processing time of a poll's records, as a fraction of the lock duration.
     hold: tuple[float, float] = (0.0, 0.04)
     # Records per second.
     rate: float = 150.0
@@ -69,7 +69,7 @@ class Manners:
 
 @dataclass
 class Member:
-    """A member on a host of its own."""
+    """A member on a separate host."""
 
     name: str
     host: str
@@ -79,14 +79,14 @@ class Member:
 
 
 class ShareWorld(ClusterWorld):
-    """The cluster, a writer, the members and what they write down."""
+    """The cluster, a writer, the members and their history."""
 
-    def __init__(self, seed: int, manners: Manners, **settings: str) -> None:
+    def __init__(self, seed: int, behavior: Behavior, **settings: str) -> None:
         given = {key.replace("_", "."): value for key, value in settings.items()}
-        limit = str(manners.delivery_limit)
+        limit = str(behavior.delivery_limit)
         super().__init__(seed, {**SETTINGS, "group.share.delivery.count.limit": limit, **given})
-        self.manners = manners
-        self.history = ShareHistory(LOCK_MS / 1000, manners.delivery_limit)
+        self.behavior = behavior
+        self.history = ShareHistory(LOCK_MS / 1000, behavior.delivery_limit)
         self.members: list[Member] = []
         self._is_calm = False
         self._is_written = False
@@ -118,7 +118,7 @@ class ShareWorld(ClusterWorld):
             for _ in range(rng.choice((1, 1, 2, 5, 20))):
                 self._written += 1
                 yield from writer.send(rng.choice(PLACES), b"%d" % self._written)
-            yield from sleep(rng.expovariate(self.manners.rate / 5_000))
+            yield from sleep(rng.expovariate(self.behavior.rate / 5_000))
         yield from writer.flush()
 
     # Members.
@@ -136,26 +136,26 @@ class ShareWorld(ClusterWorld):
         return member
 
     def kill(self, member: Member) -> None:
-        """kill -9 of a member."""
+        """Kill a member."""
         member.consumer.notes.end()
         self.cluster.world.host(member.host).kill()
         self.members.remove(member)
-        # The broker learns of it at once, or by the end of the locks.
+        # The broker detects it immediately, or when the locks time out.
         self.history.drops.append((self.now - 0.1, self.now + 0.1))
 
     def _consume(self, member: Member) -> Work[None]:
         rng = random.Random(self.rng.random())
-        consumer, manners = member.consumer, self.manners
+        consumer, behavior = member.consumer, self.behavior
         consumer.core.subscribe([TOPIC])
         while not member.is_stopped:
             records = yield from consumer.poll(300)
             if not records:
                 continue
-            pause_ms = rng.uniform(*manners.hold) * LOCK_MS
-            if not self._is_calm and rng.random() < manners.oversleep:
+            pause_ms = rng.uniform(*behavior.hold) * LOCK_MS
+            if not self._is_calm and rng.random() < behavior.hold_past_lock:
                 pause_ms = rng.uniform(1.1, 1.6) * LOCK_MS
             if pause_ms > 0.3 * LOCK_MS:
-                # The consumer drops records that have arrived meanwhile and are locked no more.
+                # The consumer drops records that have arrived meanwhile and whose locks have ended.
                 self.history.drops.append((self.now, self.now + pause_ms / 1000 + 1))
             yield from sleep(pause_ms)
             for record in records:
@@ -167,13 +167,13 @@ class ShareWorld(ClusterWorld):
             self.history.drops.append((began, self.now))
 
     def _kind(self, rng: random.Random) -> AcknowledgeType:
-        manners, chance = self.manners, rng.random()
+        behavior, chance = self.behavior, rng.random()
         if self._is_calm:
             return AcknowledgeType.ACCEPT
         for kind, share in (
-            (AcknowledgeType.RELEASE, manners.release),
-            (AcknowledgeType.REJECT, manners.reject),
-            (AcknowledgeType.RENEW, manners.renew),
+            (AcknowledgeType.RELEASE, behavior.release),
+            (AcknowledgeType.REJECT, behavior.reject),
+            (AcknowledgeType.RENEW, behavior.renew),
         ):
             if chance < share:
                 return kind
@@ -187,7 +187,7 @@ class ShareWorld(ClusterWorld):
         return self._or_any(self.leader(self.rng.choice(PLACES)))
 
     def share_coordinator(self) -> int:
-        """Return the leader of a partition of the states."""
+        """Return the leader of a partition of the state topic."""
         return self._or_any(self.leader((STATES, self.rng.randrange(2))))
 
     def group_coordinator(self) -> int:
@@ -195,14 +195,14 @@ class ShareWorld(ClusterWorld):
         return self._or_any(self.leader((OFFSETS, 0)))
 
     def _or_any(self, node: int) -> int:
-        """Return the node if it runs, else another one that runs."""
+        """Return the node if it runs, else any running node."""
         ready = self.cluster.ready
         return node if node in ready else self.rng.choice(sorted(ready))
 
     # The end.
 
     def finish(self) -> ShareHistory:
-        """Stop the writer, let members process everything, and look at the end."""
+        """Stop the writer, let members process everything, and record the final state."""
         self._is_written = self._is_calm = True
         assert self.await_that(lambda: self._writer.has_ended), "the writer does not end"
         self._read_logs()
@@ -214,17 +214,17 @@ class ShareWorld(ClusterWorld):
         """Return whether the group has processed all records."""
         if not self.members:
             self.launch()
-        self.look_at_offsets()
+        self.sample_offsets()
         return all(self.history.lags.get(n) == 0 for n in range(PARTITIONS))
 
     def _await_end(self) -> None:
-        """Let time pass until everything is processed, for a while."""
+        """Advance time until all records are processed, within a limit."""
         deadline = self.now + CALM_MS / 1000
         while self.now < deadline and not self._is_processed():
             self.run_for(250)
 
-    def look_at_offsets(self) -> None:
-        """Ask for the group's start offsets and lags."""
+    def sample_offsets(self) -> None:
+        """Fetch the group's start offsets and lags."""
         topic = DescribeShareGroupOffsetsRequestTopic(
             topic_name=TOPIC, partitions=list(range(PARTITIONS))
         )

@@ -1,4 +1,4 @@
-"""What the walks of share groups and of consumer groups have in common."""
+"""Shared parts of the walks of share groups and consumer groups."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 # Virtual seconds of a walk.
 SECONDS = 8.0
-Deed = Callable[[], None]
+Action = Callable[[], None]
 
 
-def chosen(deeds: Sequence[Deed], names: Sequence[str]) -> list[Deed]:
-    """Return the deeds with these names; all if there are no names."""
-    return [deed for deed in deeds if not names or deed.__name__ in names]
+def chosen(actions: Sequence[Action], names: Sequence[str]) -> list[Action]:
+    """Return the actions with these names; all if there are no names."""
+    return [action for action in actions if not names or action.__name__ in names]
 
 
 def play_seeds(make_walk: Callable[[int, str], Any], summary: Callable[[Any], str]) -> None:
-    """Play the walks of the command line (FIRST LAST [STYLE] [SECONDS]); print their verdicts."""
+    """Run the walks of the command line (FIRST LAST [STYLE] [SECONDS]); print their verdicts."""
     logging.disable()
     first, last, *rest = sys.argv[1:]
     for seed in range(int(first), int(last) + 1):
@@ -26,4 +26,4 @@ def play_seeds(make_walk: Callable[[int, str], Any], summary: Callable[[Any], st
         verdict = walk.play(float(rest[1]) if len(rest) > 1 else SECONDS)
         print(f"seed {seed}: {summary(walk.world)}, {verdict}", flush=True)
         if not verdict.is_clean:
-            print("\n".join(walk.told), flush=True)
+            print("\n".join(walk.log), flush=True)

@@ -1,4 +1,4 @@
-"""Clients on simulated hosts whose work is a generator: it yields what it waits for."""
+"""Clients on simulated hosts, whose work is a generator that yields the awaited conditions."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ T = TypeVar("T")
 Work = Generator[Until, bool, T]
 # Interval at which an actor checks its awaited condition.
 TICK_MS = 2.0
-# A call is repeated for so long; then its result is unknown.
+# Time limit of the retries of a call. Then its result is unknown.
 CALL_MS = 60_000.0
 ATTEMPT_S = 5.0
 TRANSACTION_TIMEOUT_MS = 5_000
-USUAL_KEYS = {
+DEFAULT_KEYS = {
     "request.timeout.ms": 2_000,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
@@ -48,9 +48,9 @@ class Actor:
     """Runs work on a host until it ends, or the host is killed.
 
     Args:
-        runtime: the host's.
-        work: yields what it waits for.
-        pump: called before each look.
+        runtime: the runtime of the host.
+        work: yields the conditions that it waits for.
+        pump: called before each check of the condition.
     """
 
     def __init__(self, runtime: Runtime, work: Work[None], pump: Callable[[], None]) -> None:
@@ -110,7 +110,7 @@ class ActingProducer:
         parts, keys = take_parts({})
         config = ClientConfig.parse(
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "bootstrap.servers": bootstrap,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -128,7 +128,7 @@ class ActingProducer:
         self.core.sender.pump()
 
     def _call(self, plan: Callable[[], ProducerPlan[T]]) -> Work[T]:
-        """Call again while the client says that its result is open."""
+        """Call, and retry while the client reports that the result is pending."""
         deadline_ms = self._clock.monotonic_ms() + CALL_MS
         while True:
             try:
@@ -189,7 +189,7 @@ class ActingProducer:
 
 
 class ActingConsumer:
-    """A consumer on a simulated host, which reads partitions that it is assigned."""
+    """A consumer on a simulated host, which reads assigned partitions."""
 
     def __init__(
         self, runtime: Runtime, bootstrap: str, group: str = "", isolation: str = "read_committed"
@@ -197,7 +197,7 @@ class ActingConsumer:
         self._clock = runtime.clock
         config = ClientConfig.parse(
             {
-                **USUAL_KEYS,
+                **DEFAULT_KEYS,
                 "bootstrap.servers": bootstrap,
                 "group.id": group or None,
                 "isolation.level": isolation,
@@ -226,7 +226,7 @@ class ActingConsumer:
             self._core.positions.seek(TopicPartition(*place), offset, -1)
 
     def take(self, limit: int) -> ConsumerRecords | None:
-        """Return records that have arrived; None without any."""
+        """Return received records; None without any."""
         try:
             return self._core.take(limit) or None
         except ClientError as error:
@@ -238,20 +238,20 @@ class ActingConsumer:
         return self._core.subscription.partition(TopicPartition(*place)).offset
 
     def committed(self, places: Iterable[Place]) -> Work[dict[Place, int]]:
-        """Return the group's stable offsets; 0 where there is none."""
+        """Return the group's stable offsets; 0 for partitions without one."""
         wanted = list(places)
         found = yield from self._look_up(lambda: self._lookups.committed(wanted, None))
         told = {tuple(tp): 0 if at is None else at.offset for tp, at in found.items()}
         return {place: told[place] for place in wanted}
 
     def ends(self, places: Iterable[Place]) -> Work[dict[Place, int]]:
-        """Return the ends of partitions, as the isolation level sees them."""
+        """Return the end offsets of partitions for the isolation level."""
         wanted = list(places)
         found = yield from self._look_up(lambda: self._lookups.ends(wanted, LATEST, None))
         return {place: found[TopicPartition(*place)] for place in wanted}
 
     def _look_up(self, start: Callable[[], Any]) -> Work[Any]:
-        """Look up until there is an answer."""
+        """Retry a lookup until it succeeds."""
         deadline_ms = self._clock.monotonic_ms() + CALL_MS
         while True:
             outcomes: list[tuple[Any, ClientError | None]] = []

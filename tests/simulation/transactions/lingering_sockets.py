@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def lingering(runtime: Runtime) -> Runtime:
-    """Return the runtime with sockets whose sent bytes arrive in spite of an abort."""
+    """Return the runtime with sockets that deliver sent bytes after an abort."""
     return msgspec.structs.replace(runtime, sockets=_LingeringSockets(runtime.sockets))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from barnabas.metadata.metadata_version import TRANSACTION_VERSION_MAX
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 
-# Faults come this often (ms).
+# Time between faults (ms).
 PAUSE_MS = (100.0, 1_500.0)
-# How long a fault lasts (ms): longer than a session, at most.
+# Duration of a fault (ms), at most longer than a session.
 HOLD_MS = (50.0, 5_000.0)
 CLIENTS = (
     ("move", "mover-1"),
@@ -24,8 +24,8 @@ CLIENTS = (
 class Style:
     """Actions with their frequencies."""
 
-    # Chance of a deed to a client and of a fault of the cluster, in each step (0 to 1).
-    deeds: float = 0.5
+    # Probability of an action on a client and of a fault of the cluster, in each step.
+    actions: float = 0.5
     faults: float = 0.4
     # Names of the methods to choose from; all if empty.
     chosen: tuple[str, ...] = ()
@@ -33,10 +33,10 @@ class Style:
     left_out: tuple[str, ...] = ()
     # Milliseconds between two steps.
     pause_ms: tuple[float, float] = PAUSE_MS
-    # How long a fault of the cluster lasts, in milliseconds.
+    # Duration of a fault of the cluster, in milliseconds.
     hold_ms: tuple[float, float] = HOLD_MS
     clients: tuple[tuple[str, str], ...] = CLIENTS
-    weather: NetworkWeather = field(default_factory=NetworkWeather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
     # Level of the feature transaction.version.
     transaction_version: int = TRANSACTION_VERSION_MAX
     # Whether leaders ask the coordinator before the first batch of a transaction.
@@ -60,14 +60,14 @@ MIXED = Style(left_out=(*STALLED, *LATE))
 EVERYTHING = Style()
 # Clients with one transactional id follow each other closely.
 FENCING = Style(
-    deeds=1.0,
+    actions=1.0,
     faults=0.0,
     chosen=("_double_client", "_pause_client", "_revive_zombie"),
     pause_ms=(5.0, 150.0),
 )
-# Brokers die at the moments that matter. No broker leads on without knowing that it leads no more.
+# Brokers die in critical phases of transactions. There are no isolated former leaders.
 KILLS = Style(
-    deeds=0.0,
+    actions=0.0,
     faults=1.0,
     chosen=("_kill_coordinator", "_kill_decider", "_kill_marked_leader", "_kill_group_coordinator"),
     pause_ms=(50.0, 300.0),
@@ -79,52 +79,52 @@ KILLS = Style(
         ("look", "looker-2"),
         ("look", "looker-3"),
     ),
-    weather=NetworkWeather(delay_min_ms=1.0, delay_max_ms=5.0),
+    conditions=NetworkConditions(delay_min_ms=1.0, delay_max_ms=5.0),
 )
 # Coordinators die between their response to a commit and its markers.
 DECISIONS = replace(KILLS, chosen=("_kill_after_decision",))
 # Leaders die while transactions are open.
 LEADERS = replace(KILLS, chosen=("_kill_written_leader", "_kill_marked_leader"))
-# Coordinators die or are cut off, over a slow network, so that many decisions are under way.
+# Coordinators die or are isolated on a slow network, so that many decisions are pending.
 COORDINATORS = replace(
     KILLS,
     chosen=("_kill_decider", "_isolate_coordinator", "_isolate_decider"),
     hold_ms=(1_500.0, 5_000.0),
-    weather=NetworkWeather(delay_min_ms=2.0, delay_max_ms=15.0),
+    conditions=NetworkConditions(delay_min_ms=2.0, delay_max_ms=15.0),
 )
 # Connections end at any time.
 RESETS = Style(
-    deeds=0.2,
+    actions=0.2,
     faults=0.8,
     chosen=("_reset_sender", "_reset_client", "_cut_client", "_kill_client"),
     pause_ms=(5.0, 200.0),
     hold_ms=(50.0, 2_500.0),
-    weather=NetworkWeather(delay_max_ms=5.0, reset_chance=0.002),
+    conditions=NetworkConditions(delay_max_ms=5.0, reset_chance=0.002),
 )
 STALLS = Style(
-    deeds=0.4,
+    actions=0.4,
     faults=0.7,
     chosen=(*STALLED, "_leave_transaction"),
     pause_ms=(20.0, 600.0),
 )
 # Transactions exceed their timeout.
 TIMEOUTS = Style(
-    deeds=1.0,
+    actions=1.0,
     faults=0.0,
     chosen=("_leave_transaction", "_outlive_transaction"),
     pause_ms=(20.0, 200.0),
 )
-# Clients of earlier versions keep their epoch: the leader has to ask whether a transaction is open.
+# Older clients keep their epoch, so that leaders must verify transactions with the coordinator.
 OLD = Style(
-    deeds=0.9,
+    actions=0.9,
     faults=0.2,
     chosen=("_delay_batches", "_kill_decider"),
     pause_ms=(20.0, 200.0),
     transaction_version=0,
 )
-# The leader does not ask. The epoch alone keeps out the batches of fenced producers.
+# Leaders do not verify transactions. Only the epoch rejects batches of fenced producers.
 UNVERIFIED = Style(
-    deeds=1.0,
+    actions=1.0,
     faults=0.0,
     chosen=("_revive_zombie",),
     pause_ms=(100.0, 500.0),

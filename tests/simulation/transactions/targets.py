@@ -1,8 +1,8 @@
-"""Moments at which a fault hurts a transaction, and the node or client that it has to hit.
+"""Targets of faults in critical phases of a transaction: nodes and clients.
 
-Each method lets time pass until a client is in the wanted part of its transaction. A fault at a
-random time seldom meets a coordinator between its decision and the markers, for instance: this part
-lasts some milliseconds.
+Each method advances time until a client is in the wanted phase of its transaction. A fault at a
+random time rarely hits, for example, a coordinator between its decision and the markers, because
+this phase lasts only some milliseconds.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from simulation.transactions.transactional_world import (
     TransactionalWorld,
 )
 
-# A target is given up after this time (ms): all clients may be waiting for something.
+# Time limit (ms) of the wait for a phase, because all clients may be blocked.
 WAIT_MS = 1_000.0
 # Time between a client's request and the fault (ms): a decision, its markers and the records of
 # both take from five milliseconds to a hundred.
 AFTER_REQUEST_MS = ((0.0, 8.0), (0.0, 60.0))
-# Time between a client's response and the fault (ms): the markers are still under way.
+# Time between a client's response and the fault (ms), while markers are being sent.
 AFTER_RESPONSE_MS = (0.0, 2.0)
-# A client has connections to most leaders after so many transactions.
+# Number of transactions after which a client has connections to most leaders.
 CONNECTED_AFTER = 6
 
 
@@ -47,40 +47,42 @@ class Targets:
 
     def coordinator(self) -> int:
         """Return the coordinator of a transactional id, at any time."""
-        return self._or_any(self._world.coordinator(self._rng.choice(self._producers()).name))
+        return self._or_random_node(
+            self._world.coordinator(self._rng.choice(self._producers()).name)
+        )
 
     def deciding_coordinator(self) -> int:
-        """Return the coordinator of a transaction shortly after its commit was asked for."""
+        """Return the coordinator of a transaction shortly after its commit was requested."""
         client, _ = self._await_phase(Phase.COMMITTING)
         self._let_request_pass()
-        return self._or_any(self._world.coordinator(client.name))
+        return self._or_random_node(self._world.coordinator(client.name))
 
     def decided_coordinator(self) -> tuple[Client, int]:
-        """Return a client that was just told of its commit, and the coordinator of its id."""
+        """Return a client that has just received a commit response, and its coordinator."""
         client, made = self._await_phase(Phase.COMMITTING)
         if made is not None:
             self._world.await_that(lambda: made.result is Result.COMMITTED, WAIT_MS)
         self._world.run_for(self._rng.uniform(*AFTER_RESPONSE_MS))
-        return client, self._or_any(self._world.coordinator(client.name))
+        return client, self._or_random_node(self._world.coordinator(client.name))
 
     def marked_leader(self) -> int:
         """Return the leader of a partition whose marker is probably not written yet."""
         _, made = self._await_phase(self._rng.choice((Phase.COMMITTING, Phase.ABORTING)))
         self._let_request_pass()
-        return self._or_any(-1 if made is None else self._leader_of(made))
+        return self._or_random_node(-1 if made is None else self._leader_of(made))
 
     def written_leader(self) -> int:
         """Return the leader of a partition that has records of an open transaction."""
         _, made = self._await_phase(Phase.SENDING)
         self._let_request_pass()
-        return self._or_any(-1 if made is None else self._leader_of(made))
+        return self._or_random_node(-1 if made is None else self._leader_of(made))
 
     def group_coordinator(self) -> int:
         """Return the coordinator of the group, while a transaction writes or ends its offsets."""
         phase = self._rng.choice((Phase.SENDING_OFFSETS, Phase.COMMITTING))
         self._await(lambda client: client.role == "process" and client.phase is phase)
         self._let_request_pass()
-        return self._or_any(self._world.coordinator(GROUP, OFFSETS))
+        return self._or_random_node(self._world.coordinator(GROUP, OFFSETS))
 
     # Clients.
 
@@ -94,8 +96,8 @@ class Targets:
             lambda client: client.phase is Phase.SENDING and client.begun >= CONNECTED_AFTER
         )[0]
 
-    def hasty_mover(self) -> Client:
-        """Return a client that has just begun a transaction which it will abort in haste."""
+    def client_about_to_abort(self) -> Client:
+        """Return a client that will abort its new transaction before records are acknowledged."""
         client, before = self._await(
             lambda client: (
                 client.role == "move"
@@ -103,7 +105,7 @@ class Targets:
                 and client.begun >= CONNECTED_AFTER
             )
         )
-        client.is_hasty = client.role == "move"
+        client.must_abort = client.role == "move"
         self._world.await_that(
             lambda: client.current is not before and client.phase is Phase.SENDING, WAIT_MS
         )
@@ -112,7 +114,7 @@ class Targets:
     # Waiting.
 
     def await_transaction(self, client: Client) -> None:
-        """Wait until a client begins its second transaction: its connections exist."""
+        """Wait until a client begins another transaction, so that its connections exist."""
         self._world.await_that(lambda: client.begun >= 2 and client.phase is Phase.SENDING, WAIT_MS)
 
     def _producers(self) -> list[Client]:
@@ -122,7 +124,7 @@ class Targets:
         return self._await(lambda client: client.phase is phase)
 
     def _await(self, is_right: Callable[[Client], bool]) -> tuple[Client, Transaction | None]:
-        """Wait for a client to begin the wanted part; return any client if there is no such one."""
+        """Wait for a client to begin the wanted phase. Return any client after the limit."""
         producers = self._producers()
         before = {client.instance: (client.current, client.phase) for client in producers}
 
@@ -143,5 +145,5 @@ class Targets:
     def _leader_of(self, made: Transaction) -> int:
         return self._world.leader(self._rng.choice(made.places))
 
-    def _or_any(self, node: int) -> int:
+    def _or_random_node(self, node: int) -> int:
         return node if node >= 0 else self._rng.choice(NODES)

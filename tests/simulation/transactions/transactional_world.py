@@ -1,8 +1,8 @@
-"""Three simulated brokers under transactional clients and faults; all of it follows from a seed.
+"""Three simulated brokers with transactional clients and faults, by a seed.
 
 Movers write transactions to several partitions and abort some of them. One processor consumes them,
 produces, and commits its offsets in the transaction; its transactional id fences earlier ones. A
-reader follows with read_committed, and another client looks up the group's offsets. Time is
+reader follows with read_committed, and another client fetches the group's offsets. Time is
 virtual.
 """
 
@@ -25,7 +25,7 @@ from chaos.transactional.history import (
     Content,
     Ends,
     Initialization,
-    OffsetLook,
+    OffsetSample,
     Place,
     ReadRun,
     Result,
@@ -63,16 +63,16 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
 }
-# After the last fault, a transaction that no producer ends is aborted in this time.
+# Time after the last fault in which coordinators abort the remaining open transactions.
 HANGING_MS = TRANSACTION_TIMEOUT_MS + 15_000.0
-# A hasty client aborts so long after it sent its records: longer than it takes to add partitions.
-HASTE_MS = 30.0
+# Time from the send to the abort of a hasty client: longer than it takes to add partitions.
+ABORT_DELAY_MS = 30.0
 # UpgradeType of UpdateFeatures: a downgrade that loses nothing.
 SAFE_DOWNGRADE = 2
 
 
 class Phase(Enum):
-    """The part of its current transaction that a client is in."""
+    """Phase of a client's current transaction."""
 
     IDLE = "idle"
     SENDING = "sending records"
@@ -83,33 +83,33 @@ class Phase(Enum):
 
 @dataclass
 class Client:
-    """A client on a host of its own."""
+    """A client on a separate host."""
 
     role: str
     name: str
     instance: int
     host: str
     actor: Actor
-    # It ends when its transaction has ended.
+    # Whether the client ends after its transaction.
     is_stopped: bool = False
-    # Another client has its transactional id.
+    # Whether another client has its transactional id.
     is_replaced: bool = False
-    # Its current or last transaction, and the part of it that is under way.
+    # Current or last transaction, and its phase.
     current: Transaction | None = None
     phase: Phase = Phase.IDLE
-    # Number of transactions that it has begun.
+    # Number of transactions that the client has begun.
     begun: int = 0
-    # Virtual seconds: it does not end its transaction before.
+    # Earliest end of its transaction (virtual seconds).
     ends_after: float = 0.0
-    # It does not wait for its records, and aborts its transaction while they are in flight.
-    is_hasty: bool = False
+    # Whether it aborts its transaction while records are in flight.
+    must_abort: bool = False
 
 
 class TransactionalWorld(ClusterWorld):
     """The cluster, its clients and their history.
 
     Args:
-        seed: decides everything.
+        seed: seed of all random choices.
         transaction_version: level of the feature. Below 2, clients add partitions themselves, keep
             their epoch from one transaction to the next, and close connections as Java clients do.
         settings: broker keys.
@@ -144,7 +144,7 @@ class TransactionalWorld(ClusterWorld):
     # Clients.
 
     def launch(self, role: str, name: str) -> Client:
-        """Start a client; fence no producer before it initializes."""
+        """Start a client. It fences earlier producers when it initializes."""
         instance = self.next_instance()
         host = f"{name}-{instance}"
         runtime = self.cluster.world.host(host).runtime
@@ -182,12 +182,12 @@ class TransactionalWorld(ClusterWorld):
         return self.leader((topic, partition_for(key, 2)))
 
     def kill(self, client: Client) -> None:
-        """kill -9 of a client."""
+        """Kill a client."""
         self.cluster.world.host(client.host).kill()
         client.actor.has_ended = True
 
     def replace_ended(self) -> None:
-        """Start a new client for each that is at its end."""
+        """Replace each client that has ended."""
         for client in list(self.clients):
             if client.actor.has_ended:
                 self.clients.remove(client)
@@ -240,9 +240,9 @@ class TransactionalWorld(ClusterWorld):
             made = self._begin(client, serial, places, {})
             producer.begin()
             try:
-                is_commit = rng.random() < 0.8 and not client.is_hasty
-                if client.is_hasty:
-                    yield from self._send_hastily(client, producer, amounts)
+                is_commit = rng.random() < 0.8 and not client.must_abort
+                if client.must_abort:
+                    yield from self._send_unacknowledged(client, producer, amounts)
                 else:
                     yield from self._send_moves(made, producer, amounts, rng)
                 if client.ends_after > self.now:
@@ -253,17 +253,17 @@ class TransactionalWorld(ClusterWorld):
                 yield from self._abort(client, producer)
             yield from sleep(rng.expovariate(1 / 60))
 
-    def _send_hastily(
+    def _send_unacknowledged(
         self, client: Client, producer: ActingProducer, amounts: list[int]
     ) -> Work[None]:
-        """Send records, and do not wait for their acknowledgement."""
+        """Send records without waiting for their acknowledgement."""
         made = client.current
         assert made is not None
         for index, (place, amount) in enumerate(zip(made.places, amounts, strict=True)):
             content = Content(code_of(made.number, index), len(amounts), amount)
             yield from producer.send(place, content.to_value())
-        yield from sleep(HASTE_MS)
-        client.is_hasty = False
+        yield from sleep(ABORT_DELAY_MS)
+        client.must_abort = False
 
     def _send_moves(
         self, made: Transaction, producer: ActingProducer, amounts: list[int], rng: random.Random
@@ -326,12 +326,12 @@ class TransactionalWorld(ClusterWorld):
             yield from sleep(20)
 
     def _look(self, client: Client, consumer: ActingConsumer) -> Work[None]:
-        """Look up the group's stable offsets again and again."""
+        """Fetch the group's stable offsets repeatedly."""
         while not client.is_stopped:
             started = self.now
             found = yield from consumer.committed(INPUTS)
-            self.history.looks += [
-                OffsetLook(place[1], offset, started, self.now) for place, offset in found.items()
+            self.history.samples += [
+                OffsetSample(place[1], offset, started, self.now) for place, offset in found.items()
             ]
             yield from sleep(30)
 
@@ -353,27 +353,27 @@ class TransactionalWorld(ClusterWorld):
 
     # The end.
 
-    def look_at_offsets(self) -> None:
-        """Ask for the group's stable offsets, for the history."""
+    def sample_offsets(self) -> None:
+        """Add the group's stable offsets to the history."""
 
         def work(consumer: ActingConsumer) -> Work[None]:
             started = self.now
             found = yield from consumer.committed(INPUTS)
             self.history.committed_offsets = {place[1]: at for place, at in found.items()}
-            self.history.looks += [
-                OffsetLook(partition, offset, started, self.now)
+            self.history.samples += [
+                OffsetSample(partition, offset, started, self.now)
                 for partition, offset in self.history.committed_offsets.items()
             ]
 
         self.perform(work, "read_committed", GROUP)
 
     def finish(self) -> TransactionHistory:
-        """Stop movers, let the others come to the end, and read everything once more."""
+        """Stop movers, wait for the other clients, and read everything again."""
         self._stop("move")
         self._await_end_of_transactions()
         self._read_logs()
-        if self._has_hanging_mover():
-            # The verdict is certain. Clients that wait for the transaction would never end.
+        if self._has_hanging_transaction():
+            # The history already has a violation. Clients that wait for this transaction never end.
             return self.history
         ends = {place: log.offsets[-1] for place, log in self.history.logs.items() if log.offsets}
 
@@ -386,13 +386,13 @@ class TransactionalWorld(ClusterWorld):
                         done[partition] = max(offset, done.get(partition, 0))
             return all(done.get(place[1], 0) > ends.get(place, -1) for place in INPUTS)
 
-        # A processor that makes no progress shows in offsets that stay behind.
+        # The checker detects a processor without progress by its offsets.
         self.await_that(is_processed, HANGING_MS)
         self._stop("process")
         self._stop("look")
         self._await_end_of_transactions()
         self._read_logs()
-        self.look_at_offsets()
+        self.sample_offsets()
         self.await_that(self._has_reader_read_all, HANGING_MS)
         self._stop("read")
         return self.history
@@ -404,20 +404,20 @@ class TransactionalWorld(ClusterWorld):
             client.actor.is_paused = False
         if self.await_that(lambda: all(client.actor.has_ended for client in own), HANGING_MS):
             return
-        self._look_at_states()
+        self._sample_states()
         for client in own:
             if not client.actor.has_ended:
-                # Only a transaction that does not end may hold a client up; the checker finds it.
+                # Only a hanging transaction may block a client. The checker reports it.
                 state = self.history.states.get(client.name)
                 assert state in UNENDED, f"{client.name} does not end; transaction: {state}"
                 self.kill(client)
 
     def _await_end_of_transactions(self) -> None:
-        """Wait for transactions that no producer ends; what hangs is kept for the checker."""
+        """Wait until transactions time out. The checker reports those that still hang."""
         deadline = self.now + HANGING_MS / 1000
         while self.now < deadline:
-            self._look_at_states()
-            self._look_at_ends()
+            self._sample_states()
+            self._sample_ends()
             if not any(state in UNENDED for state in self.history.states.values()) and all(
                 ends.last_stable_offset == ends.high_watermark
                 for ends in self.history.ends.values()
@@ -425,8 +425,8 @@ class TransactionalWorld(ClusterWorld):
                 return
             self.run_for(300)
 
-    def _has_hanging_mover(self) -> bool:
-        """Return whether a transaction of a client that was stopped is still open."""
+    def _has_hanging_transaction(self) -> bool:
+        """Return whether a transaction of a stopped client is still open."""
         running = {client.name for client in self.clients if client.role == "process"}
         return any(
             state in UNENDED
@@ -434,7 +434,7 @@ class TransactionalWorld(ClusterWorld):
             if transactional_id not in running
         )
 
-    def _look_at_states(self) -> None:
+    def _sample_states(self) -> None:
         self.history.states = {}
         for node in NODES:
             request = ListTransactionsRequest(
@@ -445,7 +445,7 @@ class TransactionalWorld(ClusterWorld):
             for each in response.transaction_states:
                 self.history.states[each.transactional_id] = each.transaction_state
 
-    def _look_at_ends(self) -> None:
+    def _sample_ends(self) -> None:
         found: dict[str, dict[Place, int]] = {}
         for isolation in ("read_committed", "read_uncommitted"):
 

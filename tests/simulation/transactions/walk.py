@@ -1,10 +1,10 @@
-"""Faults by chance over a `TransactionalWorld`.
+"""Random faults in a `TransactionalWorld`.
 
-Nodes die, are cut off, pause, or get a wrong wall clock; clients are replaced and come back.
+Nodes die, are isolated or paused, or get a wrong wall clock. Clients are replaced and resumed.
 
     python -m simulation.transactions.walk FIRST LAST [STYLE] [SECONDS]
 
-plays these seeds, and prints the verdict of each.
+runs these seeds, and prints the verdict of each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 import sys
 from collections.abc import Callable
 
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from chaos.transaction_checker import check_transactions
 from chaos.verdict import Verdict
 from simulation.cluster_world import NODES
@@ -25,7 +25,7 @@ from simulation.transactions.transactional_world import Client, TransactionalWor
 
 # Virtual seconds of a walk.
 SECONDS = 20.0
-# Faults after which a broker may not know that it leads no more.
+# Faults after which a former leader may not know of its successor.
 ISOLATING = (
     "_cut_link",
     "_isolate_node",
@@ -35,23 +35,22 @@ ISOLATING = (
     "_pause_coordinator",
     "_pause_decider",
 )
-# Duration of a pause of a process (ms): a blink, or longer than sessions and transactions.
-STILL_MS = ((20.0, 400.0), (500.0, 10_000.0))
-# How far a wall clock is from the true time (ms), in either direction: minutes to hours.
-WRONG_MS = (60_000, 6 * 3_600_000)
-# How long the records of a zombie are held back (ms): its successor initializes, and runs some
-# transactions.
+# Duration of a pause of a process (ms): short, or longer than sessions and transactions.
+NODE_PAUSE_MS = ((20.0, 400.0), (500.0, 10_000.0))
+# Error of a wrong wall clock (ms), in either direction.
+CLOCK_ERROR_MS = (60_000, 6 * 3_600_000)
+# Delay of the records of a zombie (ms), in which its successor runs some transactions.
 ZOMBIE_MS = (20.0, 500.0)
-# How long a link is cut so that a request arrives late (ms): until the client has given up.
+# Delay of a late request (ms): longer than the request timeout of the client.
 LATE_MS = (2_050.0, 3_000.0)
 
 
 class Walk:
-    """A world, and the actions on it.
+    """A world with random actions.
 
     Args:
-        seed: decides all of it.
-        style: what is done how often.
+        seed: seed of all random choices.
+        style: actions with their probabilities.
         is_synced: whether batches are synced before they are acknowledged. Then all nodes may lose
             their power at once.
     """
@@ -64,10 +63,10 @@ class Walk:
         self.style = style
         self.rng = random.Random(f"walk {seed}")
         self._targets = Targets(self.world, self.rng)
-        # The actions, in words.
-        self.told: list[str] = []
-        # Virtual seconds: when the last paused process goes on.
-        self._still_until = 0.0
+        # Description of each action.
+        self.log: list[str] = []
+        # When the last paused process continues (virtual seconds).
+        self._paused_until = 0.0
         self._faults = self._chosen(
             self._kill_node,
             self._lose_power,
@@ -93,7 +92,7 @@ class Walk:
         )
         if is_synced:
             self._faults.append(self._lose_all_power)
-        self._deeds = self._chosen(
+        self._actions = self._chosen(
             self._kill_client,
             self._double_client,
             self._pause_client,
@@ -104,45 +103,45 @@ class Walk:
             self._delay_batches,
         )
 
-    def _chosen(self, *deeds: Callable[[], None]) -> list[Callable[[], None]]:
+    def _chosen(self, *actions: Callable[[], None]) -> list[Callable[[], None]]:
         names, left_out = self.style.chosen, self.style.left_out
         return [
-            deed
-            for deed in deeds
-            if (not names or deed.__name__ in names) and deed.__name__ not in left_out
+            action
+            for action in actions
+            if (not names or action.__name__ in names) and action.__name__ not in left_out
         ]
 
     def play(self, seconds: float = SECONDS) -> Verdict:
-        """Do faults for some virtual seconds, heal everything, and judge."""
+        """Cause faults for some virtual seconds, end them, and return the verdict."""
         network = self.world.cluster.world.network
-        network.weather = self.style.weather
+        network.conditions = self.style.conditions
         for role, name in self.style.clients:
             self.world.launch(role, name)
         end = self.world.now + seconds
         while self.world.now < end:
             self.world.run_for(self.rng.uniform(*self.style.pause_ms))
-            if self.rng.random() < self.style.deeds:
-                self._tell(self.rng.choice(self._deeds))
+            if self.rng.random() < self.style.actions:
+                self._perform(self.rng.choice(self._actions))
             if self.rng.random() < self.style.faults:
                 self._do_fault()
             self.world.replace_ended()
-        network.weather = NetworkWeather()
+        network.conditions = NetworkConditions()
         for host in self.world.cluster.world.hosts.values():
             host.clock.wall_offset_ms = 0
         return check_transactions(self.world.finish())
 
     def _do_fault(self) -> None:
         began, fault = self.world.now, self.rng.choice(self._faults)
-        self._tell(fault)
+        self._perform(fault)
         self._heal()
         if fault.__name__ in ISOLATING:
-            # A node may pause for longer than the cluster needs to look whole.
-            ended = max(self.world.now, self._still_until)
+            # A node may still be paused although all replicas are in sync.
+            ended = max(self.world.now, self._paused_until)
             self.world.history.isolations.append((began, ended))
 
-    def _tell(self, deed: Callable[[], None]) -> None:
-        self.told.append(f"{self.world.now:.2f} {deed.__name__}")
-        deed()
+    def _perform(self, action: Callable[[], None]) -> None:
+        self.log.append(f"{self.world.now:.2f} {action.__name__}")
+        action()
 
     # Faults of the cluster.
 
@@ -167,7 +166,7 @@ class Walk:
         self._kill(self._targets.deciding_coordinator())
 
     def _kill_after_decision(self) -> None:
-        """Kill a coordinator before the markers, and often let another client take the id over."""
+        """Kill a coordinator before the markers, and often start another client with the id."""
         client, node = self._targets.decided_coordinator()
         if self.rng.random() < 0.7:
             self._double_client_of(client)
@@ -256,8 +255,8 @@ class Walk:
     def _pause(self, host: str, duration_ms: float | None = None) -> None:
         """Pause a process. Afterwards its timers fire late."""
         if duration_ms is None:
-            duration_ms = self.rng.uniform(*self.rng.choice(STILL_MS))
-        self._still_until = max(self._still_until, self.world.now + duration_ms / 1000)
+            duration_ms = self.rng.uniform(*self.rng.choice(NODE_PAUSE_MS))
+        self._paused_until = max(self._paused_until, self.world.now + duration_ms / 1000)
         self.world.cluster.world.host(host).timer.pause(duration_ms)
 
     def _jump_node_clock(self) -> None:
@@ -267,8 +266,8 @@ class Walk:
         self._jump_clock(self.rng.choice(self.world.clients).host)
 
     def _jump_clock(self, host: str) -> None:
-        """Set a wall clock wrong, or right. The monotonic clock goes on."""
-        wrong_ms = self.rng.choice((-1, 0, 1)) * self.rng.randint(*WRONG_MS)
+        """Set a wall clock to a wrong time or to the right time, but not the monotonic clock."""
+        wrong_ms = self.rng.choice((-1, 0, 1)) * self.rng.randint(*CLOCK_ERROR_MS)
         self.world.cluster.world.host(host).clock.wall_offset_ms = wrong_ms
 
     # Clients.
@@ -277,12 +276,12 @@ class Walk:
         client = self._targets.producer()
         self.world.kill(client)
         if self.rng.random() < 0.5:
-            # Its transaction times out before another client fences it.
+            # Let its transaction time out before another client fences it.
             self.world.run_for(self.rng.uniform(0, 8_000))
 
     def _leave_transaction(self) -> None:
-        """Kill a client in a transaction. No producer uses its transactional id again."""
-        client = self.world.launch("move", f"leaver-{len(self.told)}")
+        """Kill a client in a transaction, and do not use its transactional id again."""
+        client = self.world.launch("move", f"leaver-{len(self.log)}")
         client.is_replaced = True
         self._targets.await_transaction(client)
         self.world.run_for(self.rng.uniform(2.0, 6.0))
@@ -305,7 +304,7 @@ class Walk:
         client.actor.is_paused = False
 
     def _freeze_client(self) -> None:
-        """Pause a whole process: also its sender and its connections."""
+        """Pause a whole process, including its sender and connections."""
         client = self._targets.producer()
         self._pause(client.host)
         if self.rng.random() < 0.5:
@@ -320,7 +319,7 @@ class Walk:
         self.world.cluster.world.network.heal()
 
     def _outlive_transaction(self) -> None:
-        """Let a client go on after its transaction has timed out."""
+        """Let a client continue after its transaction has timed out."""
         client = self._targets.beginning_producer()
         late_ms = TRANSACTION_TIMEOUT_MS + self.rng.uniform(600.0, 1_500.0)
         if client.role == "move" and self.rng.random() < 0.7:
@@ -334,7 +333,7 @@ class Walk:
 
     def _delay_batches(self) -> None:
         """Let records of a client arrive after it has aborted their transaction."""
-        self._cut_from_leaders(self._targets.hasty_mover())
+        self._cut_from_leaders(self._targets.client_about_to_abort())
         self.world.run_for(self.rng.uniform(*LATE_MS))
         self.world.cluster.world.network.heal()
 
@@ -359,7 +358,7 @@ def main() -> None:
         transactions = len(walk.world.history.transactions)
         print(f"seed {seed}: {transactions} transactions, {verdict}", flush=True)
         if not verdict.is_clean:
-            print("\n".join(walk.told), flush=True)
+            print("\n".join(walk.log), flush=True)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200)
 
 
 def open_log(directory: Path, *, clean: bool = False) -> Log:
-    doors = LogDependencies(
+    log_dependencies = LogDependencies(
         RealDisk(), ManualClock(), InlineExecutor(), ManualTimer(), SeededRng(1)
     )
     point = OffsetCheckpoint(RealDisk(), str(directory), RECOVERY_POINTS).read().get(PARTITION, 0)
     opening = LogOpening(PARTITION, recovery_point=point, clean_shutdown=clean)
-    return Log.open(str(directory / "flights-0"), CONFIG, doors, opening)
+    return Log.open(str(directory / "flights-0"), CONFIG, log_dependencies, opening)
 
 
 @pytest.fixture(scope="module")

@@ -274,8 +274,8 @@ def test_invalid_offsets_are_malformed(position: int, value: bytes) -> None:
     data[start : start + len(value)] = value
     scan = scan_records(bytes(data), check_crcs=True)
     assert (scan.next_offset, len(scan.batches)) == (5, 1)
-    assert scan.flaw is not None
-    assert scan.flaw.reason == "invalid offsets"
+    assert scan.invalid is not None
+    assert scan.invalid.reason == "invalid offsets"
 
 
 def test_a_batch_that_ends_before_it_begins_is_malformed() -> None:
@@ -283,7 +283,7 @@ def test_a_batch_that_ends_before_it_begins_is_malformed() -> None:
     data[23:27] = (-4).to_bytes(4, "big", signed=True)
     scan = scan_records(bytes(data), check_crcs=False)
     assert (scan.next_offset, scan.batches) == (-1, [])
-    assert scan.flaw is not None
+    assert scan.invalid is not None
 
 
 def assignment(*numbers: int) -> bytes:

@@ -119,7 +119,7 @@ def _problem(text: str = "") -> dict[str, object]:
         "path": "/", "here": "/", "bootstrap": "b", "allow_changes": False, "has_login": False,
         "has_pipelines": False,
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
-        "trouble": "", "title": "t", "text": text, "advice": "",
+        "sample_error": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip
 
 

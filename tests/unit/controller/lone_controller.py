@@ -29,11 +29,11 @@ class Node:
         runtime = self.host.runtime
         runtime.disk.make_directory("/data")
         runtime.disk.sync_directory("/")
-        doors = LogDependencies(
+        log_dependencies = LogDependencies(
             runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
         )
         self.fatal: list[BaseException] = []
-        opening = RaftOpening("/data", doors, runtime.rng, self.fatal.append, FEATURES)
+        opening = RaftOpening("/data", log_dependencies, runtime.rng, self.fatal.append, FEATURES)
         self.driver = open_raft(RaftConfig(1, (1,)), opening)
         self.publisher = MetadataPublisher()
         self.driver.add_listener(self.publisher)

@@ -27,7 +27,7 @@ class Driver:
     """A quorum of one that commits at once, and the clock and timer that its requests see."""
 
     def __init__(self) -> None:
-        self.doors = self
+        self.log_dependencies = self
         self.clock = self
         self.timer = self
         self.is_leader = True
@@ -158,7 +158,7 @@ def test_a_request_with_constant_concurrent_writes_completes(scene: Scene) -> No
 
 def test_a_request_gets_not_controller_if_the_controller_is_deposed(scene: Scene) -> None:
     scene.serve()
-    scene.state.cease()
+    scene.state.end()
     scene.finish()
     (refusal,) = scene.answers
     assert isinstance(refusal, Refusal)

@@ -34,11 +34,13 @@ class Broker:
 
     def start(self) -> None:
         runtime = self.world.host(self.name).runtime
-        doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer(4096))
+        dependencies = ConnectionDependencies(
+            runtime.clock, runtime.timer, new_receive_buffer(4096)
+        )
 
         def accept() -> Connection:
             self.accepted += 1
-            return Connection(1, doors, ConnectionLimits(), self.answer, lambda *_: None)
+            return Connection(1, dependencies, ConnectionLimits(), self.answer, lambda *_: None)
 
         runtime.sockets.listen("", self.port, accept)
 

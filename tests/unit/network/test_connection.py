@@ -27,7 +27,7 @@ class Server:
 
     def __init__(self, world: SimWorld, limits: ConnectionLimits, buffer_bytes: int = 4096) -> None:
         runtime = world.host("s").runtime
-        self.doors = ConnectionDependencies(
+        self.dependencies = ConnectionDependencies(
             runtime.clock, runtime.timer, new_receive_buffer(buffer_bytes)
         )
         self.limits = limits
@@ -41,7 +41,7 @@ class Server:
     def accept(self) -> Connection:
         connection = Connection(
             len(self.connections),
-            self.doors,
+            self.dependencies,
             self.limits,
             self.take,
             lambda _, error: self.closed.append(error),
@@ -253,7 +253,7 @@ def working(each_ms: float) -> tuple[SimWorld, Server, Recorder, list[bytes]]:
     server = Server(world, ConnectionLimits(), buffer_bytes=1 << 16)
     clock = WorkingClock(world)
     timer = world.host("s").runtime.timer
-    server.doors = ConnectionDependencies(clock, timer, new_receive_buffer(1 << 16))
+    server.dependencies = ConnectionDependencies(clock, timer, new_receive_buffer(1 << 16))
     order: list[bytes] = []
 
     def work(connection: Connection, view: memoryview) -> None:

@@ -6,7 +6,7 @@ import struct
 import tracemalloc
 
 from barnabas.network.connection import Connection, ConnectionLimits
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from barnabas.sim.world import SimWorld
 from unit.network.test_connection import Server, frame
 from unit.runtime.streams import Recorder
@@ -16,7 +16,7 @@ BURST = b"".join(frame(struct.pack(">i", number)) for number in range(20))
 
 def burst(world: SimWorld, server: Server) -> Recorder:
     """A client that sends twenty requests in one write, which may arrive in one read."""
-    world.network.weather = NetworkWeather(0.1, 0.1, 0.0)
+    world.network.conditions = NetworkConditions(0.1, 0.1, 0.0)
     client = Recorder()
     runtime = world.host("c").runtime
     runtime.sockets.connect("s", server.port, client, lambda _: None, 1000)
@@ -92,7 +92,7 @@ def test_deferred_requests_are_dropped_when_the_connection_closes() -> None:
 
 def test_many_small_deferred_requests_take_little_memory_beyond_their_size() -> None:
     world = SimWorld(8)
-    world.network.weather = NetworkWeather(0.1, 0.1, 0.0)
+    world.network.conditions = NetworkConditions(0.1, 0.1, 0.0)
     server = Server(world, ConnectionLimits(in_flight_max=4), 1 << 20)
     client = burst(world, server)
     world.run_for(100)

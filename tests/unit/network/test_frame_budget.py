@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
-from barnabas.network.frame_budget import AGE_MAX_MS, FREE_BYTES, LOAN_MS, FrameBudget
+from barnabas.network.frame_budget import AGE_MAX_MS, EXEMPT_MS, FREE_BYTES, FrameBudget
 from barnabas.sim.world import SimWorld, sim_runtime
 from unit.network.test_connection import Server, frame
 from unit.runtime.streams import Recorder
@@ -69,9 +69,9 @@ def test_above_the_budget_one_connection_reads_and_the_others_wait() -> None:
     holders = [Holder(budget, 100 * MEGABYTE) for _ in range(20)]
     for holder in holders:
         holder.grow(MEGABYTE)
-    going = [each for each in holders if not each.is_waiting]
-    # Ten fit, the next one has the loan, and nine wait as soon as they hold anything.
-    assert len(going) == 11
+    reading = [each for each in holders if not each.is_waiting]
+    # Ten fit, the next one may exceed the budget, and nine wait as soon as they hold anything.
+    assert len(reading) == 11
     assert budget.waiting == 9
 
 
@@ -92,9 +92,9 @@ def test_the_loan_passes_from_one_connection_to_the_next() -> None:
     left = list(holders)
     most = 0
     while left:
-        going = [each for each in left if not each.is_waiting]
-        assert going, "a standstill"
-        holder = going[-1]
+        reading = [each for each in left if not each.is_waiting]
+        assert reading, "a standstill"
+        holder = reading[-1]
         holder.grow(holder.whole)
         most = max(most, budget.held_bytes)
         if not holder.is_waiting:
@@ -115,13 +115,13 @@ def test_the_connection_with_the_fewest_missing_bytes_is_first() -> None:
     assert (large.is_waiting, small.is_waiting) == (True, False)
 
 
-def test_a_slow_borrower_is_dropped_while_others_wait() -> None:
+def test_a_slow_exempt_connection_is_dropped_while_others_wait() -> None:
     world, budget = budget_of(1)
     slow, other = Holder(budget, 9 * MEGABYTE), Holder(budget, 10 * MEGABYTE)
     slow.grow(2 * MEGABYTE)
     other.grow(MEGABYTE)
     assert (slow.is_waiting, other.is_waiting) == (False, True)
-    world.run_for(LOAN_MS + 2_000)
+    world.run_for(EXEMPT_MS + 2_000)
     assert "too slowly" in slow.dropped
     assert not other.is_waiting
     assert not other.dropped
@@ -158,8 +158,8 @@ class BudgetedServer(Server):
         super().__init__(world, ConnectionLimits(), 64 * 1024)
         runtime = world.host("s").runtime
         self.budget = FrameBudget(bytes_max, runtime.clock, runtime.timer)
-        self.doors = ConnectionDependencies(
-            runtime.clock, runtime.timer, self.doors.receive_buffer, self.budget
+        self.dependencies = ConnectionDependencies(
+            runtime.clock, runtime.timer, self.dependencies.receive_buffer, self.budget
         )
         self.handle = self.echo
 
@@ -181,11 +181,11 @@ def test_slow_large_requests_use_no_more_than_the_budget() -> None:
         assert sender.stream is not None
         sender.stream.write([announced, bytes(MEGABYTE)])
     world.run_for(2_000)
-    # Beyond it: the borrower, and what each took before it had to wait.
+    # Beyond it: the connection that may exceed it, and the buffers from before the others waited.
     assert server.budget.held_bytes <= 4 * MEGABYTE + 2 * MEGABYTE + 40 * 2 * FREE_BYTES
     assert server.budget.is_full
     polite = connect(world, server, "polite")
-    assert len(server.connections[-1].get_buffer()) < len(server.doors.receive_buffer)
+    assert len(server.connections[-1].get_buffer()) < len(server.dependencies.receive_buffer)
     assert polite.stream is not None
     body = bytes(MEGABYTE)
     polite.stream.write([frame(b"small")])

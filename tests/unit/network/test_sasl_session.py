@@ -29,7 +29,7 @@ class Client:
         self.host = self.world.host(f"sasl-{self.world.scheduler.now_ms}")
         runtime = self.host.runtime
         self.login = PasswordLogin(mechanism, ("alice", password), runtime.executor, runtime.rng)
-        doors = ChannelDependencies(
+        dependencies = ChannelDependencies(
             runtime.clock,
             runtime.timer,
             runtime.sockets,
@@ -40,7 +40,7 @@ class Client:
         self.connected: list[NetworkError | None] = []
         self.outcomes: list[tuple[Any, NetworkError | None]] = []
         self.channel = Channel(
-            replace(doors, login=self.login), "c", lambda _, error: self.closed.append(error)
+            replace(dependencies, login=self.login), "c", lambda _, error: self.closed.append(error)
         )
 
     def connect(self) -> NetworkError | None:

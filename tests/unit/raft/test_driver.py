@@ -56,14 +56,16 @@ class Replica:
         runtime = self.host.runtime
         runtime.disk.make_directory("/data")
         runtime.disk.sync_directory("/")
-        doors = LogDependencies(
+        log_dependencies = LogDependencies(
             runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
         )
         self.fatal: list[BaseException] = []
         config = RaftConfig(1, (1,), **config_values)
         self.driver: RaftDriver = open_raft(
             config,
-            RaftOpening("/data", doors, runtime.rng, self.fatal.append, {"metadata.version": 33}),
+            RaftOpening(
+                "/data", log_dependencies, runtime.rng, self.fatal.append, {"metadata.version": 33}
+            ),
         )
         self.publisher = MetadataPublisher()
         self.recorder = Recorder()

@@ -48,7 +48,7 @@ class Side:
         self.world = SimWorld(seed)
         runtime = self.world.host("a").runtime
         runtime.disk.make_directory("/data")
-        doors = LogDependencies(
+        log_dependencies = LogDependencies(
             runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
         )
         config = RaftConfig(
@@ -60,7 +60,9 @@ class Side:
             advertised={"CONTROLLER": ("one", 9093)},
             **values,
         )
-        opening = RaftOpening("/data", doors, runtime.rng, self.fail, {"metadata.version": 33})
+        opening = RaftOpening(
+            "/data", log_dependencies, runtime.rng, self.fail, {"metadata.version": 33}
+        )
         self.driver: RaftDriver = open_raft(config, opening)
         self.driver.start()
         self.rpc = RaftRpc(self.driver)

@@ -49,8 +49,8 @@ LEADER = 1
 class Logs:
     """A log store that keeps every log in one directory."""
 
-    def __init__(self, doors: LogDependencies) -> None:
-        self.doors = doors
+    def __init__(self, log_dependencies: LogDependencies) -> None:
+        self.log_dependencies = log_dependencies
         self.logs: dict[TopicPartition, Log] = {}
         self.checkpoints: list[dict[TopicPartition, int]] = []
         self.deleted: list[TopicPartition] = []
@@ -72,7 +72,7 @@ class Logs:
         if partition not in self.logs:
             opening = LogOpening(partition, topic_id)
             path = f"/data/{partition.directory_name}"
-            self.logs[partition] = Log.open(path, config, self.doors, opening)
+            self.logs[partition] = Log.open(path, config, self.log_dependencies, opening)
         elif topic_id is not None:
             self.logs[partition].identity.assign_topic_id(topic_id)
         return self.logs[partition]
@@ -134,7 +134,7 @@ class ReplicaSet:
 
     def __init__(self, replicas: tuple[int, ...] = (1,), **log_config: object) -> None:
         self.world, self.runtime = sim_runtime(1)
-        doors = LogDependencies(
+        log_dependencies = LogDependencies(
             disk=self.runtime.disk,
             clock=self.runtime.clock,
             executor=self.runtime.executor,
@@ -142,7 +142,7 @@ class ReplicaSet:
             rng=self.runtime.rng,
         )
         self.log_config = replace(LogConfig(), **log_config)
-        self.logs = Logs(doors)
+        self.logs = Logs(log_dependencies)
         self.sender = Sender()
         self.answers = Answers()
         self.wheel = TimingWheel(self.runtime.clock, self.runtime.timer)

@@ -256,7 +256,7 @@ class Node:
 
     def _join(self) -> None:
         runtime = self.host.runtime
-        self.doors = LogDependencies(
+        self.log_dependencies = LogDependencies(
             disk=runtime.disk,
             clock=runtime.clock,
             executor=runtime.executor,
@@ -271,7 +271,7 @@ class Node:
         self.logs = LogManager(
             directories,
             StorageConfig(),
-            self.doors,
+            self.log_dependencies,
             lambda directory, _: self._on_directory_failed(directory.path),
         )
         self.logs.startup(lambda _: self.log_config({}))
@@ -329,12 +329,12 @@ class Node:
         )
         self.handlers = HandlerTable(parts, RequestStatistics())  # type: ignore[arg-type]
         dispatcher = Dispatcher(self.handlers.find, services)
-        doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
+        dependencies = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
         self.connections: list[Connection] = []
 
         def accept() -> Connection:
             connection = Connection(
-                len(self.connections), doors, ConnectionLimits(), dispatcher.on_request,
+                len(self.connections), dependencies, ConnectionLimits(), dispatcher.on_request,
                 lambda *_: None,
             )  # fmt: skip
             self.connections.append(connection)

@@ -248,7 +248,7 @@ def test_a_future_replica_is_truncated_with_its_log() -> None:
             self.on_done = on_done
 
     assigner = Assigner()
-    moves = LogDirMoves(node.manager, node.logs, assigner, node.doors)
+    moves = LogDirMoves(node.manager, node.logs, assigner, node.log_dependencies)
     broker.leader.give({PARTITION: data(records(b"a"))}, session_id=0)
     broker.leader.give({PARTITION: data(records(b"b", offset=1, epoch=0))}, session_id=0)
     target = "/more" if node.log().directory.startswith(DATA) else DATA

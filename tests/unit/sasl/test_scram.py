@@ -14,9 +14,9 @@ from barnabas.sasl.scram_keys import (
     ScramCredential,
     ScramMechanism,
     credential_of,
+    dummy_credential,
     printable_salt,
     salted_password,
-    stand_in,
 )
 from barnabas.sasl.scram_messages import (
     parse_client_final,
@@ -64,8 +64,8 @@ class Users:
     def find_token(self, _: ScramMechanism, token_id: str) -> ScramUser | None:
         return self.tokens.get(token_id)
 
-    def stand_in(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
-        return stand_in(mechanism, name, b"secret")
+    def dummy_credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        return dummy_credential(mechanism, name, b"secret")
 
 
 def server(users: Users, mechanism: ScramMechanism = SHA_256) -> ScramServer:
@@ -141,17 +141,21 @@ def test_an_unknown_user_gets_the_same_messages_as_a_known_one() -> None:
 
 
 def test_made_up_salts_use_all_characters_of_kafkas_salts() -> None:
-    made = b"".join(stand_in(SHA_256, f"user{number}", b"secret").salt for number in range(100))
+    made = b"".join(
+        dummy_credential(SHA_256, f"user{number}", b"secret").salt for number in range(100)
+    )
     assert set(made) == set(b"0123456789abcdefghijklmnopqrstuvwxyz")
 
 
 def test_made_up_iterations_are_as_frequent_as_those_of_users() -> None:
     iterations = (4096,) * 30 + (8192,) * 10
     names = [f"user{number}" for number in range(1000)]
-    made = [stand_in(SHA_256, name, b"secret", iterations).iterations for name in names]
+    made = [dummy_credential(SHA_256, name, b"secret", iterations).iterations for name in names]
     assert set(made) == {4096, 8192}
     assert 150 < made.count(8192) < 350
-    more = [stand_in(SHA_256, name, b"secret", (*iterations, 8192)).iterations for name in names]
+    more = [
+        dummy_credential(SHA_256, name, b"secret", (*iterations, 8192)).iterations for name in names
+    ]
     changed = sum(one != other for one, other in zip(made, more, strict=True))
     assert changed < 30, "another user changes the iterations of few names"
 
@@ -160,9 +164,9 @@ def test_the_server_does_the_same_steps_for_known_and_unknown_users() -> None:
     asked: list[str] = []
 
     class Watched(Users):
-        def stand_in(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        def dummy_credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
             asked.append(name)
-            return super().stand_in(mechanism, name)
+            return super().dummy_credential(mechanism, name)
 
     users = Watched(user=credential("pencil"))
     for name in (b"user", b"other"):

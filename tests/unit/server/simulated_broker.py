@@ -129,11 +129,11 @@ class SimulatedClient:
         self._world = world
         runtime = world.host(name).runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
-        doors = ChannelDependencies(
+        dependencies = ChannelDependencies(
             runtime.clock, runtime.timer, wrap(runtime), wheel, new_receive_buffer()
         )
         self.closed: list[NetworkError] = []
-        self.channel = Channel(doors, name, lambda _, error: self.closed.append(error))
+        self.channel = Channel(dependencies, name, lambda _, error: self.closed.append(error))
         connected: list[NetworkError | None] = []
         self.channel.connect(HOST, port, TIMEOUT_MS, connected.append)
         assert world.run_until(lambda: bool(connected or self.closed))

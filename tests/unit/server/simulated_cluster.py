@@ -152,11 +152,11 @@ class SimulatedCluster:
         self._connections += 1
         runtime = self.world.host(f"client-{self._connections}").runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
-        doors = ChannelDependencies(
+        dependencies = ChannelDependencies(
             runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
         )
         closed: list[NetworkError] = []
-        channel = Channel(doors, "client", lambda _, error: closed.append(error))
+        channel = Channel(dependencies, "client", lambda _, error: closed.append(error))
         connected: list[NetworkError | None] = []
         channel.connect(f"node-{node_id}", port, TIMEOUT_MS, connected.append)
         self.until(lambda: bool(connected))

@@ -106,7 +106,7 @@ def test_connections_can_be_reset() -> None:
 
 def test_an_unreliable_network_resets_some_connections() -> None:
     world = SimWorld(1)
-    world.network.weather = replace(world.network.weather, reset_chance=0.5)
+    world.network.conditions = replace(world.network.conditions, reset_chance=0.5)
     server, client = joined(world)
     for _ in range(50):
         client.stream.write([b"x"])

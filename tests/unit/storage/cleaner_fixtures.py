@@ -93,7 +93,7 @@ class CleanerBench(Bench):
         self.data_directory: LogDirectory | None = None
         self.due = DueTimer()
         super().__init__(config, seed)
-        self.doors = replace(self.doors, timer=self.due)
+        self.log_dependencies = replace(self.log_dependencies, timer=self.due)
         self.open()
 
     @property
@@ -111,7 +111,7 @@ class CleanerBench(Bench):
             self.data_directory.close()
         rng = SeededRng(7)
         self.data_directory = LogDirectory.open(self.disk, "/data", 1, "cluster", rng)
-        self.cleaner = LogCleaner(self, self.cleaner_config, self.doors)
+        self.cleaner = LogCleaner(self, self.cleaner_config, self.log_dependencies)
         return log
 
     def put(self, *pairs: tuple[bytes, bytes | None], **options: object) -> None:

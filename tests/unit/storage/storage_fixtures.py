@@ -97,7 +97,7 @@ class Bench:
         self.disk.make_directory("/data")
         self.disk.sync_directory("/")
         self.failures: list[tuple[str, OSError]] = []
-        self.doors = LogDependencies(
+        self.log_dependencies = LogDependencies(
             self.disk,
             self.clock,
             InlineExecutor(),
@@ -110,7 +110,9 @@ class Bench:
 
     def open(self, **opening: object) -> Log:
         values = LogOpening(PARTITION)
-        self.log = Log.open(DIRECTORY, self.config, self.doors, replace(values, **opening))
+        self.log = Log.open(
+            DIRECTORY, self.config, self.log_dependencies, replace(values, **opening)
+        )
         return self.log
 
     def reopen_cleanly(self) -> Log:

@@ -72,7 +72,7 @@ class MortalBench(CleanerBench):
         from msgspec.structs import replace
 
         self.counting = CountingDisk(self.disk)
-        self.doors = replace(self.doors, disk=self.counting)
+        self.log_dependencies = replace(self.log_dependencies, disk=self.counting)
         self.open()
 
 

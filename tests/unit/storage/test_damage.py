@@ -67,7 +67,7 @@ def test_a_flipped_header_bit_truncates_the_log_after_a_kill(which: int) -> None
             continue
         assert values(bench) == whole[:which], bit
         # Records that were acknowledged are lost: this is never done in silence.
-        assert bench.doors.damage.counts[DamageKind.BATCH] == 1, bit
+        assert bench.log_dependencies.damage.counts[DamageKind.BATCH] == 1, bit
         bench.append_many(2)
         bench.kill_and_reopen(recovery_point=0)
         assert [offset for offset, _ in values(bench)] == list(range(which + 2)), bit
@@ -88,7 +88,7 @@ def test_a_flipped_header_bit_never_serves_another_record_after_a_clean_stop() -
         assert [found for found in seen if found not in whole] == [], bit
         # The broker has reported the missing records, or every consumer refuses them.
         missing = set(range(BATCHES)) - {offset for offset, _ in seen}
-        assert missing <= refused or bench.doors.damage.counts, bit
+        assert missing <= refused or bench.log_dependencies.damage.counts, bit
         bench.append_many(1)
 
 
@@ -125,7 +125,7 @@ def test_a_batch_of_many_records_with_a_wrong_base_offset_is_not_found_by_the_in
         refused: set[int] = set()
         seen = [found for at in range(20) for found in read_one(bench, at, refused)]
         assert [found for found in seen if found not in whole] == [], bit
-        assert bench.doors.damage.counts, bit
+        assert bench.log_dependencies.damage.counts, bit
 
 
 def test_flipped_body_bits_truncate_the_log_after_a_kill() -> None:

@@ -22,8 +22,8 @@ from unit.storage.storage_fixtures import (
 def bench_with_threads(config: LogConfig | None = None) -> tuple[Bench, LaterExecutor]:
     bench = Bench(config)
     executor = LaterExecutor()
-    bench.doors = replace(bench.doors, executor=executor)
-    bench.log = Log.open(DIRECTORY, bench.config, bench.doors, LogOpening(PARTITION))
+    bench.log_dependencies = replace(bench.log_dependencies, executor=executor)
+    bench.log = Log.open(DIRECTORY, bench.config, bench.log_dependencies, LogOpening(PARTITION))
     return bench, executor
 
 

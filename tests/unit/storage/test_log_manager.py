@@ -33,9 +33,9 @@ class Broker:
         directories = [
             LogDirectory.open(self.disk, path, 1, "cluster", SeededRng(1)) for path in self.paths
         ]
-        doors = replace(self.bench.doors)
+        log_dependencies = replace(self.bench.log_dependencies)
         self.manager = LogManager(
-            directories, StorageConfig(), doors, lambda d, _: self.offline.append(d.path)
+            directories, StorageConfig(), log_dependencies, lambda d, _: self.offline.append(d.path)
         )
         self.manager.startup(lambda _: CONFIG)
         return self.manager

@@ -39,7 +39,7 @@ class Managed:
         self.manager = LogManager(
             directories,
             config,
-            replace(self.bench.doors, timer=self.due),
+            replace(self.bench.log_dependencies, timer=self.due),
             lambda directory, _: self.offline.append(directory.path),
         )
         self.manager.startup(lambda _: COMPACTED)

@@ -14,8 +14,8 @@ HOUR_MS = 3_600_000
 
 def test_a_write_and_the_stop_wait_for_the_previous_write() -> None:
     bench, executor = Bench(), LaterExecutor()
-    doors: Any = SimpleNamespace(disk=bench.disk, executor=executor)
-    file = TrustedClockFile(TrustedClock(bench.doors.clock, HOUR_MS), doors)
+    log_dependencies: Any = SimpleNamespace(disk=bench.disk, executor=executor)
+    file = TrustedClockFile(TrustedClock(bench.log_dependencies.clock, HOUR_MS), log_dependencies)
     directory: Any = SimpleNamespace(path="/data", checkpoints=[])
     failures: list[object] = []
     for _ in range(3):

@@ -21,7 +21,7 @@ def test_a_running_sync_removes_nothing_from_the_next_sync(is_closed: bool) -> N
         bench.disk = SimDisk(bench.clock, SeededRng(seed))
         bench.disk.make_directory("/data")
         bench.disk.sync_directory("/")
-        bench.doors = replace(bench.doors, disk=bench.disk, executor=executor)
+        bench.log_dependencies = replace(bench.log_dependencies, disk=bench.disk, executor=executor)
         bench.open()
         bench.log.identity.assign_topic_id(TOPIC_ID)
         bench.append(batch([b"v"]))

@@ -25,7 +25,7 @@ FILE = "cluster.json"
 # First id of the nodes that are only controllers.
 FIRST_CONTROLLER = 101
 # Offset between the ports of brokers and controllers, and of controllers and metrics.
-_APART = 100
+_PORT_STEP = 100
 _REPLICAS_MAX = 3
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 _CLIENTS = "PLAINTEXT"
@@ -156,14 +156,14 @@ def new_layout(
         settings: Broker keys for every node.
         metrics: Whether each node has a metrics listener.
     """
-    its_roles = ("broker",) if controllers else ("broker", "controller")
-    roles: dict[int, tuple[str, ...]] = dict.fromkeys(range(1, brokers + 1), its_roles)
+    broker_roles = ("broker",) if controllers else ("broker", "controller")
+    roles: dict[int, tuple[str, ...]] = dict.fromkeys(range(1, brokers + 1), broker_roles)
     roles |= dict.fromkeys(range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers), ("controller",))
     free = iter(free_ports(3 * len(roles))) if base_port == 0 else None
     nodes = []
     for index, (number, its) in enumerate(roles.items()):
         first, second, third = (
-            next(free) if free is not None else base_port + index + _APART * kind
+            next(free) if free is not None else base_port + index + _PORT_STEP * kind
             for kind in range(3)
         )
         nodes.append(

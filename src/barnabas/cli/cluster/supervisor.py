@@ -77,7 +77,7 @@ class Supervisor:
         self._shown = {node.id: _size(node.log_file) for node in self._nodes}
 
     def run(self, *, detach: bool) -> int:
-        """Start the nodes and supervise them until told to stop; with `detach`, only start them.
+        """Start the nodes and supervise them until a signal; with `detach`, only start them.
 
         Returns:
             The exit status.
@@ -119,7 +119,7 @@ class Supervisor:
         return True
 
     def _watch(self) -> int:
-        """Show the logs and state changes of nodes until told to stop or no node is left.
+        """Show the logs and state changes of nodes until a signal arrives or no node is left.
 
         Nodes that `barnabas cluster kill` has ended stay down until `barnabas cluster restart`.
 
@@ -137,9 +137,9 @@ class Supervisor:
                     "starting",
                     "running",
                 }:
-                    self._say(node, warn(_end_message(node, state.name)))
+                    self._print_event(node, warn(_end_message(node, state.name)))
                 elif state.pid != before.pid:
-                    self._say(node, dim(f"started again, process {state.pid}"))
+                    self._print_event(node, dim(f"started again, process {state.pid}"))
         echo("all nodes have ended", err=True)
         stopped = all(state.name == "stopped" for state in states.values())
         return 0 if stopped else EXIT_FAILED
@@ -166,9 +166,9 @@ class Supervisor:
             lines, end, _rest = log.read(size - shown).rpartition(b"\n")
         self._shown[node.id] = shown + len(lines) + len(end)
         for line in lines.decode(errors="replace").splitlines():
-            self._say(node, line)
+            self._print_event(node, line)
 
-    def _say(self, node: Node, what: object) -> None:
+    def _print_event(self, node: Node, what: object) -> None:
         echo_line(dim(f"node {node.id:<{self._width}} | "), what)
         sys.stdout.flush()
 

@@ -61,9 +61,9 @@ __all__ = [
     "given_settings",
     "json_bytes",
     "key_values",
-    "late_message",
     "moment_ms",
     "problem",
+    "timeout_message",
     "warning",
 ]
 
@@ -261,7 +261,7 @@ def connected(
         problem(str(error))
         sys.exit(EXIT_FAILED)
     except TimeoutError:
-        problem(late_message())
+        problem(timeout_message())
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt as interrupt:
         sys.exit(exit_status(interrupt))
@@ -283,8 +283,8 @@ def _with_similar_names(client: Client, error: UnknownTopicError) -> UnknownTopi
     return UnknownTopicError(error.subject, similar) if similar else error
 
 
-def late_message() -> str:
-    """Return the error message of a command that reached the limit of all its calls."""
+def timeout_message() -> str:
+    """Return the error message of a command whose calls together took longer than --timeout."""
     return f"the brokers did not answer all requests within {_timeout_ms() / 1000:g} s (--timeout)"
 
 

@@ -1,4 +1,4 @@
-"""The command `barnabas consume`: its options, and and the source and printer that it creates."""
+"""The command `barnabas consume`: its options, and the source and printer that it creates."""
 
 from __future__ import annotations
 

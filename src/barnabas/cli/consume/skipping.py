@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ErrorPolicy"]
 
 # Limit for individually reported errors. At the end, only the total is reported.
-_TOLD_MAX = 5
+_REPORTED_MAX = 5
 
 
 class ErrorPolicy:
@@ -46,7 +46,7 @@ class ErrorPolicy:
         if not self.skip:
             raise error
         self.on_skip(error)
-        is_told = self.records + self.batches < _TOLD_MAX
+        is_reported = self.records + self.batches < _REPORTED_MAX
         if isinstance(error, CorruptRecordsError):
             self.batches += 1
             last = error.next_offset - 1
@@ -56,7 +56,7 @@ class ErrorPolicy:
             self.records += 1
             span = f"offset {error.offset}"
             reason = f"the {error.what} cannot be deserialized: {error.__cause__}"
-        if is_told:
+        if is_reported:
             warning(f"skipped {error.partition} {span}: {reason}")
 
     def render(

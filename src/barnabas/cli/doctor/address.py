@@ -72,7 +72,7 @@ def examine_address(
         ),
         Peer.CLOSES: "the port is not a broker's, or max.connections is reached: read the broker's "
         "log",
-        Peer.STRANGE: "give the port of a broker's listener",
+        Peer.OTHER: "give the port of a broker's listener",
         Peer.REFUSED: (
             "start the broker that listens there: barnabas start SERVER.PROPERTIES; to "
             f"create a new cluster: barnabas start --listen {name}"
@@ -168,9 +168,9 @@ def _examine_versions(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosi
         unusable = []
         for api in _NEEDED:
             low, high = CLIENT_VERSIONS[api]
-            theirs = versions.apis.get(api, (1, 0))
-            if max(low, theirs[0]) > min(high, theirs[1]):
-                unusable.append(f"{api.name} {theirs[0]}-{theirs[1]}")
+            served = versions.apis.get(api, (1, 0))
+            if max(low, served[0]) > min(high, served[1]):
+                unusable.append(f"{api.name} {served[0]}-{served[1]}")
         level = versions.finalized_features.get("metadata.version")
         metadata = "" if level is None else f", metadata.version {level}"
         if unusable:

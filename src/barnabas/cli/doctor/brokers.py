@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerCondition", "examine_brokers", "probe_brokers"]
 
 # Brokers fetch the metadata log about twice a second. A longer silence means a failure.
-_HEARD_MS_MAX = 3_000
+_FETCH_AGE_MS_MAX = 3_000
 
 
 class BrokerCondition(NamedTuple):
@@ -56,7 +56,7 @@ def examine_brokers(
         reply = probes.reply((node.host, node.port))
         if reply.peer in BROKERS:
             condition.answering.append(node)
-            _report_answering(node, given_address, diagnosis)
+            _report_reachable(node, given_address, diagnosis)
         else:
             condition.down.append(node)
             _report_unreached(node, reply, state, diagnosis)
@@ -76,7 +76,7 @@ def examine_brokers(
     return condition
 
 
-def _report_answering(node: NodeInfo, given_address: Address, diagnosis: Diagnosis) -> None:
+def _report_reachable(node: NodeInfo, given_address: Address, diagnosis: Diagnosis) -> None:
     host, port = given_address
     claim = f"broker {node.id} tells clients to connect to {node.address}"
     if is_loopback(node.host) and not is_loopback(host):
@@ -93,7 +93,7 @@ def _report_unreached(
     node: NodeInfo, reply: Reply, state: QuorumState, diagnosis: Diagnosis
 ) -> None:
     """Report a broker that does not answer: its address is wrong, or it is paused or down."""
-    if _is_heard(node.id, state) and reply.peer is not Peer.SILENT:
+    if _has_recent_fetch(node.id, state) and reply.peer is not Peer.SILENT:
         diagnosis.wrong(
             f"broker {node.id} tells clients to connect to {node.address}, which "
             f"{reply.peer.value} from here, but the controller receives its requests",
@@ -117,10 +117,10 @@ def _report_unreached(
     )
 
 
-def _is_heard(node: int, state: QuorumState) -> bool:
+def _has_recent_fetch(node: int, state: QuorumState) -> bool:
     """Return whether the quorum leader has received a recent fetch from a broker."""
     elapsed = _silent_ms(node, state)
-    return elapsed is not None and elapsed <= _HEARD_MS_MAX
+    return elapsed is not None and elapsed <= _FETCH_AGE_MS_MAX
 
 
 def _silent_ms(node: int, state: QuorumState) -> int | None:

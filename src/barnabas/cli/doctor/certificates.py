@@ -32,7 +32,7 @@ _NEW = "issue a new certificate, write it over the old one, and restart"
 
 def examine_certificate(
     der: bytes,
-    whose: str,
+    owner: str,
     hosts: Iterable[str],
     diagnosis: Diagnosis,
     now: dt.datetime | None = None,
@@ -41,7 +41,7 @@ def examine_certificate(
 
     Args:
         der: The certificate.
-        whose: Its owner, for messages.
+        owner: Its owner, for messages.
         hosts: Names and addresses that clients connect to; none for a client's certificate.
         diagnosis: Receives the findings.
         now: The time at which the certificate has to be valid; None for the present.
@@ -54,11 +54,11 @@ def examine_certificate(
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     is_good = True
     if now > end:
-        diagnosis.wrong(f"the certificate of {whose} expired on {end:%Y-%m-%d}", f"{_NEW} {whose}")
+        diagnosis.wrong(f"the certificate of {owner} expired on {end:%Y-%m-%d}", f"{_NEW} {owner}")
         is_good = False
     elif now < begin:
         diagnosis.wrong(
-            f"the certificate of {whose} is not valid before {begin:%Y-%m-%d %H:%M} UTC",
+            f"the certificate of {owner} is not valid before {begin:%Y-%m-%d %H:%M} UTC",
             "set the clock of this machine by NTP; if it is right, wait, or issue a certificate "
             "that is valid now",
         )
@@ -66,14 +66,14 @@ def examine_certificate(
     elif end - now < _SOON:
         days = (end - now).days
         diagnosis.note(
-            f"the certificate of {whose} expires in {days} days, on {end:%Y-%m-%d}",
+            f"the certificate of {owner} expires in {days} days, on {end:%Y-%m-%d}",
             "issue a new certificate now, and write it over the old one",
         )
     for host in hosts:
         if lacks_name(certificate, host):
             names = ", ".join(_names(certificate)) or "no name"
             diagnosis.wrong(
-                f"the certificate of {whose} is not for {host}: its subjectAltName has {names}",
+                f"the certificate of {owner} is not for {host}: its subjectAltName has {names}",
                 f"issue a certificate whose subjectAltName has {host}, or connect to a name that "
                 f"it has",
             )
@@ -95,7 +95,7 @@ def examine_peer_certificate(
         Whether nothing is wrong, as far as it can be told.
     """
     host, port = address
-    whose = f"{host}:{port}"
+    owner = f"{host}:{port}"
     lenient = msgspec.structs.replace(options or TlsOptions(), verify_peer=False)
     try:
         chain = _presented(address, client_context(lenient).ssl_context)
@@ -105,14 +105,14 @@ def examine_peer_certificate(
     verifies = options is None or options.verify_peer
     checks_host = options is None or options.check_host_name
     hosts = [host] if verifies and checks_host else []
-    if not examine_certificate(chain[0], whose, hosts, diagnosis):
+    if not examine_certificate(chain[0], owner, hosts, diagnosis):
         return False
     if options is None or not options.verify_peer:
         return True
     try:
         _presented(address, client_context(options).ssl_context)
     except ssl.SSLCertVerificationError as error:
-        _report_distrust(whose, chain, error, diagnosis)
+        _report_distrust(owner, chain, error, diagnosis)
         return False
     except OSError:
         return True
@@ -164,16 +164,16 @@ def _presented(address: Address, context: ssl.SSLContext) -> list[bytes]:
 
 
 def _report_distrust(
-    whose: str, chain: list[bytes], error: ssl.SSLCertVerificationError, diagnosis: Diagnosis
+    owner: str, chain: list[bytes], error: ssl.SSLCertVerificationError, diagnosis: Diagnosis
 ) -> None:
     if error.verify_code not in _UNTRUSTED:
         diagnosis.wrong(
-            f"the client refuses the certificate of {whose}: {error.verify_message}", _NEW
+            f"the client refuses the certificate of {owner}: {error.verify_message}", _NEW
         )
         return
     issuer = x509.load_der_x509_certificate(chain[-1]).issuer.rfc4514_string()
     diagnosis.wrong(
-        f"the client does not trust the certificate of {whose}, issued by {issuer}",
+        f"the client does not trust the certificate of {owner}, issued by {issuer}",
         "trust the authority of that name: ssl.ca.location=FILE.pem; if it is an intermediate "
         "authority, append its certificate to the broker's key store",
     )

@@ -18,7 +18,7 @@ __all__ = ["examine_groups"]
 
 _GROUPS_MAX = 50
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
-_SECOND_LOOK_S = 1.0
+_CONFIRM_DELAY_S = 1.0
 
 
 def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
@@ -43,7 +43,7 @@ def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
                 f"start its consumers; or, if it is not needed: barnabas groups delete {name}",
             )
     if waiting:
-        time.sleep(_SECOND_LOOK_S)
+        time.sleep(_CONFIRM_DELAY_S)
         _confirm_rebalances(client, waiting, diagnosis)
 
 

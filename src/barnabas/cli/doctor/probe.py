@@ -38,7 +38,7 @@ class Peer(Enum):
     HTTP = "is a web server"
     SILENT = "accepts the connection and sends nothing"
     CLOSES = "accepts the connection and closes it"
-    STRANGE = "speaks another protocol"
+    OTHER = "speaks another protocol"
     REFUSED = "refuses connections"
     UNREACHABLE = "does not answer"
     UNKNOWN_NAME = "has no address"
@@ -49,7 +49,7 @@ BROKERS = (Peer.KAFKA, Peer.TLS)
 _FOREIGN_PEERS = {
     ForeignProtocol.TLS: Peer.TLS,
     ForeignProtocol.HTTP: Peer.HTTP,
-    ForeignProtocol.SSH: Peer.STRANGE,
+    ForeignProtocol.SSH: Peer.OTHER,
 }
 
 
@@ -113,18 +113,18 @@ def _ask(connection: socket.socket) -> Reply:
 def _read_answer(connection: socket.socket, start: bytes) -> Reply:
     size = int.from_bytes(start, "big", signed=True)
     if not 4 <= size <= _ANSWER_BYTES_MAX:
-        return Reply(Peer.STRANGE)
+        return Reply(Peer.OTHER)
     answer = b""
     while len(answer) < size:
         piece = connection.recv(size - len(answer))
         if not piece:
-            return Reply(Peer.STRANGE)
+            return Reply(Peer.OTHER)
         answer += piece
     try:
         correlation_id, _ = decode_response(ApiVersionsRequest, 0, memoryview(answer))
     except ProtocolError as error:
-        return Reply(Peer.STRANGE, str(error))
-    return Reply(Peer.KAFKA if correlation_id == _CORRELATION_ID else Peer.STRANGE)
+        return Reply(Peer.OTHER, str(error))
+    return Reply(Peer.KAFKA if correlation_id == _CORRELATION_ID else Peer.OTHER)
 
 
 def _speaks_tls(host: str, port: int) -> bool:

@@ -80,7 +80,7 @@ def _examine_repeats(text: str, given: Mapping[str, str], diagnosis: Diagnosis) 
     for key, count in seen.items():
         if count > 1 and key in given:
             value = "(hidden)" if may_be_secret(key) else repr(given[key])
-            diagnosis.note(f"{key} is given {count} times: the last one holds, {value}")
+            diagnosis.note(f"{key} is given {count} times: the last one counts, {value}")
 
 
 def _is_good(name: str, value: str, diagnosis: Diagnosis) -> bool:
@@ -148,7 +148,7 @@ def _examine_tls(configuration: Configuration, diagnosis: Diagnosis) -> None:
             continue
         tls = ListenerTls(name, protocol, is_listening=name in listening, connects_to_itself=False)
         try:
-            tls.take(configuration.parsed, configuration.given)
+            tls.reload(configuration.parsed, configuration.given)
         except ConfigError as error:
             diagnosis.wrong(str(error), f"correct {error.key}")
         else:

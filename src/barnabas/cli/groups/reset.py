@@ -181,15 +181,15 @@ def _plan(
             sys.exit(EXIT_FAILED)
     starts = _offsets(client, wanted, "earliest")
     ends = _offsets(client, wanted, "latest")
-    aims = _aims(client, wanted, target, committed, (starts, ends))
+    target_offsets = _target_offsets(client, wanted, target, committed, (starts, ends))
     moves = []
     for tp in wanted:
-        after = min(max(aims[tp], starts[tp]), ends[tp])
-        moves.append(Move(tp, committed.get(tp), after, after != aims[tp]))
+        after = min(max(target_offsets[tp], starts[tp]), ends[tp])
+        moves.append(Move(tp, committed.get(tp), after, after != target_offsets[tp]))
     return moves
 
 
-def _aims(
+def _target_offsets(
     client: Client,
     wanted: Sequence[TopicPartition],
     target: Target,

@@ -17,7 +17,7 @@ from barnabas.raft.election_state import (
     QuorumStateError,
     decode_quorum_state,
 )
-from barnabas.raft.log.committed_note import FILE_NAME as COMMITTED_NOTE
+from barnabas.raft.log.committed_offset_file import FILE_NAME as COMMITTED_NOTE
 from barnabas.raft.log.metadata_check import find_intact_end
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.config import LONG_MAX
@@ -58,7 +58,7 @@ METADATA_TOPIC = "__cluster_metadata"
 _DAMAGED = ".damaged"
 _PART = ".tmp"
 _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-_ANEW = "set aside; the next start rebuilds it"
+_REBUILT = "renamed to .damaged; the next start rebuilds it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class _Repair:
                 try:
                     OffsetCheckpoint(self._disk, self._top, name).read()
                 except CheckpointError as error:
-                    self._set_aside(f"{self._top}/{name}", str(error), _ANEW)
+                    self._rename_damaged(f"{self._top}/{name}", str(error), _REBUILT)
         for partition in partitions:
             before = len(self._steps)
             if partition.topic == METADATA_TOPIC:
@@ -169,7 +169,7 @@ class _Repair:
                 self._move(offset_file(partition.path, base, suffix))
 
     def _check_indexes(self, partition: PartitionDirectory, base: int) -> None:
-        """Set aside the damaged indexes of an intact segment."""
+        """Rename the damaged indexes of an intact segment."""
         from barnabas.cli.log.verify_segment import SegmentCheck
 
         findings = Findings()
@@ -178,7 +178,7 @@ class _Repair:
         )
         for finding in findings.problems:
             if finding.path.endswith(_INDEXES) and self._disk.exists(finding.path):
-                self._set_aside(finding.path, finding.what, _ANEW)
+                self._rename_damaged(finding.path, finding.what, _REBUILT)
 
     def _following(self, partition: PartitionDirectory, bases: list[int]) -> Following:
         if not bases:
@@ -214,7 +214,7 @@ class _Repair:
             try:
                 decode_lines(content, 2)
             except CheckpointError as error:
-                self._set_aside(path, str(error), _ANEW)
+                self._rename_damaged(path, str(error), _REBUILT)
         for name in self._disk.list(partition.path):
             if offset_of(name, PRODUCER_SNAPSHOT_SUFFIX) is None:
                 continue
@@ -222,10 +222,10 @@ class _Repair:
                 decode_snapshot(self._disk.read(f"{partition.path}/{name}"))
             except CorruptSnapshotError as error:
                 action = (
-                    "set aside; the producer state is rebuilt from an older snapshot and "
+                    "renamed to .damaged; the producer state is rebuilt from an older snapshot and "
                     "the batches"
                 )
-                self._set_aside(f"{partition.path}/{name}", str(error), action)
+                self._rename_damaged(f"{partition.path}/{name}", str(error), action)
 
     # -- metadata --------------------------------------------------------------------------------
 
@@ -236,8 +236,8 @@ class _Repair:
             try:
                 decode_quorum_state(self._disk.read(path))
             except QuorumStateError as error:
-                action = "set aside: repair this file only on the sole controller"
-                self._set_aside(path, str(error), action)
+                action = "renamed to .damaged: repair this file only on the sole controller"
+                self._rename_damaged(path, str(error), action)
         intact = find_intact_end(self._disk, partition.path)
         if intact.path is None:
             return
@@ -298,7 +298,7 @@ class _Repair:
         cache.load()
         return cache.entries
 
-    def _set_aside(self, path: str, problem: str, action: str) -> None:
+    def _rename_damaged(self, path: str, problem: str, action: str) -> None:
         self._steps.append(RepairStep(path, problem, action))
         if self._apply:
             self._move(path)

@@ -69,7 +69,7 @@ def verify(
     is_partition = len(inside) == 1 and inside[0].path == path
     top = f"{path}/.." if is_partition else path
     is_running = is_locked(f"{top}/{LOCK_FILE}")
-    offsets = _checkpoints(top, findings, tell=not is_partition)
+    offsets = _checkpoints(top, findings, reports=not is_partition)
     compacted = frozenset((tp[0], tp[1]) for tp in offsets[CLEANER_OFFSETS])
     options = VerifyOptions(deep, is_running, advance, compacted)
     facts = {}
@@ -105,7 +105,7 @@ def _check_identity(disk: RealDisk, path: str, findings: Findings) -> None:
 Offsets = dict[str, dict[tuple[str, int], int]]
 
 
-def _checkpoints(path: str, findings: Findings, *, tell: bool) -> Offsets:
+def _checkpoints(path: str, findings: Findings, *, reports: bool) -> Offsets:
     """Return the offsets in all checkpoint files; unreadable files count as empty."""
     found: Offsets = {}
     for name in _CHECKPOINTS:
@@ -114,7 +114,7 @@ def _checkpoints(path: str, findings: Findings, *, tell: bool) -> Offsets:
             read = OffsetCheckpoint(RealDisk(), path, name).read()
             found[name] = {(tp.topic, tp.partition): offset for tp, offset in read.items()}
         except CheckpointError as error:
-            if tell:
+            if reports:
                 findings.problem(f"{path}/{name}", str(error), _REMOVE)
     return found
 

@@ -37,7 +37,7 @@ __all__ = ["PartitionFacts", "VerifyOptions", "verify_partition"]
 
 METADATA_TOPIC = "__cluster_metadata"
 _QUORUM_STATE = "quorum-state"
-_MADE_ANEW = "stop the broker and empty the file: the next start rebuilds it from the batches"
+_REBUILT = "stop the broker and empty the file: the next start rebuilds it from the batches"
 
 
 class VerifyOptions(NamedTuple):
@@ -189,26 +189,28 @@ def _check_epochs(
             lines = decode_lines(content, 2)
             entries = [(int(epoch), int(start)) for epoch, start in lines]
         except (CheckpointError, ValueError) as error:
-            findings.problem(path, str(error), _MADE_ANEW)
+            findings.problem(path, str(error), _REBUILT)
             return
     for (epoch, start), (next_epoch, next_start) in pairwise(entries):
         if next_epoch <= epoch or next_start <= start:
             what = f"epoch {next_epoch} from {next_start} follows {epoch} from {start}"
-            findings.problem(path, what, _MADE_ANEW)
+            findings.problem(path, what, _REBUILT)
             return
     end = facts[-1].end_offset if facts else 0
     if entries and entries[-1][1] > end:
         what = f"epoch {entries[-1][0]} begins at {entries[-1][1]}, but the log ends at {end}"
-        findings.problem(path, what, _MADE_ANEW)
+        findings.problem(path, what, _REBUILT)
         return
     for epoch, offset in (each for fact in facts for each in fact.epochs):
         if entries and offset < entries[0][1] and epoch <= entries[0][0]:
             continue  # The offset is below the log start, which raised the first entry.
         known = [entry for entry in entries if entry[1] <= offset]
         if not known or known[-1][0] != epoch:
-            said = f"epoch {known[-1][0]}" if known else "none"
-            what = f"the batch at offset {offset} has leader epoch {epoch}, but the file has {said}"
-            findings.problem(path, what, _MADE_ANEW)
+            in_file = f"epoch {known[-1][0]}" if known else "none"
+            what = (
+                f"the batch at offset {offset} has leader epoch {epoch}, but the file has {in_file}"
+            )
+            findings.problem(path, what, _REBUILT)
             return
 
 

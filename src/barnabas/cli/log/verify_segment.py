@@ -87,7 +87,7 @@ class SegmentCheck:
         self._max_timestamps: list[int] = []
         self._epochs: list[tuple[int, int]] = []
         # Whether a decrease of the epoch was reported; it is reported once per segment.
-        self._told_epoch = False
+        self._has_reported_epoch = False
 
     def run(
         self, *, is_last: bool, is_running: bool, deep: bool, advance: Callable[[int], None]
@@ -148,8 +148,8 @@ class SegmentCheck:
         latest = self._epochs[-1][0] if self._epochs else -1
         if epoch > latest:
             self._epochs.append((epoch, header.base_offset))
-        elif 0 <= epoch < latest and not self._told_epoch:
-            self._told_epoch = True
+        elif 0 <= epoch < latest and not self._has_reported_epoch:
+            self._has_reported_epoch = True
             self._problem(f"{where}: leader epoch {epoch} follows {latest}", _START)
 
     def _check_records(self, batch: ScannedBatch, where: str) -> None:

@@ -38,7 +38,7 @@ with --unwell: a partition has a problem.
 # A short timeout, because a broker that does not answer is part of the output.
 DEFAULTS = {"request.timeout.ms": "3000"}
 _BAD = {"offline", "leader-silent", "under-min-isr"}
-_QUIET = {"not-preferred"}
+_MINOR_MARKS = {"not-preferred"}
 
 
 @click.command("show", epilog=EXAMPLES)
@@ -87,7 +87,7 @@ def show_partitions(
 
 def is_unhealthy(snapshot: PartitionSnapshot) -> bool:
     """Return whether there is a mark other than a leader that is not the preferred one."""
-    return any(mark not in _QUIET for mark in snapshot.marks)
+    return any(mark not in _MINOR_MARKS for mark in snapshot.marks)
 
 
 def _echo_sum(found: Sequence[PartitionSnapshot]) -> None:
@@ -195,7 +195,7 @@ def _marks(shown: PartitionSnapshot) -> Styled:
         return good("well")
     # The first mark is the most important one. A reassignment is shown in addition.
     shown_marks = [mark for mark in marks if mark == marks[0] or mark == "moving"]
-    style = bad if marks[0] in _BAD else dim if marks[0] in _QUIET else warn
+    style = bad if marks[0] in _BAD else dim if marks[0] in _MINOR_MARKS else warn
     return style(" ".join(shown_marks))
 
 
@@ -242,19 +242,19 @@ def _show_live(
     terminal = console()
     with Live(console=terminal, screen=True, auto_refresh=False) as live:
         while True:
-            trouble = None
+            error_text = None
             try:
                 found = take_snapshots(client, names, internal=internal)
             except ClientError as error:
-                found, trouble = (
+                found, error_text = (
                     before,
                     f"no answer; these values are from the last answer: {error}",
                 )
             at = time.monotonic()
-            if before and trouble is None:
+            if before and error_text is None:
                 rates = _rates(before, found, at - before_at)
             shown = [each for each in found if not unwell or is_unhealthy(each)]
-            live.update(_screen(shown, rates, trouble, terminal.height), refresh=True)
+            live.update(_screen(shown, rates, error_text, terminal.height), refresh=True)
             before, before_at = found, at
             time.sleep(interval)
 
@@ -275,7 +275,7 @@ def _rates(
 def _screen(
     shown: Sequence[PartitionSnapshot],
     rates: Mapping[TopicPartition, float],
-    trouble: str | None,
+    error_text: str | None,
     height: int,
 ) -> RenderableType:
     from rich.console import Group
@@ -292,8 +292,8 @@ def _screen(
         ("   Ctrl-C ends", "dim"),
     )
     parts: list[RenderableType] = [head, Text("")]
-    if trouble is not None:
-        parts[1] = Text(printable(trouble), style="bold red")
+    if error_text is not None:
+        parts[1] = Text(printable(error_text), style="bold red")
     # If the terminal is too small, partitions with problems take precedence.
     room = max(1, height - 5)
     fitting = sorted(shown, key=lambda each: not is_unhealthy(each))[:room]

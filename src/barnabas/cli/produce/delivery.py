@@ -86,7 +86,7 @@ class Delivery:
             if self._remaining is not None:
                 pieces = pieces[: self._remaining]
                 self._remaining -= len(pieces)
-            for number, part in enumerate(self._paced(pieces)):
+            for number, part in enumerate(self._at_rate(pieces)):
                 self._send(part)
                 self._progress.advance(len(part), 0 if number else chunk.size)
                 # A slow and steady input must also be sent after linger.ms.
@@ -94,7 +94,7 @@ class Delivery:
             if self._remaining == 0:
                 return
 
-    def _paced(self, pieces: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    def _at_rate(self, pieces: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         rate = self._limits.rate
         if rate is None:
             yield pieces

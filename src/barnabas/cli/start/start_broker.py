@@ -39,7 +39,7 @@ class StartError(Exception):
 
 
 def start_broker(options: StartOptions) -> int:
-    """Run a broker until it is told to stop. Return the exit status."""
+    """Run a broker until a signal stops it. Return the exit status."""
     if not __debug__:
         return _fail(
             "do not run with -O or PYTHONOPTIMIZE: the broker checks its invariants "
@@ -101,7 +101,7 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
             except OSError as error:
                 control.fail(error)
                 return
-            _say_ready(address, broker.metrics_address)
+            _print_ready(address, broker.metrics_address)
             manager.ready(f"ready at {address}")
             if not is_optimized():
                 logging.getLogger(__name__).info("Slow Python: %s", UNOPTIMIZED)
@@ -155,7 +155,7 @@ def _collect_garbage() -> None:
     gc.enable()
 
 
-def _say_ready(address: str, metrics_address: str | None) -> None:
+def _print_ready(address: str, metrics_address: str | None) -> None:
     # The logs and the metadata also live as long as the broker.
     gc.freeze()
     sys.stdout.write(f"ready {address}\n")

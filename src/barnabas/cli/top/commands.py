@@ -118,10 +118,10 @@ def _show_live(sampler: Sampler, interval: float) -> None:
     ) as live:
         while True:
             time.sleep(interval)
-            trouble = None
+            error_text = None
             try:
                 after = sampler.take()
                 rates, before = rates_between(before, after), after
             except (ClientError, MetricsError) as error:
-                trouble = f"no answer; these values are from the last answer: {error}"
-            live.update(render(rates, trouble, interval, live=True), refresh=True)
+                error_text = f"no answer; these values are from the last answer: {error}"
+            live.update(render(rates, error_text, interval, live=True), refresh=True)

@@ -162,12 +162,12 @@ def _principals(sample: Sample) -> dict[str, PrincipalMetrics]:
 
 
 def _topic(name: str, before: Sample, after: Sample, seconds: float) -> TopicRates:
-    now, then = after.topics[name], before.topics.get(name)
+    now, earlier = after.topics[name], before.topics.get(name)
     bytes_in = _metric(before, after, lambda metrics: metrics.bytes_in.get(name, 0.0), seconds)
-    if bytes_in is None and now.log_bytes is not None and then is not None:
+    if bytes_in is None and now.log_bytes is not None and earlier is not None:
         # Without metrics, use the growth of the log, which is too low if retention deletes data.
-        bytes_in = max(0, now.log_bytes - (then.log_bytes or 0)) / seconds
-    start = now.end_offsets if then is None else then.end_offsets
+        bytes_in = max(0, now.log_bytes - (earlier.log_bytes or 0)) / seconds
+    start = now.end_offsets if earlier is None else earlier.end_offsets
     return TopicRates(
         now.partitions,
         now.unwell,
@@ -186,9 +186,9 @@ def _metric(
         return None
     grown = 0.0
     for address, metrics in after.metrics.items():
-        then = before.metrics.get(address)
+        earlier = before.metrics.get(address)
         # A counter that decreased belongs to a restarted broker, whose count began at zero.
-        start = 0.0 if then is None or read(then) > read(metrics) else read(then)
+        start = 0.0 if earlier is None or read(earlier) > read(metrics) else read(earlier)
         grown += read(metrics) - start
     return grown / seconds
 

@@ -46,15 +46,15 @@ def size(value: float | None) -> str:
 
 
 def render(
-    rates: Rates | None, trouble: str | None, interval: float, *, live: bool = False
+    rates: Rates | None, error_text: str | None, interval: float, *, live: bool = False
 ) -> RenderableType:
     """Return the whole screen: a heading, brokers, topics, groups and principals."""
     from rich.console import Group
     from rich.text import Text
 
     parts: list[RenderableType] = [_head(rates, interval, live=live)]
-    if trouble is not None:
-        parts.insert(0, Text(printable(trouble), style="bold red"))
+    if error_text is not None:
+        parts.insert(0, Text(printable(error_text), style="bold red"))
     if rates is not None:
         for columns, rows in (
             _processes(rates),

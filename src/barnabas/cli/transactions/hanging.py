@@ -71,11 +71,11 @@ def find_hanging(client: Client, candidates: Sequence[OpenTransaction]) -> list[
     return [
         each._replace(transactional_id=ids.get(each.producer.producer_id))
         for each in candidates
-        if not _is_under_way(each, ids, described)
+        if not _is_in_progress(each, ids, described)
     ]
 
 
-def _is_under_way(
+def _is_in_progress(
     each: OpenTransaction,
     ids: Mapping[int, str],
     described: Mapping[str, TransactionDescription | ClientError],

@@ -14,9 +14,9 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
-    late_message,
     metrics_option,
     problem,
+    timeout_message,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
@@ -96,7 +96,7 @@ def why(
         sys.exit(EXIT_FAILED)
     question = Question(target, is_group=is_group, is_topic=is_topic)
     with connected(bootstrap, properties, WHY_DEFAULTS, limit_total=True) as client:
-        answers = examine(client, question, seconds, measured, late_message())
+        answers = examine(client, question, seconds, measured, timeout_message())
     well = all(is_healthy(reasons) for _, reasons in answers)
     if as_json:
         echo_json(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["damage_reasons"]
 
 # Kinds of damage that lose records or make them unreadable.
-_GRAVE = frozenset({"batch", "gap", "identity", "log"})
+_LOSING_KINDS = frozenset({"batch", "gap", "identity", "log"})
 
 
 def damage_reasons(damage: Mapping[str, Mapping[str, int]]) -> list[Reason]:
@@ -24,7 +24,7 @@ def _reason(address: str, kinds: Mapping[str, int]) -> Reason:
     places = ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items())
     what = f"the broker at {address} has found damaged files since its start: {places}"
     lines = "its log has a line `Damage found` for each of them"
-    if _GRAVE & set(kinds):
+    if _LOSING_KINDS & set(kinds):
         remedy = (
             f"{lines}; `barnabas log verify DIRECTORY` finds the current damage, and "
             "with the broker stopped, `barnabas log repair DIRECTORY` lists the "

@@ -207,8 +207,8 @@ class _Details:
             if directories is None or isinstance(directories, ClientError):
                 continue
             failed = [each for each in directories if each.error is not None]
-            there = any(snapshot.partition in each.replicas for each in directories)
-            if failed and not there:
+            has_replica = any(snapshot.partition in each.replicas for each in directories)
+            if failed and not has_replica:
                 found[node] = ", ".join(f"{each.path}: {each.error}" for each in failed)
         return found
 

@@ -58,12 +58,12 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         for each in (streams.subtopologies if streams is not None else ())
         for topic in each.changelog_topics
     }
-    there = client.describe_topics()
+    existing = client.describe_topics()
     read = {tp for member in described.members for tp in member.assignment}
     unread = [
         TopicPartition(topic, number)
-        for topic in sorted(subscribed & set(there))
-        for number in sorted(there[topic].partitions)
+        for topic in sorted(subscribed & set(existing))
+        for number in sorted(existing[topic].partitions)
         if (topic, number) not in read
     ]
     return GroupFacts(
@@ -73,7 +73,7 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         brokers,
         elapsed,
         _with_transactions(client, readers),
-        frozenset((subscribed | changelogs) - set(there)),
+        frozenset((subscribed | changelogs) - set(existing)),
         unread,
         _fetch_quotas(client, {member.client_id for member in described.members}),
         streams,
@@ -138,12 +138,12 @@ def _readers(
     # Deleted topics have no records to read. A task has no partition in those of its topics that
     # have fewer partitions.
     is_streams = described.type == "streams"
-    there = [
+    existing = [
         tp
         for tp in wanted
         if tp.topic in topics and (not is_streams or tp.partition in topics[tp.topic].partitions)
     ]
-    logs = log_offsets(client, topics, there)
+    logs = log_offsets(client, topics, existing)
     return [
         ReaderFacts(
             tp,
@@ -153,7 +153,7 @@ def _readers(
             member_name(members[tp]) if tp in members else "",
             members[tp].client_id if tp in members else "",
         )
-        for tp in there
+        for tp in existing
     ]
 
 

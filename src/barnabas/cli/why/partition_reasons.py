@@ -114,7 +114,7 @@ def _silent_leader(facts: PartitionFacts) -> Reason:
     """Return the reason for a leader that is not fenced but does not answer."""
     leader = facts.now.state.leader
     error = facts.now.ends.get(leader) or facts.brokers.silent.get(leader)
-    told = f" ({error})" if error is not None and not isinstance(error, int) else ""
+    detail = f" ({error})" if error is not None and not isinstance(error, int) else ""
     if _code(error) == ErrorCode.KAFKA_STORAGE_ERROR or leader in facts.failed_directories:
         return wrong(
             "leader-disk-failed",
@@ -128,13 +128,14 @@ def _silent_leader(facts: PartitionFacts) -> Reason:
         return note(
             "leader-not-ready",
             f"broker {leader} is the leader of epoch {facts.now.state.leader_epoch}, "
-            f"but does not lead yet{told}",
+            f"but does not lead yet{detail}",
             "wait a moment; if the state stays the same, its metadata is behind: "
             "`barnabas quorum describe`",
         )
     return wrong(
         "leader-silent",
-        f"broker {leader} leads but does not answer{told}: the partition cannot be written or read",
+        f"broker {leader} leads but does not answer{detail}: the partition cannot be written or "
+        "read",
         f"check whether broker {leader} hangs, is paused, or is unreachable from here; "
         "if it cannot reach the controller either, it is fenced after "
         "broker.session.timeout.ms, and another broker becomes leader",
@@ -153,7 +154,7 @@ def watermark_reasons(facts: PartitionFacts) -> list[Reason]:
         return [_under_min_isr(facts, watermark, end)]
     if watermark >= end:
         return []
-    in_the_way = [
+    blocking = [
         node
         for node in state.isr
         if node != state.leader and (facts.now.end_of(node) or 0) <= watermark
@@ -165,9 +166,9 @@ def watermark_reasons(facts: PartitionFacts) -> list[Reason]:
                 f"the high watermark advances: {watermark} of {end}, replication is in progress",
             )
         ]
-    if not in_the_way:
+    if not blocking:
         return [_change_in_flight(facts, watermark, end)]
-    return [_member_at_watermark(facts, node, watermark, end) for node in in_the_way]
+    return [_member_at_watermark(facts, node, watermark, end) for node in blocking]
 
 
 def _new_leader(facts: PartitionFacts) -> Reason:

@@ -57,17 +57,17 @@ def _producer_text(producer: ActiveProducer) -> str:
 
 def _hanging(held: HeldBack, producer: ActiveProducer, head: str, others: str) -> Reason:
     owner = held.owners.get(producer.producer_id)
-    told = "no coordinator knows it"
+    state_text = "no coordinator knows it"
     if owner is not None and not isinstance(owner.description, ClientError):
         found = owner.description
-        told = (
+        state_text = (
             f"its coordinator, broker {found.coordinator_id}, does not have it open: transactional "
             f"id {owner.transactional_id} is {found.state}"
         )
     tp = held.partition
     return wrong(
         "transaction-hangs",
-        f"{head}: {_transaction_text(held, producer)}, and {told}, so it never ends{others}",
+        f"{head}: {_transaction_text(held, producer)}, and {state_text}, so it never ends{others}",
         f"if its producer will not return, abort it: barnabas transactions abort "
         f"{tp.topic}:{tp.partition} --start-offset {producer.current_transaction_start_offset}",
     )

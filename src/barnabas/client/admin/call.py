@@ -18,8 +18,8 @@ __all__ = ["AdminCall", "errors_by_name", "raise_error"]
 
 K = TypeVar("K")
 T_co = TypeVar("T_co", covariant=True)
-# Retriable in Kafka's table; but for a call that names the resource the error is final.
-LASTING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+# Kafka calls these errors retriable; but if the call names the resource, the error is final.
+FINAL_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def errors_by_name(
     found: dict[K, BrokerError | None] = {}
     for name, code, detail in results:
         error = broker_error(code, f"{kind} {name}", detail) if code else None
-        if error is not None and error.retriable and error.error_code not in LASTING:
+        if error is not None and error.retriable and error.error_code not in FINAL_ERRORS:
             raise error
         found[name] = error
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from barnabas.client.admin.call import LASTING
+from barnabas.client.admin.call import FINAL_ERRORS
 from barnabas.client.admin.plan import Pause, Plan
 from barnabas.client.connections.connections import Call
 from barnabas.client.connections.coordinators import GROUP, SHARE, TRANSACTION, Coordinators
@@ -315,7 +315,9 @@ class AdminSender:
 
 def _is_transient(found: object) -> bool:
     """Whether `found` is an error that a retry may resolve."""
-    return isinstance(found, ClientError) and found.retriable and found.error_code not in LASTING
+    return (
+        isinstance(found, ClientError) and found.retriable and found.error_code not in FINAL_ERRORS
+    )
 
 
 def _result(found: T | ClientError) -> T:

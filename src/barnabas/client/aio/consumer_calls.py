@@ -26,7 +26,7 @@ _MS_PER_S = 1000.0
 class AsyncCalls(ConsumerCalls):
     """Entry, waiting and closing of the asyncio consumer. All calls except polls may overlap."""
 
-    __slots__ = ("_is_polling", "_news", "_session")
+    __slots__ = ("_event_occurred", "_is_polling", "_session")
 
     def __init__(
         self, session: AsyncSession, core: ConsumerCore, iterator: ConsumerIterator
@@ -34,10 +34,10 @@ class AsyncCalls(ConsumerCalls):
         super().__init__(session.runtime.clock, core, iterator)
         self._session = session
         # Set at each event; every waiting call then checks its condition.
-        self._news = asyncio.Event()
+        self._event_occurred = asyncio.Event()
         # Whether a task is inside `poll`; set by `begin_poll`, cleared by `end_poll`.
         self._is_polling = False
-        core.on_wake = self._news.set
+        core.on_wake = self._event_occurred.set
 
     def _begin(self) -> None:
         self._session.check_usable()
@@ -47,7 +47,7 @@ class AsyncCalls(ConsumerCalls):
 
     def wakeup(self) -> None:
         """Make waiting calls check their conditions again. Safe from any thread."""
-        self._session.loop.call_soon_threadsafe(self._news.set)
+        self._session.loop.call_soon_threadsafe(self._event_occurred.set)
 
     def begin_poll(self) -> None:
         """Mark a poll as active until `end_poll`.
@@ -80,10 +80,10 @@ class AsyncCalls(ConsumerCalls):
         return clock.monotonic_ms() < deadline_ms
 
     async def _wait_for_event(self, limit_ms: float) -> None:
-        self._news.clear()
-        alarm = self._session.loop.call_later(limit_ms / _MS_PER_S, self._news.set)
+        self._event_occurred.clear()
+        alarm = self._session.loop.call_later(limit_ms / _MS_PER_S, self._event_occurred.set)
         try:
-            await self._news.wait()
+            await self._event_occurred.wait()
         finally:
             alarm.cancel()
 
@@ -129,7 +129,7 @@ class AsyncCalls(ConsumerCalls):
 
         def on_done(result: T | None, error: ClientError | None) -> None:
             outcomes.append((result, error))
-            self._news.set()
+            self._event_occurred.set()
 
         begun = self.closings
         start(on_done)
@@ -207,7 +207,7 @@ class AsyncCalls(ConsumerCalls):
         if self._session.lifetime.is_closed or self._session.lifetime.is_forked or self.closings:
             return
         self.closings += 1
-        self._news.set()
+        self._event_occurred.set()
         core = self._core
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         ended: list[bool] = []

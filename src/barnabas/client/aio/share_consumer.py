@@ -49,10 +49,10 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
         core = ShareConsumerCore(session.cluster, session.coordinators, deserializing)
         super().__init__(core, session.runtime.clock)
         # Set at each event; every waiting call then checks its condition.
-        self._news = asyncio.Event()
+        self._event_occurred = asyncio.Event()
         # Whether a task is inside `poll`.
         self._is_polling = False
-        core.on_wake = self._news.set
+        core.on_wake = self._event_occurred.set
         if topics:
             core.subscribe(self._topic_names(topics))
 
@@ -63,7 +63,7 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
         """Do nothing: calls may overlap."""
 
     def _interrupt(self) -> None:
-        self._session.loop.call_soon_threadsafe(self._news.set)
+        self._session.loop.call_soon_threadsafe(self._event_occurred.set)
 
     async def _wait_until(self, is_over: Callable[[], bool], timeout_ms: float) -> None:
         """Wait until `is_over`, and at most for `timeout_ms`; let the event loop run once."""
@@ -73,10 +73,10 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return
-            self._news.clear()
-            alarm = self._session.loop.call_later(left_ms / MS_PER_S, self._news.set)
+            self._event_occurred.clear()
+            alarm = self._session.loop.call_later(left_ms / MS_PER_S, self._event_occurred.set)
             try:
-                await self._news.wait()
+                await self._event_occurred.wait()
             finally:
                 alarm.cancel()
 

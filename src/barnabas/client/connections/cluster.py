@@ -20,9 +20,9 @@ from barnabas.client.errors import (
     NoBrokersError,
     broker_error,
 )
+from barnabas.client.log_user_errors import LogUserErrors
 from barnabas.client.retries.backoff import Backoff
 from barnabas.client.retries.retry_timer import RetryTimer
-from barnabas.client.shielded import Shielded
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
@@ -268,7 +268,7 @@ class Cluster:
             else:
                 deliver_response(refresh.on_done, None, ApiKey.METADATA.name, "cluster")
         for listener in list(self._listeners):
-            with Shielded(listener, "listener of metadata"):
+            with LogUserErrors(listener, "listener of metadata"):
                 listener()
         self._maybe_refresh()
 

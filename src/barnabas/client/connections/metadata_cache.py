@@ -190,13 +190,13 @@ def _has_valid_address(broker: MetadataResponseBroker) -> bool:
 
     Negative ids are reserved for bootstrap servers and for calls to any broker.
     """
-    is_sound = broker.node_id >= 0 and bool(broker.host) and 0 < broker.port <= _PORT_MAX
-    if not is_sound:
+    is_valid = broker.node_id >= 0 and bool(broker.host) and 0 < broker.port <= _PORT_MAX
+    if not is_valid:
         _log.warning(
             "metadata not usable: broker=%d address=%r:%d",
             *(broker.node_id, broker.host, broker.port),
         )
-    return is_sound
+    return is_valid
 
 
 def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:

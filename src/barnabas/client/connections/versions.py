@@ -108,7 +108,7 @@ class VersionTable:
         Args:
             api_key: the API.
             max_version: an upper bound, such as the last version without topic ids; None for the
-                last version that Kafka does not change any more.
+                last stable version.
         """
         theirs = self._ranges.get(api_key)
         if theirs is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.client.consumer.records.deserializing import Deserializing
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.shielded import Shielded
+from barnabas.client.log_user_errors import LogUserErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,20 +50,20 @@ class ConsumerInterceptors:
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         """Pass the records through all interceptors; return the result of the last."""
         for interceptor in self._chain:
-            with Shielded(interceptor):
+            with LogUserErrors(interceptor):
                 records = interceptor.on_consume(records)
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Report committed offsets to all interceptors."""
         for interceptor in self._chain:
-            with Shielded(interceptor):
+            with LogUserErrors(interceptor):
                 interceptor.on_commit(offsets)
 
     def close(self) -> None:
         """Close all interceptors."""
         for interceptor in self._chain:
-            with Shielded(interceptor):
+            with LogUserErrors(interceptor):
                 interceptor.close()
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.metadata_cache import PartitionInfo
     from barnabas.client.fetch.fetch_state import FetchState
-    from barnabas.client.fetch.record_scan import Flaw, Scan
+    from barnabas.client.fetch.record_scan import InvalidBatch, Scan
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.fetch import PartitionData
 
@@ -322,13 +322,13 @@ class Fetcher:
         )
         self.buffer.add(state, state.on_fetched(record_set))
         self._has_new_output = True
-        if scan.flaw is not None:
-            self._fail_at_flaw(state, scan.flaw)
+        if scan.invalid is not None:
+            self._fail_at_invalid_batch(state, scan.invalid)
 
     def _on_no_progress(self, state: FetchState, scan: Scan, size: int) -> None:
         """Handle a response of `size` bytes without a valid batch after the fetch offset."""
-        if scan.flaw is not None:
-            self._fail_at_flaw(state, scan.flaw)
+        if scan.invalid is not None:
+            self._fail_at_invalid_batch(state, scan.invalid)
         elif scan.length == 0:
             reason = f"a record batch is larger than {size} bytes; raise fetch.max.bytes"
             self._fail(state, CorruptRecordsError(state.tp, state.fetch_offset, reason))
@@ -400,11 +400,11 @@ class Fetcher:
         known = self._cluster.metadata.errors.get(tp.topic)
         return broker_error(known or code, f"fetch from {tp}")
 
-    def _fail_at_flaw(self, state: FetchState, flaw: Flaw) -> None:
+    def _fail_at_invalid_batch(self, state: FetchState, invalid: InvalidBatch) -> None:
         """Fail a partition because the bytes at its fetch offset are corrupt."""
-        offset = max(state.fetch_offset, flaw.offset)
-        next_offset = max(offset + 1, flaw.next_offset)
-        self._fail(state, CorruptRecordsError(state.tp, offset, flaw.reason, next_offset))
+        offset = max(state.fetch_offset, invalid.offset)
+        next_offset = max(offset + 1, invalid.next_offset)
+        self._fail(state, CorruptRecordsError(state.tp, offset, invalid.reason, next_offset))
 
     def _fail(self, state: FetchState, error: ClientError) -> None:
         if state.is_stopped:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from barnabas.record.checksum import crc32c
 
-__all__ = ["BatchSpan", "Flaw", "Scan", "scan_records"]
+__all__ = ["BatchSpan", "InvalidBatch", "Scan", "scan_records"]
 
 _HEAD = Struct(">qiibIhi")
 _COUNT = Struct(">i")
@@ -23,7 +23,7 @@ _MIN_LENGTH = 14
 _OFFSET_MAX = 2**63 - 1
 
 
-class Flaw(NamedTuple):
+class InvalidBatch(NamedTuple):
     """Bytes that are not a valid record batch, or a batch with a wrong CRC."""
 
     offset: int
@@ -55,8 +55,8 @@ class Scan(NamedTuple):
     # Bytes of all complete batches.
     length: int
     batches: list[BatchSpan]
-    # The flaw that ended the scan early, else None.
-    flaw: Flaw | None = None
+    # The invalid batch that ended the scan early, else None.
+    invalid: InvalidBatch | None = None
 
 
 def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
@@ -76,11 +76,11 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
     found: list[BatchSpan] = []
     add = found.append
     make = BatchSpan._make
-    flaw: Flaw | None = None
+    invalid: InvalidBatch | None = None
     while end - position >= _HEAD_SIZE:
         base_offset, length, epoch, magic, crc, attributes, last_delta = unpack(data, position)
         if length < (_MIN_LENGTH if magic < 2 else _HEADER_SIZE_V2 - _LOG_OVERHEAD):
-            flaw = Flaw(base_offset, base_offset + 1, f"invalid batch length {length}")
+            invalid = InvalidBatch(base_offset, base_offset + 1, f"invalid batch length {length}")
             break
         batch_end = position + _LOG_OVERHEAD + length
         if batch_end > end:
@@ -91,15 +91,15 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
         else:
             if check_crcs and crc32c(view[position + _CRC_START : batch_end]) != crc:
                 next_batch = base_offset + max(last_delta, 0) + 1
-                flaw = Flaw(base_offset, next_batch, "the CRC does not match")
+                invalid = InvalidBatch(base_offset, next_batch, "the CRC does not match")
                 break
             next_offset = base_offset + last_delta + 1
             if last_delta < 0 or base_offset < 0 or next_offset > _OFFSET_MAX:
-                flaw = Flaw(base_offset, base_offset + 1, "invalid offsets")
+                invalid = InvalidBatch(base_offset, base_offset + 1, "invalid offsets")
                 next_offset = found[-1].next_offset if found else -1
                 break
             (count,) = _COUNT.unpack_from(data, position + _COUNT_START)
         span = (position, batch_end, base_offset, next_offset, count, epoch, attributes, magic)
         add(make(span))
         position = batch_end
-    return Scan(next_offset, position, found, flaw)
+    return Scan(next_offset, position, found, invalid)

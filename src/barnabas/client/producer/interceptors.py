@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from barnabas.client.shielded import Shielded
+from barnabas.client.log_user_errors import LogUserErrors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ class Interceptors:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Pass the record through all interceptors and return the result."""
         for interceptor in self._chain:
-            with Shielded(interceptor):
+            with LogUserErrors(interceptor):
                 made = interceptor.on_send(record)
                 if not isinstance(made, ProducerRecord):
                     raise TypeError(f"on_send returned {made!r} instead of a ProducerRecord")
@@ -67,7 +67,7 @@ class Interceptors:
             metadata: RecordMetadata | None, error: ClientError | None, /
         ) -> None:
             for interceptor in self._chain:
-                with Shielded(interceptor):
+                with LogUserErrors(interceptor):
                     interceptor.on_acknowledgement(metadata, error)
             if on_delivery is not None:
                 on_delivery(metadata, error)
@@ -77,5 +77,5 @@ class Interceptors:
     def close(self) -> None:
         """Close all interceptors."""
         for interceptor in self._chain:
-            with Shielded(interceptor):
+            with LogUserErrors(interceptor):
                 interceptor.close()

@@ -61,7 +61,7 @@ _STALE_METADATA = frozenset({
     ErrorCode.KAFKA_STORAGE_ERROR,
 })  # fmt: skip
 # Errors of a leader that may be isolated, so that the other replicas may have a new leader.
-_DOUBTFUL_LEADER = frozenset({
+_SUSPECTED_LEADER = frozenset({
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -176,7 +176,7 @@ class Sender:
         for queue in self.accumulator.ready:
             if queue.delayed:
                 continue
-            if self._transactions is not None and not self._transactions.admits(queue.tp):
+            if self._transactions is not None and not self._transactions.may_send_to(queue.tp):
                 continue
             leader = metadata.leader(queue.tp)
             if leader not in metadata.nodes:
@@ -318,7 +318,7 @@ class Sender:
                 self._on_batch_error(batch, _error_of(batch.tp, result))
 
     def _note_leader(self, tp: TopicPartition, result: PartitionProduceResponse) -> None:
-        if result.error_code in _DOUBTFUL_LEADER:
+        if result.error_code in _SUSPECTED_LEADER:
             self._cluster.request_update()
         if result.error_code not in _STALE_METADATA:
             return

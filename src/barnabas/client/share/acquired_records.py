@@ -89,7 +89,7 @@ class AcquiredRecords:
     ) -> None:
         self.source = source
         self._decoding = decoding
-        self._ranges = _sound(ranges)
+        self._ranges = _valid_ranges(ranges)
         # The first acquired offset that was neither returned nor acknowledged is at least `_next`,
         # and lies in the range at `_index` or in a later one. They only grow.
         self._index = 0
@@ -127,16 +127,18 @@ class AcquiredRecords:
             scan = scan_records(data, check_crcs=self._decoding.check_crcs)
             for span in scan.batches:
                 yield from self._read_batch(data, span)
-            if scan.flaw is None:
+            if scan.invalid is None:
                 break
-            yield from self._reject(scan.flaw.offset, scan.flaw.next_offset, scan.flaw.reason)
+            yield from self._reject(
+                scan.invalid.offset, scan.invalid.next_offset, scan.invalid.reason
+            )
             (length,) = _LENGTH.unpack_from(data, scan.length + _LENGTH_START)
             if length <= 0:
                 break
             data = data[scan.length + _LOG_OVERHEAD + length :]
         # Offsets behind complete batches have no record. Behind an incomplete batch they may have
         # one, which the next delivery returns.
-        is_whole = scan.flaw is None and scan.length == len(data)
+        is_whole = scan.invalid is None and scan.length == len(data)
         acks = Acknowledgements()
         self._skip_to(_OFFSET_MAX, GAP if is_whole else AcknowledgeType.RELEASE, acks)
         if acks:
@@ -223,7 +225,7 @@ class AcquiredRecords:
         self._next = max(self._next, offset)
 
 
-def _sound(ranges: Iterable[AcquiredRange]) -> list[AcquiredRange]:
+def _valid_ranges(ranges: Iterable[AcquiredRange]) -> list[AcquiredRange]:
     """Return the ranges without those that are empty or overlap an earlier one."""
     found: list[AcquiredRange] = []
     next_offset = 0

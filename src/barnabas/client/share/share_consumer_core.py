@@ -266,7 +266,7 @@ class ShareConsumerCore:
             return found
         # Gaps, which have no record that the user could acknowledge.
         self._deliver(self._in_flight.take(), is_urgent=False)
-        self.fetcher.want()
+        self.fetcher.start_acquiring()
         return None
 
     def _collect(self, limit: int) -> ShareRecords:

@@ -115,7 +115,7 @@ class ShareFetcher:
         """Remove the first buffered records."""
         self._buffer.popleft()
 
-    def want(self) -> None:
+    def start_acquiring(self) -> None:
         """Acquire records until `is_wanted` is cleared or some have arrived."""
         self.is_wanted = True
         self.pump()

@@ -28,9 +28,15 @@ from barnabas.client.transactions import requests
 from barnabas.client.transactions.offsets import OffsetsToSend
 from barnabas.client.transactions.open_transaction import OpenTransaction
 from barnabas.client.transactions.prepared_transaction import PreparedTransaction
+from barnabas.client.transactions.reaction import (
+    Reaction,
+    fenced,
+    most_severe,
+    reaction_to,
+    reaction_to_failed_batch,
+)
 from barnabas.client.transactions.requests import ProducerIdAndEpoch, TwoPhases
 from barnabas.client.transactions.state import TransactionState, check_transition
-from barnabas.client.transactions.verdict import Verdict, fenced, judge, judge_batch, worst
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -152,7 +158,7 @@ class TransactionManager:
         """Whether a transaction is open and neither commit nor abort was called."""
         return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
 
-    def admits(self, tp: TopicPartition) -> bool:
+    def may_send_to(self, tp: TopicPartition) -> bool:
         """Whether batches of a partition may be sent now; if not, schedule adding the partition."""
         if tp in self._added:
             return True
@@ -179,7 +185,7 @@ class TransactionManager:
         if error is self.error:
             # The failure of the transaction is what failed this batch.
             return
-        if judge_batch(error) is Verdict.FATAL:
+        if reaction_to_failed_batch(error) is Reaction.FATAL:
             self._fail_fatally(error)
         elif self.state in _SENDS:
             self._fail_abortably(error)
@@ -208,7 +214,7 @@ class TransactionManager:
             self._refuse("init_transactions")
         self._waiting = on_done
         self._two_phases = replace(self._two_phases, keeps_prepared=keeps_prepared)
-        self._go(_S.INITIALIZING)
+        self._enter_state(_S.INITIALIZING)
         self.advance()
 
     def begin(self) -> None:
@@ -220,7 +226,7 @@ class TransactionManager:
         if self.state is not _S.READY:
             self._refuse("begin_transaction")
         self.is_v2 = self._cluster.feature_level(_FEATURE) >= _V2
-        self._go(_S.IN_TRANSACTION)
+        self._enter_state(_S.IN_TRANSACTION)
 
     def send_offsets(
         self,
@@ -242,7 +248,7 @@ class TransactionManager:
         if self.state is not _S.IN_TRANSACTION:
             self._refuse("prepare_transaction")
         self._waiting = on_done
-        self._go(_S.PREPARING)
+        self._enter_state(_S.PREPARING)
         self._batches.send_all()
         self.advance()
 
@@ -260,7 +266,7 @@ class TransactionManager:
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED):
             self._refuse("commit_transaction")
         self._waiting = on_done
-        self._go(_S.COMMITTING)
+        self._enter_state(_S.COMMITTING)
         self._batches.send_all()
         self.advance()
 
@@ -269,7 +275,7 @@ class TransactionManager:
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR):
             self._refuse("abort_transaction")
         self._waiting = on_done
-        self._go(_S.ABORTING)
+        self._enter_state(_S.ABORTING)
         self._new.clear()
         aborted = TransactionAbortedError("the transaction is aborted")
         self._fail_offsets(aborted)
@@ -281,7 +287,7 @@ class TransactionManager:
         if self.state is not _S.IN_TRANSACTION:
             self._refuse("detach_transaction")
         self._waiting = on_done
-        self._go(_S.DETACHING)
+        self._enter_state(_S.DETACHING)
         self._batches.send_all()
         self.advance()
 
@@ -323,7 +329,7 @@ class TransactionManager:
         elif self.state in _AFTER_DELIVERY and not self._batches.has_incomplete:
             if self.state is _S.PREPARING:
                 self.prepared = PreparedTransaction(*self.identity)
-            self._go(_AFTER_DELIVERY[self.state])
+            self._enter_state(_AFTER_DELIVERY[self.state])
             self._end_call(None)
 
     def _initialize(self) -> None:
@@ -338,8 +344,8 @@ class TransactionManager:
         def on_done(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
                 assert isinstance(response, InitProducerIdResponse)
-                is_sound = min(response.producer_id, response.producer_epoch) >= 0
-                if not response.error_code and is_sound:
+                is_valid = min(response.producer_id, response.producer_epoch) >= 0
+                if not response.error_code and is_valid:
                     self._begin_epoch(response.producer_id, response.producer_epoch)
                     self._bump_wanted = self._mapping_lost = False
                     if two_phases.keeps_prepared and response.ongoing_txn_producer_id >= 0:
@@ -363,7 +369,7 @@ class TransactionManager:
         self.prepared = prepared
         self.is_v2 = self._cluster.feature_level(_FEATURE) >= _V2
         self._started = True
-        self._go(_S.PREPARED)
+        self._enter_state(_S.PREPARED)
         self._end_call(None)
 
     def _add_partitions(self) -> None:
@@ -376,7 +382,7 @@ class TransactionManager:
             if response is not None:
                 assert isinstance(response, AddPartitionsToTxnResponse)
                 results = requests.read_added_partitions(response)
-                error = worst(results.values())
+                error = most_severe(results.values())
                 if error is None and not results.keys() >= set(requested):
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
                     error = broker_error(
@@ -455,7 +461,7 @@ class TransactionManager:
         if self.state is _S.ABORTING and self._bump_wanted:
             self._busy = False
             self.error = None
-            self._go(_S.INITIALIZING)
+            self._enter_state(_S.INITIALIZING)
             self.advance()
         else:
             self._become_ready()
@@ -464,7 +470,7 @@ class TransactionManager:
         self._busy = False
         self._request_retry.reset()
         self.error = None
-        self._go(_S.READY)
+        self._enter_state(_S.READY)
         self._end_call(None)
 
     def _begin_epoch(self, producer_id: int, producer_epoch: int) -> None:
@@ -501,16 +507,16 @@ class TransactionManager:
         """
         assert error is not None
         self._busy = False
-        verdict = judge(error)
-        if self.state in (_S.FATAL_ERROR, _S.ABORTABLE_ERROR) and verdict is not Verdict.FATAL:
+        reaction = reaction_to(error)
+        if self.state in (_S.FATAL_ERROR, _S.ABORTABLE_ERROR) and reaction is not Reaction.FATAL:
             return
-        if verdict in (Verdict.MOVED, Verdict.RETRY):
-            self._retry(error, group, moved=verdict is Verdict.MOVED)
+        if reaction in (Reaction.MOVED, Reaction.RETRY):
+            self._retry(error, group, moved=reaction is Reaction.MOVED)
             return
         if error.error_code in _LOST:
             self._bump_wanted = True
             self._mapping_lost |= error.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if verdict is Verdict.FATAL or self.state is _S.INITIALIZING:
+        if reaction is Reaction.FATAL or self.state is _S.INITIALIZING:
             self._fail_fatally(error)
         elif self.state is not _S.ABORTING:
             self._fail_abortably(error)
@@ -539,7 +545,7 @@ class TransactionManager:
         self._request_retry.retry(again, _CONCURRENT_RETRY_MS if is_concurrent else inf)
 
     def _fail_abortably(self, error: ClientError) -> None:
-        self._go(_S.ABORTABLE_ERROR)
+        self._enter_state(_S.ABORTABLE_ERROR)
         self.error = error
         self._new.clear()
         self._fail_offsets(error)
@@ -549,7 +555,7 @@ class TransactionManager:
     def _fail_fatally(self, error: ClientError) -> None:
         if self.state is _S.FATAL_ERROR:
             return
-        self._go(_S.FATAL_ERROR)
+        self._enter_state(_S.FATAL_ERROR)
         self.error = fenced(error, self.transactional_id)
         self._new.clear()
         self._fail_offsets(self.error)
@@ -561,7 +567,7 @@ class TransactionManager:
         for each in failed:
             each.on_done(None, error)
 
-    def _go(self, state: TransactionState) -> None:
+    def _enter_state(self, state: TransactionState) -> None:
         check_transition(self.state, state)
         self.state = state
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.transactions import requests
-from barnabas.client.transactions.verdict import worst
+from barnabas.client.transactions.reaction import most_severe
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -114,7 +114,7 @@ class OffsetsToSend:
                 for tp, refused in results.items():
                     if refused is None:
                         self._left.pop(tp, None)
-                error = worst(results.values())
+                error = most_severe(results.values())
                 if error is None and self._left:
                     # Without this error the request would be repeated forever.
                     subject = f"offsets of group {self.group.group_id}"

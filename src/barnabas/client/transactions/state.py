@@ -23,7 +23,7 @@ class TransactionState(Enum):
     PREPARED = "prepared"
     # The producer sends pending records, and then leaves the open transaction to another process.
     DETACHING = "detaching"
-    # Another process ends the transaction; this producer cannot be used any more.
+    # Another process ends the transaction; this producer can no longer be used.
     DETACHED = "detached"
     # Only an abort is allowed.
     ABORTABLE_ERROR = "abortable error"

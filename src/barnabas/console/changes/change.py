@@ -1,4 +1,4 @@
-"""What all changes share: the log-in, the token of the form, and the way back to a page."""
+"""Steps of all changes: check the log-in and the token, act, and redirect to a page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Done", "change", "check_token"]
 
 
 class Done(NamedTuple):
-    """A change that was made, in words, and the page to show next."""
+    """A completed change: its description for the user, and the page to show next."""
 
     text: str
     page: str
@@ -61,7 +61,7 @@ def change(path: str, act: Callable[[Client, Fields], Done]) -> Route:
         form = await form_fields(request)
         session = check_token(console.session_of(request), form)
         try:
-            done = await console.cluster.ask(lambda client: act(client, form))
+            done = await console.cluster.call(lambda client: act(client, form))
         except (ClientError, FormError, TimeoutError) as error:
             session.notices.append(Notice(is_error=True, text=str(error) or "no answer in time"))
             return RedirectResponse(_form_page(form), 303)

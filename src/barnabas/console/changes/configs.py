@@ -17,7 +17,7 @@ __all__ = ["ROUTES"]
 
 def set_topic_config(client: Client, form: Fields) -> Done:
     """Set a config of a topic, or reset it to its default."""
-    name = form.needed("name")
+    name = form.required("name")
     text = _alter(client, ConfigResource(ResourceType.TOPIC, name), form)
     return Done(f"{name}: {text}", link("/topic", name=name))
 
@@ -30,8 +30,8 @@ def set_broker_config(client: Client, form: Fields) -> Done:
 
 
 def _alter(client: Client, resource: ConfigResource, form: Fields) -> str:
-    key = form.needed("key")
-    value = None if form.has("reset") else form.word("value")
+    key = form.required("key")
+    value = None if form.has("reset") else form.stripped("value")
     client.admin.alter_configs(resource, {key: value})
     return f"{key} is reset" if value is None else f"{key} is {value}"
 

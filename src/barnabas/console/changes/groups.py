@@ -19,7 +19,7 @@ __all__ = ["ROUTES"]
 
 def reset_offsets(client: Client, form: Fields) -> Done:
     """Move the offsets of a group without members in all partitions of a topic."""
-    name, topic = form.needed("id"), form.needed("topic")
+    name, topic = form.required("id"), form.required("topic")
     numbers = client.describe_topics([topic])[topic].partitions
     partitions = [TopicPartition(topic, number) for number in numbers]
     offsets = _targets(client, partitions, form)
@@ -41,7 +41,7 @@ def _targets(
     starts = client.list_offsets(dict.fromkeys(partitions, "earliest"))
     ends = client.list_offsets(dict.fromkeys(partitions, "latest"))
     wanted = {tp: found.offset for tp, found in ends.items()}
-    match form.word("to"):
+    match form.stripped("to"):
         case "earliest":
             wanted = {tp: found.offset for tp, found in starts.items()}
         case "latest":
@@ -49,7 +49,7 @@ def _targets(
         case "offset":
             wanted = dict.fromkeys(partitions, form.number("offset"))
         case "time":
-            moment = max(0, moment_ms(form.needed("time"), "time"))
+            moment = max(0, moment_ms(form.required("time"), "time"))
             found_by_time = client.list_offsets(dict.fromkeys(partitions, moment))
             # A time after the last record means the end.
             for tp, found in found_by_time.items():
@@ -63,7 +63,7 @@ def _targets(
 
 def delete_group(client: Client, form: Fields) -> Done:
     """Delete a group without members, with its offsets."""
-    name = form.needed("id")
+    name = form.required("id")
     form.confirm(name)
     client.admin.delete_groups([name])
     return Done(f"deleted group {name}", "/groups")

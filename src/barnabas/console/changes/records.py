@@ -17,13 +17,13 @@ __all__ = ["ROUTES"]
 
 def produce(client: Client, form: Fields) -> Done:
     """Write a record, and wait until it is committed."""
-    topic = form.needed("topic")
+    topic = form.required("topic")
     # A missing topic must not be created by a typing error.
     client.describe_topics([topic])
     key = form.text("key").encode() or None
     # Browsers send line ends as CR LF.
     value = form.text("value").replace("\r\n", "\n").encode()
-    partition = form.number("partition") if form.word("partition") else None
+    partition = form.number("partition") if form.stripped("partition") else None
     headers = _headers(form.text("headers"))
     with client.producer() as producer:
         sent = producer.send(

@@ -60,11 +60,11 @@ def delete_acl(client: Client, form: Fields) -> Done:
 def _acl(form: Fields) -> Acl:
     return Acl(
         _named(AclResourceType, form, "resource_type"),
-        form.needed("resource_name"),
-        form.needed("principal"),
+        form.required("resource_name"),
+        form.required("principal"),
         _named(AclOperation, form, "operation"),
         _named(AclPermission, form, "permission"),
-        form.word("host") or "*",
+        form.stripped("host") or "*",
         _named(PatternType, form, "pattern_type"),
     )
 
@@ -76,7 +76,7 @@ def _words(acl: Acl) -> str:
 
 
 def _named(kind: type[E], form: Fields, field: str) -> E:
-    name = form.needed(field)
+    name = form.required(field)
     if name not in kind.__members__ or name in ("UNKNOWN", "ANY", "MATCH"):
         raise FormError(f"{field} cannot be {name}")
     return kind[name]
@@ -84,7 +84,7 @@ def _named(kind: type[E], form: Fields, field: str) -> E:
 
 def set_password(client: Client, form: Fields) -> Done:
     """Create a user of SCRAM, or give it a new password."""
-    user = form.needed("user")
+    user = form.required("user")
     mechanism = _named(ScramMechanism, form, "mechanism")
     if not form.text("password"):
         raise FormError("fill in password")
@@ -94,7 +94,7 @@ def set_password(client: Client, form: Fields) -> Done:
 
 def delete_user(client: Client, form: Fields) -> Done:
     """Delete the credential of a user for one mechanism."""
-    user = form.needed("user")
+    user = form.required("user")
     mechanism = _named(ScramMechanism, form, "mechanism")
     client.admin.alter_scram_credentials(deletions=[ScramDeletion(user, mechanism)])
     return Done(f"deleted {user} for {mechanism.name}", _PAGE)

@@ -20,7 +20,7 @@ __all__ = ["ROUTES"]
 
 def create_topic(client: Client, form: Fields) -> Done:
     """Create a topic."""
-    name = form.needed("name")
+    name = form.required("name")
     configs = {}
     for line in form.text("configs").splitlines():
         key, equals, value = line.partition("=")
@@ -40,7 +40,7 @@ def create_topic(client: Client, form: Fields) -> Done:
 
 def add_partitions(client: Client, form: Fields) -> Done:
     """Raise the number of partitions of a topic."""
-    name, count = form.needed("name"), form.number("partitions", least=1)
+    name, count = form.required("name"), form.number("partitions", least=1)
     error = client.create_partitions({name: count}, raise_errors=False)[name]
     if error is not None:
         raise error
@@ -49,7 +49,7 @@ def add_partitions(client: Client, form: Fields) -> Done:
 
 def delete_topic(client: Client, form: Fields) -> Done:
     """Delete a topic with all its records."""
-    name = form.needed("name")
+    name = form.required("name")
     form.confirm(name)
     error = client.delete_topics([name], raise_errors=False)[name]
     if error is not None:
@@ -59,7 +59,7 @@ def delete_topic(client: Client, form: Fields) -> Done:
 
 def elect_leaders(client: Client, form: Fields) -> Done:
     """Elect the preferred leaders of a topic."""
-    name = form.needed("name")
+    name = form.required("name")
     numbers = client.describe_topics([name])[name].partitions
     wanted = [TopicPartition(name, number) for number in numbers]
     results = client.admin.elect_leaders(ElectionType.PREFERRED, wanted)
@@ -69,7 +69,7 @@ def elect_leaders(client: Client, form: Fields) -> Done:
 
 def reassign(client: Client, form: Fields) -> Done:
     """Move the replicas of a partition to other brokers."""
-    tp = TopicPartition(form.needed("topic"), form.number("partition"))
+    tp = TopicPartition(form.required("topic"), form.number("partition"))
     brokers = form.integers("brokers")
     error = client.admin.alter_reassignments({tp: brokers}, raise_errors=False)[tp]
     if error is not None:
@@ -79,7 +79,7 @@ def reassign(client: Client, form: Fields) -> Done:
 
 def cancel_reassignment(client: Client, form: Fields) -> Done:
     """Cancel the reassignment of a partition."""
-    tp = TopicPartition(form.needed("topic"), form.number("partition"))
+    tp = TopicPartition(form.required("topic"), form.number("partition"))
     error = client.admin.alter_reassignments({tp: None}, raise_errors=False)[tp]
     if error is not None:
         raise error

@@ -27,7 +27,7 @@ async def show_broker(request: Request) -> Response:
     """Show a broker."""
     console, query = console_of(request), query_fields(request)
     node = query.number("id")
-    found = await console.cluster.ask(lambda client: _load(client, node))
+    found = await console.cluster.call(lambda client: _load(client, node))
     return console.page(request, "broker.html", 200 if found["info"] else 404, node=node, **found)
 
 

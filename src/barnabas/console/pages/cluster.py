@@ -23,7 +23,7 @@ __all__ = ["ROUTES"]
 async def show_cluster(request: Request) -> Response:
     """Show the cluster."""
     console = console_of(request)
-    found = await console.cluster.ask(_load)
+    found = await console.cluster.call(_load)
     history = console.history
     return console.page(
         request,

@@ -36,25 +36,25 @@ async def show_why(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     answers = None
     if query.has("ask"):
-        kind = query.word("kind")
+        kind = query.stripped("kind")
         question = Question(
-            query.word("target") or None, is_group=kind == "group", is_topic=kind == "topic"
+            query.stripped("target") or None, is_group=kind == "group", is_topic=kind == "topic"
         )
         metrics = console.settings.metrics
 
-        def ask(client: Client) -> list[tuple[str, list[Reason]]]:
+        def explain(client: Client) -> list[tuple[str, list[Reason]]]:
             late = "the brokers did not answer all requests in time"
             return examine(client, question, _MEASURED_S, gather_metrics(metrics), late)
 
         async with console.examining:
-            answers = await console.cluster.ask_once(ask, WHY_DEFAULTS, _WHY_LIMIT_MS)
+            answers = await console.cluster.call_once(explain, WHY_DEFAULTS, _WHY_LIMIT_MS)
     return console.page(
         request,
         "why.html",
         answers=None if answers is None else answers[:_SUBJECTS_MAX],
         left_out=0 if answers is None else max(0, len(answers) - _SUBJECTS_MAX),
-        target=query.word("target"),
-        kind=query.word("kind"),
+        target=query.stripped("target"),
+        kind=query.stripped("kind"),
     )
 
 

@@ -26,15 +26,15 @@ _MEMBERS_MAX = 100
 async def show_groups(request: Request) -> Response:
     """Show all groups."""
     console, query = console_of(request), query_fields(request)
-    found = await console.cluster.ask(lambda client: client.admin.list_groups())
-    word = query.word("filter").lower()
+    found = await console.cluster.call(lambda client: client.admin.list_groups())
+    word = query.stripped("filter").lower()
     listed = [group for group in found if word in group.group_id.lower()]
     rates = console.history.rates
     return console.page(
         request,
         "groups.html",
         page=paged(listed, query.number("page", 1)),
-        filter=query.word("filter"),
+        filter=query.stripped("filter"),
         samples=console.history.latest.groups if console.history.latest else {},
         growth=rates.lag_growth if rates else {},
     )
@@ -43,8 +43,8 @@ async def show_groups(request: Request) -> Response:
 async def show_group(request: Request) -> Response:
     """Show a group."""
     console, query = console_of(request), query_fields(request)
-    name = query.needed("id")
-    found = await console.cluster.ask(lambda client: _load(client, name))
+    name = query.required("id")
+    found = await console.cluster.call(lambda client: _load(client, name))
     return console.page(
         request,
         "group.html",

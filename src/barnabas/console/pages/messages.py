@@ -30,7 +30,7 @@ __all__ = ["ROUTES"]
 
 _RESULTS_DEFAULT = 50
 _RESULTS_MAX = 500
-# Offsets that a search for the newest records examines in each partition at most.
+# Maximum number of offsets per partition that a search for the newest records examines.
 _NEWEST_WINDOW = 10_000
 _INT64_MAX = 2**63 - 1
 _PLACE = re.compile(r"(\d{1,9})-(\d{1,19})", re.ASCII)
@@ -41,7 +41,7 @@ Ranges = dict[TopicPartition, tuple[int, int]]
 async def show_messages(request: Request) -> Response:
     """Search a topic, and show what was found."""
     console, query = console_of(request), query_fields(request)
-    topic = query.needed("topic")
+    topic = query.required("topic")
     isolation = "read_uncommitted" if query.has("uncommitted") else "read_committed"
     limit = min(query.number("limit", _RESULTS_DEFAULT, least=1), _RESULTS_MAX)
     wanted = _match(query)
@@ -51,7 +51,7 @@ async def show_messages(request: Request) -> Response:
     ):
         partitions = await _partitions(consumer, topic, query)
         bounds = await _bounds(consumer, partitions)
-        is_newest = query.word("from") in ("", "newest") and not query.word("at")
+        is_newest = query.stripped("from") in ("", "newest") and not query.stripped("at")
         limits = console.settings.search
         window = min(_NEWEST_WINDOW, limits.records // max(1, len(bounds)))
         if wanted == Match():
@@ -79,7 +79,11 @@ async def show_messages(request: Request) -> Response:
 async def show_message(request: Request) -> Response:
     """Show one message in full, up to a limit."""
     console, query = console_of(request), query_fields(request)
-    topic, number, offset = query.needed("topic"), query.number("partition"), query.number("offset")
+    topic, number, offset = (
+        query.required("topic"),
+        query.number("partition"),
+        query.number("offset"),
+    )
     tp = TopicPartition(topic, number)
     record = None
     async with console.searching, console.cluster.consumer() as consumer:
@@ -111,7 +115,7 @@ async def tail_messages(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     if console.tails.is_full:
         raise HTTPException(503, "too many browsers follow messages: stop one of them")
-    topic, wanted = query.needed("topic"), _match(query)
+    topic, wanted = query.required("topic"), _match(query)
     consumer = console.cluster.consumer(**{"isolation.level": "read_committed"})
     try:
         partitions = await _partitions(consumer, topic, query)
@@ -123,7 +127,7 @@ async def tail_messages(request: Request) -> Response:
 
 
 def _match(query: Fields) -> Match:
-    name, _, value = query.word("header").partition("=")
+    name, _, value = query.stripped("header").partition("=")
     return Match(
         query.text("key").encode(),
         query.text("value").encode(),
@@ -135,7 +139,7 @@ def _match(query: Fields) -> Match:
 async def _partitions(consumer: aio.Consumer, topic: str, query: Fields) -> list[TopicPartition]:
     """Return the partitions to read: the wanted one, or all that have leaders."""
     found = {each.partition: each for each in await consumer.partitions_for(topic)}
-    word = query.word("partition")
+    word = query.stripped("partition")
     if word:
         number = query.number("partition")
         if number not in found:
@@ -163,14 +167,14 @@ async def _ranges(consumer: aio.Consumer, bounds: Ranges, query: Fields, window:
     if places:
         starts = {tp: places.get(tp.partition, end) for tp, (_, end) in bounds.items()}
         return _within(starts, bounds)
-    match query.word("from"):
+    match query.stripped("from"):
         case "beginning":
             return bounds
         case "offset":
             offset = query.number("offset")
             return _within(dict.fromkeys(bounds, offset), bounds)
         case "time":
-            moment = moment_ms(query.needed("time"), "time")
+            moment = moment_ms(query.required("time"), "time")
             found = await consumer.offsets_for_times(dict.fromkeys(bounds, max(0, moment)))
             ends = {tp: end for tp, (_, end) in bounds.items()}
             starts = {tp: ends[tp] if each is None else each.offset for tp, each in found.items()}
@@ -190,7 +194,7 @@ def _within(starts: Mapping[TopicPartition, int], bounds: Ranges) -> Ranges:
 def _given_places(query: Fields) -> dict[int, int]:
     """Parse the places where the previous search ended: PARTITION-OFFSET with dots between."""
     found = {}
-    for part in query.word("at").split("."):
+    for part in query.stripped("at").split("."):
         fits = _PLACE.fullmatch(part)
         if fits:
             found[int(fits[1])] = min(int(fits[2]), _INT64_MAX)

@@ -32,7 +32,7 @@ async def show_pipelines(request: Request) -> Response:
     """Show the pipelines."""
     console = console_of(request)
     directories = console.settings.pipelines
-    found = await console.cluster.ask(lambda client: [_load(client, each) for each in directories])
+    found = await console.cluster.call(lambda client: [_load(client, each) for each in directories])
     return console.page(request, "pipelines.html", pipelines=found)
 
 

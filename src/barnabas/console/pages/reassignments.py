@@ -23,9 +23,9 @@ __all__ = ["ROUTES"]
 async def show_reassignments(request: Request) -> Response:
     """Show the reassignments."""
     console, query = console_of(request), query_fields(request)
-    rows = await console.cluster.ask(_load)
+    rows = await console.cluster.call(_load)
     page = paged(rows, query.number("page", 1))
-    return console.page(request, "reassignments.html", page=page, topic=query.word("topic"))
+    return console.page(request, "reassignments.html", page=page, topic=query.stripped("topic"))
 
 
 def _load(client: Client) -> list[dict[str, Any]]:

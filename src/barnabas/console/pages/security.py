@@ -33,8 +33,8 @@ _USERS_MAX = 500
 async def show_security(request: Request) -> Response:
     """Show ACLs and users."""
     console, query = console_of(request), query_fields(request)
-    principal = query.word("principal") or None
-    found = await console.cluster.ask(lambda client: _load(client, principal))
+    principal = query.stripped("principal") or None
+    found = await console.cluster.call(lambda client: _load(client, principal))
     return console.page(
         request,
         "security.html",

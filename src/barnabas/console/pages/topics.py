@@ -32,8 +32,8 @@ __all__ = ["ROUTES"]
 async def show_topics(request: Request) -> Response:
     """Show all topics."""
     console, query = console_of(request), query_fields(request)
-    found = await console.cluster.ask(lambda client: client.admin.list_topics(internal=True))
-    word, internal = query.word("filter"), query.has("internal")
+    found = await console.cluster.call(lambda client: client.admin.list_topics(internal=True))
+    word, internal = query.stripped("filter"), query.has("internal")
     names = [
         name
         for name, topic in found.items()
@@ -55,8 +55,8 @@ async def show_topics(request: Request) -> Response:
 async def show_topic(request: Request) -> Response:
     """Show a topic: partitions, configs, rates."""
     console, query = console_of(request), query_fields(request)
-    name = query.needed("name")
-    found = await console.cluster.ask(lambda client: _load(client, name))
+    name = query.required("name")
+    found = await console.cluster.call(lambda client: _load(client, name))
     rates = console.history.rates
     return console.page(
         request,

@@ -54,10 +54,10 @@ def alter_scram_credentials(
     answers: Answers = {}
     for deletion in request.deletions:
         yield
-        _take(answers, deletion.name, _deletion(view.image, deletion))
+        _store_answer(answers, deletion.name, _deletion(view.image, deletion))
     for upsertion in request.upsertions:
         yield
-        _take(answers, upsertion.name, _upsertion(upsertion))
+        _store_answer(answers, upsertion.name, _upsertion(upsertion))
     results = yield from gradually(_result(user, answer) for user, answer in answers.items())
     records = [(each, 0) for each in answers.values() if not isinstance(each, Refusal)]
     return ControllerResult(records, AlterUserScramCredentialsResponse(results=results))
@@ -74,7 +74,7 @@ def refuse_alter_scram_credentials(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _take(answers: Answers, user: str, answer: Record | Refusal) -> None:
+def _store_answer(answers: Answers, user: str, answer: Record | Refusal) -> None:
     """Store the answer of a user. A second valid change is an error; the first error stays."""
     before = answers.get(user)
     if not isinstance(before, Refusal):

@@ -57,7 +57,7 @@ _NO_TIME = -1
 # Each response about a token lists its renewers. Kafka has no limit.
 RENEWERS_MAX = 1_000
 _RENEWERS_AT_ONCE = 200
-# Tokens that one part of the periodic task looks at.
+# Number of tokens that one part of the periodic task checks.
 _CHECKED_AT_ONCE = 1_000
 
 
@@ -74,7 +74,7 @@ class TokenControl:
         self._rng = rng
         self._clock = clock
         self._index = TokenIndex(config.token_secret_key)
-        # Ids that the periodic task has not looked at yet; None between its runs.
+        # Ids that the periodic task has not checked yet; None between its runs.
         self._unchecked: Iterator[str] | None = None
 
     def create(self, view: ControllerView, request: CreateDelegationTokenRequest) -> Steps:
@@ -107,7 +107,7 @@ class TokenControl:
         return ControllerResult([(record, 0)], response)
 
     def renew(self, view: ControllerView, request: RenewDelegationTokenRequest) -> RenewSteps:
-        """Set a later expiry, or an earlier one; yields while it looks for the token."""
+        """Set a later expiry, or an earlier one; yields during the search for the token."""
         now_ms = self._clock.wall_ms()
         try:
             token = yield from self._find(view.image, bytes(request.hmac))
@@ -122,7 +122,7 @@ class TokenControl:
         return ControllerResult([(renewed, 0)], response)
 
     def expire(self, view: ControllerView, request: ExpireDelegationTokenRequest) -> ExpireSteps:
-        """Set the expiry, or remove the token now; yields while it looks for the token.
+        """Set the expiry, or remove the token now; yields during the search for the token.
 
         An expired token can only be removed.
         """
@@ -256,7 +256,7 @@ def _expiring(token: DelegationTokenRecord, expiry_ms: int) -> DelegationTokenRe
 
 
 def _shorter(limit_ms: int, wanted_ms: int) -> int:
-    """Return the wanted time within the limit; the limit if the client has no wish."""
+    """Return the requested time within the limit; the limit if the client requests none."""
     return min(limit_ms, wanted_ms) if wanted_ms > 0 else limit_ms
 
 

@@ -14,7 +14,7 @@ _SLACK_MS = 1.0
 class BrokerSessions:
     """The sessions of all brokers. They exist only at the active controller."""
 
-    __slots__ = ("_doubtful", "_heard", "_own_id", "_timeout_ms")
+    __slots__ = ("_heartbeat_ms", "_own_id", "_suspected", "_timeout_ms")
 
     def __init__(self, timeout_ms: int, own_id: int) -> None:
         self._timeout_ms = timeout_ms
@@ -22,55 +22,55 @@ class BrokerSessions:
         self._own_id = own_id
         # Time of the last heartbeat by broker id, monotonic ms. The entry is removed with the
         # session.
-        self._heard: dict[int, float] = {}
+        self._heartbeat_ms: dict[int, float] = {}
         # Ids of unfenced brokers that may be dead. A heartbeat removes the broker from the set.
-        self._doubtful: set[int] = set()
+        self._suspected: set[int] = set()
 
     @property
-    def doubtful(self) -> AbstractSet[int]:
+    def suspected(self) -> AbstractSet[int]:
         """Unfenced brokers that may be dead. This is the live set, which changes over time.
 
         It has each broker without a heartbeat since this controller became active, and each broker
         whose heartbeat connection is lost. It also has each broker that was silent for half a
         session when the session of another broker ended.
         """
-        return self._doubtful
+        return self._suspected
 
     def begin(self, broker_ids: Iterable[int], now_ms: float) -> None:
         """Start a full session for each of these brokers, when this controller becomes active."""
-        self._heard = dict.fromkeys(broker_ids, now_ms)
-        self._doubtful.clear()
-        self._doubtful.update(self._heard)
+        self._heartbeat_ms = dict.fromkeys(broker_ids, now_ms)
+        self._suspected.clear()
+        self._suspected.update(self._heartbeat_ms)
 
     def touch(self, broker_id: int, now_ms: float) -> None:
         """Renew the broker's session after a heartbeat."""
-        before_ms = self._heard.get(broker_id, now_ms)
+        before_ms = self._heartbeat_ms.get(broker_id, now_ms)
         assert now_ms >= before_ms, f"heartbeats of broker {broker_id} at {before_ms}, {now_ms} ms"
-        self._heard[broker_id] = now_ms
-        self._doubtful.discard(broker_id)
+        self._heartbeat_ms[broker_id] = now_ms
+        self._suspected.discard(broker_id)
 
-    def doubt(self, broker_id: int) -> None:
+    def suspect(self, broker_id: int) -> None:
         """Mark the broker as possibly dead until its next heartbeat."""
-        self._doubtful.add(broker_id)
+        self._suspected.add(broker_id)
 
-    def doubt_silent(self, now_ms: float) -> None:
+    def suspect_silent(self, now_ms: float) -> None:
         """Mark every other broker that was silent for half a session or more as possibly dead."""
-        for broker_id, heard in self._heard.items():
-            if heard + self._timeout_ms / 2 <= now_ms and broker_id != self._own_id:
-                self._doubtful.add(broker_id)
+        for broker_id, last_ms in self._heartbeat_ms.items():
+            if last_ms + self._timeout_ms / 2 <= now_ms and broker_id != self._own_id:
+                self._suspected.add(broker_id)
 
     def end(self, broker_id: int) -> None:
         """End the session of a broker that is gone, or that has registered again."""
-        self._heard.pop(broker_id, None)
+        self._heartbeat_ms.pop(broker_id, None)
 
     def is_valid(self, broker_id: int, now_ms: float) -> bool:
         """Return whether another process with that id may be alive."""
-        heard = self._heard.get(broker_id)
-        if heard is None or broker_id == self._own_id:
+        last_ms = self._heartbeat_ms.get(broker_id)
+        if last_ms is None or broker_id == self._own_id:
             # An earlier process with this node's id is dead, because this process has its
             # directories.
             return False
-        return now_ms < heard + self._timeout_ms
+        return now_ms < last_ms + self._timeout_ms
 
     def is_own(self, broker_id: int) -> bool:
         """Return whether this is the broker in this process."""
@@ -79,9 +79,9 @@ class BrokerSessions:
     def expired(self, now_ms: float) -> list[int]:
         """Return the brokers whose sessions have ended, the longest silent first."""
         silent = [
-            (heard, broker_id)
-            for broker_id, heard in self._heard.items()
-            if heard + self._timeout_ms <= now_ms + _SLACK_MS and broker_id != self._own_id
+            (last_ms, broker_id)
+            for broker_id, last_ms in self._heartbeat_ms.items()
+            if last_ms + self._timeout_ms <= now_ms + _SLACK_MS and broker_id != self._own_id
         ]
         return [broker_id for _, broker_id in sorted(silent)]
 
@@ -90,9 +90,9 @@ class BrokerSessions:
 
         The result is None if there is no session of another broker.
         """
-        heard = [at for broker_id, at in self._heard.items() if broker_id != self._own_id]
-        return min(heard) + self._timeout_ms if heard else None
+        last_ms = [at for broker_id, at in self._heartbeat_ms.items() if broker_id != self._own_id]
+        return min(last_ms) + self._timeout_ms if last_ms else None
 
     def renew(self, now_ms: float) -> None:
         """Restart every session, because this process did not read heartbeats for some time."""
-        self._heard = dict.fromkeys(self._heard, now_ms)
+        self._heartbeat_ms = dict.fromkeys(self._heartbeat_ms, now_ms)

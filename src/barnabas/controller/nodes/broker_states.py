@@ -39,16 +39,16 @@ def next_state(
     request: BrokerHeartbeatRequest,
     *,
     is_caught_up: bool,
-    leads_anything: bool,
+    leads_any_partition: bool,
     others_are_caught_up: bool,
 ) -> BrokerState:
     """Return the state after a heartbeat.
 
     Args:
         state: the state before the heartbeat.
-        request: the heartbeat with the wishes of the broker.
+        request: the heartbeat, in which the broker may request to be fenced or shut down.
         is_caught_up: whether the broker has read its own registration.
-        leads_anything: whether it leads a partition.
+        leads_any_partition: whether it leads a partition.
         others_are_caught_up: whether every live broker has read the changes of its leaderships.
     """
     match state:
@@ -63,9 +63,11 @@ def next_state(
                 return BrokerState.SHUTDOWN_NOW if wants_both else BrokerState.FENCED
             if not request.want_shut_down:
                 return BrokerState.UNFENCED
-            return BrokerState.CONTROLLED_SHUTDOWN if leads_anything else BrokerState.SHUTDOWN_NOW
+            return (
+                BrokerState.CONTROLLED_SHUTDOWN if leads_any_partition else BrokerState.SHUTDOWN_NOW
+            )
         case BrokerState.CONTROLLED_SHUTDOWN:
-            if leads_anything or not others_are_caught_up:
+            if leads_any_partition or not others_are_caught_up:
                 return BrokerState.CONTROLLED_SHUTDOWN
             return BrokerState.SHUTDOWN_NOW
         case BrokerState.SHUTDOWN_NOW:

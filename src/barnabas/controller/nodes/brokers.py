@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.broker_epochs import check_broker_epoch
 from barnabas.controller.nodes.broker_states import BrokerState, next_state
-from barnabas.controller.partitions.elections import leads_anything, uses_more_than
+from barnabas.controller.partitions.elections import leads_any_partition, uses_more_than
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import (
@@ -104,7 +104,7 @@ class BrokerControl:
             before,
             request,
             is_caught_up=is_caught_up,
-            leads_anything=request.want_shut_down
+            leads_any_partition=request.want_shut_down
             and (broker.id in self._leaving or self._must_move_leaders(image, broker.id)),
             others_are_caught_up=self._others_are_caught_up(image, broker.id),
         )
@@ -112,7 +112,7 @@ class BrokerControl:
         if after is BrokerState.UNFENCED and before is not after and offline:
             # First the directories go offline, so that replicas in them are not elected.
             after = before
-        if before is after is BrokerState.UNFENCED and broker.id in self._sessions.doubtful:
+        if before is after is BrokerState.UNFENCED and broker.id in self._sessions.suspected:
             # A broker that was considered dead is alive, and may lead partitions without a leader.
             records = self._elections.on_returning(image, broker.id)
         else:
@@ -156,7 +156,7 @@ class BrokerControl:
 
     def _must_move_leaders(self, image: ClusterImage, broker_id: int) -> bool:
         """Return whether the broker leads partitions, or is in too many ISRs for one turn."""
-        return leads_anything(image, broker_id) or uses_more_than(
+        return leads_any_partition(image, broker_id) or uses_more_than(
             image, broker_id, _PARTITIONS_AT_ONCE
         )
 
@@ -229,17 +229,17 @@ class BrokerControl:
         expired = self._sessions.expired(now_ms)
         for broker_id in expired:
             self._sessions.end(broker_id)
-            self._sessions.doubt(broker_id)
+            self._sessions.suspect(broker_id)
             self._dead[broker_id] = "session expired"
         if expired:
-            self._sessions.doubt_silent(now_ms)
+            self._sessions.suspect_silent(now_ms)
 
-    def note_doubt(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
+    def note_suspected(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
         """Mark a broker whose connection is lost as possibly dead; it may connect again."""
         broker = image.brokers.get(broker_id)
         is_same = broker is not None and broker.epoch == broker_epoch and not broker.fenced
         if is_same and not self._sessions.is_own(broker_id):
-            self._sessions.doubt(broker_id)
+            self._sessions.suspect(broker_id)
 
     def note_lost(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
         """Mark a broker whose connection is lost for fencing.
@@ -251,7 +251,7 @@ class BrokerControl:
             return
         # A new process with this id need not wait for the session to end.
         self._sessions.end(broker_id)
-        self._sessions.doubt(broker_id)
+        self._sessions.suspect(broker_id)
         self._dead[broker_id] = "heartbeat connection closed"
 
     @property

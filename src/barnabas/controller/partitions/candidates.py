@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.partition_registration import PartitionRegistration
 
-NOBODY = -1
+NO_BROKER = -1
 _NONE: frozenset[int] = frozenset()
 
 
 class Candidates:
     """The live brokers at one moment. One instance serves all partitions of an event."""
 
-    __slots__ = ("_brokers", "_doubtful", "_live")
+    __slots__ = ("_brokers", "_live", "_suspected")
 
     def __init__(
         self,
         brokers: Mapping[int, BrokerRegistration],
         *,
-        leaving: int = NOBODY,
-        returning: int = NOBODY,
-        doubtful: AbstractSet[int] = _NONE,
+        leaving: int = NO_BROKER,
+        returning: int = NO_BROKER,
+        suspected: AbstractSet[int] = _NONE,
     ) -> None:
         """Determine the live brokers.
 
@@ -36,13 +36,13 @@ class Candidates:
             brokers: the registrations of the image, by broker id.
             leaving: a broker that is being fenced, which counts as fenced already.
             returning: a broker that is being unfenced, which counts as live already.
-            doubtful: brokers that may be dead; none of them is elected.
+            suspected: brokers that may be dead; none of them is elected.
         """
         self._brokers = brokers
         live = {broker.id for broker in brokers.values() if is_live(broker)}
         live.discard(leaving)
-        self._doubtful = live.intersection(doubtful) - {returning}
-        live -= self._doubtful
+        self._suspected = live.intersection(suspected) - {returning}
+        live -= self._suspected
         if returning in brokers:
             live.add(returning)
         self._live = live
@@ -53,9 +53,9 @@ class Candidates:
             return False
         return self._brokers[replica].has_online(partition.directory_of(replica))
 
-    def is_doubtful(self, replica: int) -> bool:
+    def is_suspected(self, replica: int) -> bool:
         """Return whether the broker is excluded only because it may be dead."""
-        return replica in self._doubtful
+        return replica in self._suspected
 
     def directory_on(self, replica: int) -> bytes:
         """Return the directory of a new replica on a broker, as far as it is known."""

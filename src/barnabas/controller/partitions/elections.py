@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.controller.partitions.candidates import NOBODY, Candidates
+from barnabas.controller.partitions.candidates import NO_BROKER, Candidates
 from barnabas.controller.partitions.partition_change import (
     Election,
     ElectionRules,
@@ -36,15 +36,15 @@ class Elections:
     It scans all partitions, because broker events are rare.
     """
 
-    def __init__(self, topic_configs: TopicConfigs, doubtful: AbstractSet[int] = _NONE) -> None:
+    def __init__(self, topic_configs: TopicConfigs, suspected: AbstractSet[int] = _NONE) -> None:
         """Create the elections with the given topic configs.
 
         Args:
             topic_configs: the effective configs of topics.
-            doubtful: brokers that may be dead; the controller updates this set.
+            suspected: brokers that may be dead; the controller updates this set.
         """
         self._topic_configs = topic_configs
-        self._doubtful = doubtful
+        self._suspected = suspected
 
     def on_leaving(
         self, image: ClusterImage, broker_id: int, limit: int | None = None
@@ -82,7 +82,7 @@ class Elections:
             image,
             broker_id,
             _in_use(image, broker_id),
-            Candidates(image.brokers, leaving=broker_id, doubtful=self._doubtful),
+            Candidates(image.brokers, leaving=broker_id, suspected=self._suspected),
             limit=limit,
         )
 
@@ -92,7 +92,7 @@ class Elections:
             image,
             broker_id,
             _in_use(image, broker_id, or_eligible=True),
-            Candidates(image.brokers, leaving=broker_id, doubtful=self._doubtful),
+            Candidates(image.brokers, leaving=broker_id, suspected=self._suspected),
             unclean_shutdown=frozenset({broker_id}),
         )
 
@@ -117,8 +117,8 @@ class Elections:
             for located in all_partitions(image)
             if located[2].leader == NO_LEADER and broker_id in located[2].replicas
         )
-        candidates = Candidates(image.brokers, returning=broker_id, doubtful=self._doubtful)
-        return self._without(image, NOBODY, leaderless, candidates)
+        candidates = Candidates(image.brokers, returning=broker_id, suspected=self._suspected)
+        return self._without(image, NO_BROKER, leaderless, candidates)
 
     def on_directories_lost(
         self, image: ClusterImage, broker_id: int, partitions: Iterable[Located]
@@ -140,7 +140,7 @@ class Elections:
             The record that removes it from ISR, ELR and last known leaders; None if it is in none.
         """
         before = topic.partitions[partition]
-        candidates = Candidates(image.brokers, leaving=broker_id, doubtful=self._doubtful)
+        candidates = Candidates(image.brokers, leaving=broker_id, suspected=self._suspected)
         rules = replace(
             self._rules(image, topic.name, candidates, _NONE), emptied=frozenset({broker_id})
         )
@@ -218,7 +218,7 @@ def all_partitions(image: ClusterImage) -> Iterator[Located]:
             yield topic, partition, registration
 
 
-def leads_anything(image: ClusterImage, broker_id: int) -> bool:
+def leads_any_partition(image: ClusterImage, broker_id: int) -> bool:
     """Return whether the broker leads a partition."""
     return any(each.leader == broker_id for _, _, each in all_partitions(image))
 

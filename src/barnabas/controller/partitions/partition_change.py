@@ -165,7 +165,7 @@ def _elect(
         return _Outcome(leader, (leader,), _elr_with_leader((leader,), others, rules, replicas))
     candidates = rules.candidates
     may_lose = [*last_known] if rules.elr_enabled and not isr and not eligible else []
-    if rules.election is Election.UNCLEAN and not any(map(candidates.is_doubtful, isr)):
+    if rules.election is Election.UNCLEAN and not any(map(candidates.is_suspected, isr)):
         may_lose += [*last_known, *replicas]
     for replica in may_lose:
         is_excluded = replica in rules.unclean_shutdown or replica in rules.emptied

@@ -226,7 +226,7 @@ class TopicControl:
             results.append(
                 DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE)
             )
-        at_once = all(_is_wrong_alone(each) or count > 1 for each, count in times.items())
+        at_once = all(_is_invalid(each) or count > 1 for each, count in times.items())
         return ControllerResult(records, DeleteTopicsResponse(responses=results), at_once=at_once)
 
 
@@ -241,7 +241,7 @@ def _named(request: DeleteTopicsRequest) -> Iterator[Wanted]:
         yield each.name, each.topic_id
 
 
-def _is_wrong_alone(wanted: Wanted) -> bool:
+def _is_invalid(wanted: Wanted) -> bool:
     """Return whether both a name and an id are given, or neither."""
     name, topic_id = wanted
     return (name is None) == (topic_id == ZERO_UUID)
@@ -267,7 +267,7 @@ def _wanted(
             )
             found.append(((topic.name, topic.id), refusal))
         else:
-            found += [(wanted, topic)] * (count if _is_wrong_alone(wanted) else 1)
+            found += [(wanted, topic)] * (count if _is_invalid(wanted) else 1)
     # A topic named by both name and id is refused under its name. Its id has a result only if the
     # id has an error of its own.
     return [
@@ -279,7 +279,7 @@ def _wanted(
 
 def _find(image: ClusterImage, wanted: Wanted, times: int) -> TopicImage | Refusal:
     name, topic_id = wanted
-    if _is_wrong_alone(wanted):
+    if _is_invalid(wanted):
         return Refusal(
             ErrorCode.INVALID_REQUEST, "give either the topic's name or its id, not both"
         )

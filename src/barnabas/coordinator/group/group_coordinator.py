@@ -101,7 +101,7 @@ class GroupCoordinator:
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC, dependencies, make_shard
         )
-        # The requests, by their clients: members, members and others, administrators.
+        # The handlers of requests, by type of group and of request.
         self.members = MemberRequests(config, self.runtime)
         self.offsets = OffsetRequests(self.runtime, topics, dependencies.clock)
         self.consumers = ConsumerRequests(self.runtime, topics, found.consumers)

@@ -308,8 +308,8 @@ class GroupShard:
             if producer_id == NO_PRODUCER_ID:
                 self.offsets.put(offset, where.group, partition, committed)
             elif committed is not None:
-                place = (where.group, partition)
-                self.offsets.put_transactional(offset, producer_id, place, committed)
+                group_partition = (where.group, partition)
+                self.offsets.put_transactional(offset, producer_id, group_partition, committed)
             if (
                 committed is not None
                 and self.groups.find(where.group) is None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     OnDescribed = Callable[[Generator[None, None, DescribeShareGroupOffsetsResponseGroup]], None]
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _RequestedTopics(msgspec.Struct, frozen=True):
     """The topics of a request."""
 
     # Partitions of existing topics, in the order of the response.
@@ -134,20 +134,20 @@ class ShareOffsetDescriptions:
                 # Kafka's persister fails in this way.
                 on_done(_failed(group_id, ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
-        self._read(group_id, _Asked(shown, existing, missing), on_done)
+        self._read(group_id, _RequestedTopics(shown, existing, missing), on_done)
 
-    def _read(self, group_id: str, asked: _Asked, on_done: OnDescribed) -> None:
+    def _read(self, group_id: str, requested: _RequestedTopics, on_done: OnDescribed) -> None:
         """Read the state of partitions that exist, and the latest offsets of those with a lag."""
-        names = {each: self._topics.topic_name(each) or "" for each in asked.shown}
-        asking = ReadShareGroupStateSummaryRequest(
+        names = {each: self._topics.topic_name(each) or "" for each in requested.shown}
+        request = ReadShareGroupStateSummaryRequest(
             group_id=group_id,
             topics=[
                 ReadStateSummaryData(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in asked.existing.items()
+                for topic_id, partitions in requested.existing.items()
             ],
         )
-        if not asking.topics:
-            on_done(_build(group_id, names, asked, {}, {}))
+        if not request.topics:
+            on_done(_build(group_id, names, requested, {}, {}))
             return
 
         def on_read(response: ReadShareGroupStateSummaryResponse) -> None:
@@ -160,18 +160,18 @@ class ShareOffsetDescriptions:
             if behind:
                 self._latest.find(
                     behind,
-                    lambda offsets: on_done(_build(group_id, names, asked, states, offsets)),
+                    lambda offsets: on_done(_build(group_id, names, requested, states, offsets)),
                 )
             else:
-                on_done(_build(group_id, names, asked, states, {}))
+                on_done(_build(group_id, names, requested, states, {}))
 
-        self._store.read_summary(asking, on_read)
+        self._store.read_summary(request, on_read)
 
 
 def _build(
     group_id: str,
     names: Mapping[bytes, str],
-    asked: _Asked,
+    requested: _RequestedTopics,
     states: Mapping[TopicPartition, PartitionResult],
     offsets: LatestOffsets,
 ) -> Generator[None, None, DescribeShareGroupOffsetsResponseGroup]:
@@ -180,12 +180,12 @@ def _build(
     Args:
         group_id: the group.
         names: names of the existing topics.
-        asked: the topics and partitions.
+        requested: the topics and partitions.
         states: the state of partitions that the share coordinators know.
         offsets: the latest offsets of partitions that have a lag.
     """
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
-    for topic_id, indexes in asked.shown.items():
+    for topic_id, indexes in requested.shown.items():
         name = names[topic_id]
         topic = DescribeShareGroupOffsetsResponseTopic(
             topic_name=name, topic_id=topic_id, partitions=[]
@@ -196,7 +196,7 @@ def _build(
             topic.partitions.append(_described(index, states.get(where), offsets.get(where)))
             yield
     return DescribeShareGroupOffsetsResponseGroup(
-        group_id=group_id, topics=[*topics, *asked.missing], error_code=ErrorCode.NONE
+        group_id=group_id, topics=[*topics, *requested.missing], error_code=ErrorCode.NONE
     )
 
 

@@ -277,7 +277,7 @@ class StatePartition(Generic[S]):
         self._hold(held, self._written_end)
         self._advance()
         if not held.is_done:
-            # No purgatory times out a write without records.
+            # Only writes with records have a timeout in the produce purgatory.
             self._dependencies.wheel.add(
                 self._dependencies.write_timeout_ms,
                 lambda: held.finish(ErrorCode.REQUEST_TIMED_OUT),
@@ -406,7 +406,7 @@ class StatePartition(Generic[S]):
             held.popleft().finish(ErrorCode.NONE)
 
     def _high_watermark(self) -> int | None:
-        """Return the high watermark, or None if this broker does not lead the partition any more.
+        """Return the high watermark, or None if this broker no longer leads the partition.
 
         Another leader may have replaced this leader's records below its high watermark.
         """

@@ -1,6 +1,6 @@
 """The APIs of share coordinators (keys 83 to 87, KIP-932): how requests and responses are made.
 
-All have the same shape: one group, topics by id, and partitions, each with a result of its own.
+All have the same shape: one group, topics by id, and partitions, each with its own result.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ _STREAMS = [
         "streams.acceptable.recovery.lag",
         ConfigType.LONG,
         10_000,
-        "Lag below which a member tells that it has caught up with a task, in offsets.",
+        "Lag below which a member reports that it has caught up with a task, in offsets.",
         at_least(0),
         DynamicMode.CLUSTER_WIDE,
         (Synonym("group.streams.acceptable.recovery.lag"),),
@@ -163,7 +163,7 @@ GROUP_CONFIGS = ConfigDefinition([
     _integer(
         "share.delivery.count.limit",
         5,
-        "How often a share group delivers a record before it gives the record up.",
+        "Maximum number of times that a share group delivers a record.",
         at_least(2),
     ),
     _integer(

@@ -44,7 +44,7 @@ class SnapshotGenerator:
         self._bytes = 0
         # Records committed since the last snapshot, which a start would replay.
         self._records = 0
-        self._last_ms = driver.doors.clock.monotonic_ms()
+        self._last_ms = driver.log_dependencies.clock.monotonic_ms()
         self._writer: SnapshotWriter | None = None
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
@@ -52,7 +52,7 @@ class SnapshotGenerator:
         self._bytes += sum(batch.size for batch in batches)
         self._records += sum(len(batch.records) for batch in batches)
         interval = self._config.snapshot_interval_ms
-        age = self._driver.doors.clock.monotonic_ms() - self._last_ms
+        age = self._driver.log_dependencies.clock.monotonic_ms() - self._last_ms
         if (
             self._bytes >= self._config.snapshot_record_bytes
             or 0 < interval <= age
@@ -84,20 +84,22 @@ class SnapshotGenerator:
         if latest is not None and latest >= snapshot_id:
             return False
         self._bytes = self._records = 0
-        doors = self._driver.doors
-        self._last_ms = doors.clock.monotonic_ms()
+        log_dependencies = self._driver.log_dependencies
+        self._last_ms = log_dependencies.clock.monotonic_ms()
         self._writer = self._driver.snapshot_writer(snapshot_id, image.provenance.timestamp)
         self._write_slice(self._writer, image.to_records())
         return True
 
     def _write_slice(self, writer: SnapshotWriter, records: Iterator[tuple[Record, int]]) -> None:
         batch = list(islice(records, _SLICE_RECORDS))
-        doors = self._driver.doors
+        log_dependencies = self._driver.log_dependencies
         if batch:
             writer.append(batch)
-            doors.timer.call_soon(lambda: self._write_slice(writer, records))
+            log_dependencies.timer.call_soon(lambda: self._write_slice(writer, records))
         else:
-            doors.executor.submit(writer.freeze, lambda _, error: self._on_frozen(writer, error))
+            log_dependencies.executor.submit(
+                writer.freeze, lambda _, error: self._on_frozen(writer, error)
+            )
 
     def _on_frozen(self, writer: SnapshotWriter, error: BaseException | None) -> None:
         self._writer = None

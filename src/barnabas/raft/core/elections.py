@@ -95,7 +95,7 @@ class Elections:
         return due
 
     def _give_up(self, now_ms: float, role: Prospective) -> None:
-        """Return to the lost leader, or wait, because no majority wants an election."""
+        """Return to the lost leader, or wait, because no majority granted its pre-vote."""
         replica = self._replica
         if role.lost_leader_id != NO_LEADER:
             replica.to_follower(now_ms, replica.epoch, role.lost_leader_id, None)
@@ -126,10 +126,10 @@ class Elections:
 
     def on_vote_request(self, now_ms: float, request: VoteRequest) -> None:
         """Grant or refuse a vote."""
-        error, granted = self._judge(now_ms, request)
+        error, granted = self._check_vote(now_ms, request)
         self._replica.respond(request, VoteResponse(error=error, granted=granted))
 
-    def _judge(self, now_ms: float, request: VoteRequest) -> tuple[ErrorCode, bool]:
+    def _check_vote(self, now_ms: float, request: VoteRequest) -> tuple[ErrorCode, bool]:
         replica = self._replica
         is_legal = (
             request.last_epoch <= request.epoch
@@ -224,8 +224,8 @@ class Elections:
         role.rejected.add(voter)
         if isinstance(role, Candidate):
             # The votes may be split so that no candidate wins. The first to retry will win.
-            patience = self._replica.rng.randint(_SPLIT_VOTE_MS_MIN, _SPLIT_VOTE_MS_MAX)
-            role.election_deadline = min(role.election_deadline, now_ms + patience)
+            delay_ms = self._replica.rng.randint(_SPLIT_VOTE_MS_MIN, _SPLIT_VOTE_MS_MAX)
+            role.election_deadline = min(role.election_deadline, now_ms + delay_ms)
 
     # -- epoch begin and end -----------------------------------------------------------------------
 

@@ -160,14 +160,14 @@ class Following:
         role = replica.role
         # After a broken connection, ask for an immediate response to learn whether the leader is
         # alive.
-        is_doubtful = isinstance(role, Follower) and role.lost_deadline < NEVER
+        must_check_leader = isinstance(role, Follower) and role.lost_deadline < NEVER
         return FetchRequest(
             replica.fetch_key,
             replica.epoch,
             replica.log.end_offset,
             replica.log.last_epoch,
             replica.high_watermark,
-            0 if is_doubtful else config.fetch_max_wait_ms,
+            0 if must_check_leader else config.fetch_max_wait_ms,
             config.fetch_max_bytes,
         )
 
@@ -256,8 +256,8 @@ class Following:
         role = replica.role
         if isinstance(role, Follower) and role.leader_id == source:
             # The random part keeps the followers from running for leader at the same time.
-            patience = replica.config.leader_lost_ms + replica.rng.randint(0, _LOST_SPREAD_MS)
-            role.lost_deadline = min(role.lost_deadline, now_ms + patience)
+            delay_ms = replica.config.leader_lost_ms + replica.rng.randint(0, _LOST_SPREAD_MS)
+            role.lost_deadline = min(role.lost_deadline, now_ms + delay_ms)
 
     def _truncate(self, now_ms: float, role: Follower, epoch: int, end_offset: int) -> None:
         """Truncate to the end of the last epoch that both logs are known to share.

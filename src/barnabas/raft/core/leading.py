@@ -63,17 +63,17 @@ class Leading:
         if needed == 0:
             return NEVER
         fetches = sorted((each.last_fetch_ms for each in role.voters.values()), reverse=True)
-        patience = replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR
-        return max(role.check_quorum_deadline, fetches[needed - 1] + patience)
+        timeout_ms = replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR
+        return max(role.check_quorum_deadline, fetches[needed - 1] + timeout_ms)
 
     def _send_begin_quorum_epoch(self, now_ms: float, role: Leader) -> float:
         """Send BeginQuorumEpoch to each voter that does not fetch, every half fetch timeout."""
         replica = self._replica
-        patience = replica.config.fetch_timeout_ms / 2
+        interval_ms = replica.config.fetch_timeout_ms / 2
         next_due = NEVER
         for voter in sorted(role.voters):
             state = role.voters[voter]
-            due = max(state.last_fetch_ms, state.begin_sent_ms) + patience
+            due = max(state.last_fetch_ms, state.begin_sent_ms) + interval_ms
             due = max(due, replica.requests.ready_at(voter))
             if due <= now_ms:
                 state.begin_sent_ms = now_ms
@@ -81,7 +81,7 @@ class Leading:
                 address = None if own is None else Address(*own)
                 request = BeginQuorumEpochRequest(replica.me, replica.epoch, address, state.key)
                 replica.send(now_ms, voter, request)
-                due = now_ms + patience
+                due = now_ms + interval_ms
             next_due = min(next_due, due)
         return next_due
 
@@ -249,8 +249,8 @@ class Leading:
             voters[voter.key.id] = state
         role.voters = voters
         role.observers = {key: known[key] for key in known if key.id not in voters}
-        patience = replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR
-        role.check_quorum_deadline = max(role.check_quorum_deadline, now_ms + patience)
+        timeout_ms = replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR
+        role.check_quorum_deadline = max(role.check_quorum_deadline, now_ms + timeout_ms)
         self.maybe_commit(now_ms, role)
 
 

@@ -81,7 +81,7 @@ class Replica:
         # leader computes it; a follower takes it from the leader. It never decreases.
         latest = log.latest_snapshot
         self.high_watermark = -1 if latest is None else latest.end_offset
-        # The largest high watermark that a leader has told, or that this leader has computed, since
+        # The largest high watermark that a leader has sent, or that this leader has computed, since
         # the start; -1 before. The log may end below it.
         self.leader_high_watermark = -1
         # This replica's log is on disk up to this offset, exclusive. At the start all of it is.
@@ -183,8 +183,8 @@ class Replica:
             others = {voter for voter in self.voters.ids if voter != self.me}
             self.role = Resigned(self.election_deadline(now_ms), others, ())
         elif remembered.leader_id != NO_LEADER:
-            patience = now_ms + self.config.fetch_timeout_ms
-            self.role = Follower(remembered.leader_id, None, patience, update_voter_at=patience)
+            deadline = now_ms + self.config.fetch_timeout_ms
+            self.role = Follower(remembered.leader_id, None, deadline, update_voter_at=deadline)
         else:
             self.role = Unattached(self.election_deadline(now_ms))
 
@@ -201,8 +201,8 @@ class Replica:
         self._out.has_vote = True
         if isinstance(self.role, Unattached):
             # All voters are reachable, so there is no need to wait for a leader to appear.
-            patience = self.rng.randint(0, self.config.election_timeout_ms)
-            self.role.election_deadline = now_ms + patience
+            delay_ms = self.rng.randint(0, self.config.election_timeout_ms)
+            self.role.election_deadline = now_ms + delay_ms
 
     def note_empty(self, node_id: int) -> None:
         """Note that the log of another voter is empty."""
@@ -218,7 +218,7 @@ class Replica:
         self._enter(Unattached(self.election_deadline(now_ms)))
 
     def wait_for_election(self, now_ms: float) -> None:
-        """Wait before the next attempt, because the voters did not want an election."""
+        """Wait before the next attempt, because the voters rejected an election."""
         backoff = self.rng.randint(0, self.config.election_backoff_max_ms)
         deadline = now_ms + self.config.election_timeout_ms / 2 + backoff
         self._enter(Unattached(deadline if self.is_voter else NEVER))
@@ -279,8 +279,8 @@ class Replica:
             self.election = replace(known, leader_id=leader_id)
         else:
             self.election = ElectionState(epoch, leader_id)
-        patience = now_ms + self.config.fetch_timeout_ms
-        self._enter(Follower(leader_id, address, patience, update_voter_at=patience))
+        deadline = now_ms + self.config.fetch_timeout_ms
+        self._enter(Follower(leader_id, address, deadline, update_voter_at=deadline))
 
     def to_resigned(self, now_ms: float, preferred: tuple[ReplicaKey, ...]) -> None:
         """Resign; the epoch then has no leader."""

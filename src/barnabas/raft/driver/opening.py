@@ -35,7 +35,7 @@ class RaftOpening(msgspec.Struct, frozen=True):
 
     # The data directory (`metadata.log.dir`, else the first of `log.dirs`).
     data_directory: str
-    doors: LogDependencies
+    log_dependencies: LogDependencies
     rng: Rng
     # Called once when the log or the quorum state cannot be written: the process has to stop.
     on_fatal: Callable[[BaseException], None]
@@ -56,13 +56,15 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
         MetadataDamagedError: committed metadata, or the `quorum-state` file, is damaged.
         StorageError: the log cannot be opened.
     """
-    doors = opening.doors
+    log_dependencies = opening.log_dependencies
     directory = f"{opening.data_directory}/{METADATA_PARTITION.directory_name}"
-    now_ms = doors.clock.wall_ms()
+    now_ms = log_dependencies.clock.wall_ms()
     first = FirstContent(opening.initial_voters)
-    format_metadata_directory(doors.disk, directory, opening.bootstrap_features, now_ms, first)
-    log = open_metadata_log(directory, config, doors)
-    store = QuorumStateStore(doors.disk, directory)
+    format_metadata_directory(
+        log_dependencies.disk, directory, opening.bootstrap_features, now_ms, first
+    )
+    log = open_metadata_log(directory, config, log_dependencies)
+    store = QuorumStateStore(log_dependencies.disk, directory)
     try:
         store.read()
     except QuorumStateError as error:
@@ -76,7 +78,7 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
     dependencies = RaftDependencies(
         log,
         store,
-        doors,
+        log_dependencies,
         opening.rng,
         opening.on_fatal,
         transport,
@@ -94,7 +96,7 @@ def bootstrap_records(driver: RaftDriver) -> list[tuple[Record, int]]:
     Raises:
         SnapshotError: the checkpoint is damaged.
     """
-    disk, directory = driver.doors.disk, driver.log.directory
+    disk, directory = driver.log_dependencies.disk, driver.log.directory
     if BOOTSTRAP_SNAPSHOT in list_snapshots(disk, directory):
         return list(read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT).records)
     path = old_bootstrap_path(directory)

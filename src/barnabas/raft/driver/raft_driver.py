@@ -31,7 +31,7 @@ from barnabas.raft.driver.role_log import RoleLog
 from barnabas.raft.election_state import at_least_epoch
 from barnabas.raft.errors import NotLeaderError, RaftError, SnapshotError
 from barnabas.raft.listener import NO_LEADER, CommittedBatch, RaftListener
-from barnabas.raft.log.committed_note import CommittedNote
+from barnabas.raft.log.committed_offset_file import CommittedOffsetFile
 from barnabas.raft.log.log_retention import clean
 from barnabas.raft.log.metadata_batch import (
     check_fetched,
@@ -84,7 +84,7 @@ class RaftDependencies(msgspec.Struct, frozen=True):
 
     log: Log
     store: QuorumStateStore
-    doors: LogDependencies
+    log_dependencies: LogDependencies
     rng: Rng
     # Called once when the log or the quorum state cannot be written: the process has to stop.
     on_fatal: Callable[[BaseException], None]
@@ -100,14 +100,18 @@ class RaftDriver:
         self._config = config
         self._dependencies = dependencies
         self._log = dependencies.log
-        snapshots = metadata_snapshots(dependencies.doors.disk, dependencies.log.directory)
+        snapshots = metadata_snapshots(
+            dependencies.log_dependencies.disk, dependencies.log.directory
+        )
         self._view = MetadataLogView(dependencies.log, snapshots)
         static = VoterSet.static(config.voters, config.voter_endpoints, config.listener_name)
         self._history = VoterHistory(static)
         election = at_least_epoch(dependencies.store.read(), self._view.last_epoch)
         self._core = RaftCore(config, self._view, dependencies.rng, election, self._history)
         self._delivery = Delivery(config.node_id, dependencies.log, self._core)
-        self._note = CommittedNote(dependencies.doors, dependencies.log.directory)
+        self._committed_offset_file = CommittedOffsetFile(
+            dependencies.log_dependencies, dependencies.log.directory
+        )
         # Number of truncations so far. A sync that began before a truncation is ignored.
         self._cuts = 0
         # Timer of the core's next deadline; None while no timer is needed.
@@ -119,7 +123,7 @@ class RaftDriver:
         # Whether the driver was shut down or has failed; never reset.
         self._is_stopped = False
         self._role_log = RoleLog()
-        self.metrics = RaftMetrics(dependencies.doors.clock)
+        self.metrics = RaftMetrics(dependencies.log_dependencies.clock)
         # Whether effects are being carried out. Nested calls belong to the same busy period.
         self._is_busy = False
 
@@ -173,9 +177,9 @@ class RaftDriver:
         return self._log
 
     @property
-    def doors(self) -> LogDependencies:
+    def log_dependencies(self) -> LogDependencies:
         """The clock, timer, disk and executor that the log uses."""
-        return self._dependencies.doors
+        return self._dependencies.log_dependencies
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
@@ -218,7 +222,7 @@ class RaftDriver:
             SnapshotError: the latest snapshot is damaged.
         """
         directory = self._log.directory
-        disk = self._dependencies.doors.disk
+        disk = self.log_dependencies.disk
         delete_unfinished(disk, directory)
         self._delivery.begin_at(self._log.log_start_offset)
         latest = self._view.latest_snapshot
@@ -246,7 +250,7 @@ class RaftDriver:
         self._dependencies.transport.close()
         if self._receiver is not None:
             self._receiver.abandon()
-        self._note.close()
+        self._committed_offset_file.close()
         self._log.close()
 
     # -- input -------------------------------------------------------------------------------------
@@ -277,7 +281,7 @@ class RaftDriver:
             raise NotLeaderError("this controller is not the leader of the quorum")
         base_offset, epoch = self._log.log_end_offset, self._core.epoch
         if encoded is None:
-            wall_ms = self._dependencies.doors.clock.wall_ms()
+            wall_ms = self.log_dependencies.clock.wall_ms()
             batch = encode_metadata_batch(records, base_offset, epoch, wall_ms)
         else:
             assert len(encoded) == len(records), (len(encoded), len(records))
@@ -303,23 +307,23 @@ class RaftDriver:
             snapshot_id: end offset and epoch of the last record in the snapshot.
             timestamp: append time of that record, ms.
         """
-        doors = self._dependencies.doors
         control = None
         level = self._history.kraft_version_at(snapshot_id.end_offset)
         voters = self._history.voters_at(snapshot_id.end_offset)
         if level > 0 and voters is not None:
             control = ControlRecords(snapshot_id.epoch, None, level, voters)
-        directory, wall_ms = self._log.directory, doors.clock.wall_ms()
-        return SnapshotWriter(doors.disk, directory, snapshot_id, timestamp, wall_ms, control)
+        directory, wall_ms = self._log.directory, self.log_dependencies.clock.wall_ms()
+        return SnapshotWriter(
+            self.log_dependencies.disk, directory, snapshot_id, timestamp, wall_ms, control
+        )
 
     def note_snapshot(self, snapshot: SnapshotId) -> None:
         """Register a completed snapshot in the log's directory, and delete old ones."""
-        doors = self._dependencies.doors
         if snapshot.end_offset < self._log.log_start_offset:
             # A snapshot of the leader replaced the log while this one was being written.
-            delete_snapshot(doors.disk, self._log.directory, snapshot)
+            delete_snapshot(self.log_dependencies.disk, self._log.directory, snapshot)
             return
-        self._view.snapshots = metadata_snapshots(doors.disk, self._log.directory)
+        self._view.snapshots = metadata_snapshots(self.log_dependencies.disk, self._log.directory)
         self._clean()
 
     def upgrade_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
@@ -371,7 +375,7 @@ class RaftDriver:
         if effects.high_watermark is not None:
             self._log.update_high_watermark(effects.high_watermark)
             # A follower may know of committed records that it has not synced itself.
-            self._note.note(min(effects.high_watermark, self._log.recovery_point))
+            self._committed_offset_file.note(min(effects.high_watermark, self._log.recovery_point))
             self.metrics.on_high_watermark(effects.high_watermark)
         if effects.leadership is not None:
             self._delivery.on_leadership(effects.leadership)
@@ -398,7 +402,7 @@ class RaftDriver:
         """
         if effects.has_vote:
             UnprovenVoterFile(
-                self._dependencies.doors.disk, self._dependencies.data_directory
+                self.log_dependencies.disk, self._dependencies.data_directory
             ).remove()
             _log.info("Voter starts to vote in the metadata quorum")
         if effects.persist is not None:
@@ -433,15 +437,15 @@ class RaftDriver:
         return True
 
     def _receive_slice(self, part: SnapshotSlice) -> None:
-        doors, directory = self._dependencies.doors, self._log.directory
+        disk, directory = self.log_dependencies.disk, self._log.directory
         receiver = self._receiver
         if receiver is None or part.position == 0:
             if receiver is not None:
                 receiver.abandon()
-            receiver = self._receiver = SnapshotReceiver(doors.disk, directory, part.id)
+            receiver = self._receiver = SnapshotReceiver(disk, directory, part.id)
         receiver.write(part)
         if part.is_last:
-            doors.executor.submit(
+            self.log_dependencies.executor.submit(
                 receiver.freeze, lambda _, error: self._on_received(receiver, error)
             )
 
@@ -456,14 +460,13 @@ class RaftDriver:
         if not self._core.expects_snapshot(receiver.id):
             # The core no longer expects this snapshot, for example after a change of the leader.
             # Records that were fetched since then must not be lost.
-            delete_snapshot(self._dependencies.doors.disk, self._log.directory, receiver.id)
+            delete_snapshot(self.log_dependencies.disk, self._log.directory, receiver.id)
             return
         try:
             self._install(receiver.id)
         except SnapshotError as damage:
             _log.warning("Damaged snapshot from the leader is fetched again: error=%s", damage)
-            doors = self._dependencies.doors
-            delete_snapshot(doors.disk, self._log.directory, receiver.id)
+            delete_snapshot(self.log_dependencies.disk, self._log.directory, receiver.id)
             self._carry_out(self._core.on_snapshot_installed(self._now(), None))
         except (OSError, KafkaStorageError) as failure:
             self._stop_hard(failure)
@@ -472,7 +475,7 @@ class RaftDriver:
             raise
 
     def _install(self, snapshot_id: SnapshotId) -> None:
-        disk, directory = self._dependencies.doors.disk, self._log.directory
+        disk, directory = self.log_dependencies.disk, self._log.directory
         history = VoterHistory(self._history.static)
         loaded = read_snapshot(disk, directory, snapshot_id, history)
         committed = self._core.high_watermark
@@ -490,7 +493,7 @@ class RaftDriver:
         self._carry_out(self._core.on_voters_changed(self._now()))
 
     def _append_control_records(self, records: ControlRecords) -> None:
-        wall_ms = self._dependencies.doors.clock.wall_ms()
+        wall_ms = self.log_dependencies.clock.wall_ms()
         batch = encode_control_records(records, self._log.log_end_offset, wall_ms)
         self._write(batch, records.epoch)
         if records.voters is not None or records.kraft_version is not None:
@@ -499,7 +502,8 @@ class RaftDriver:
 
     def _write(self, batch: bytearray, epoch: int) -> None:
         """Append a batch as leader, complete the fetches that wait for it, and start a sync."""
-        now_ms, end_offset = self._dependencies.doors.clock.wall_ms(), self._log.log_end_offset
+        now_ms = self.log_dependencies.clock.wall_ms()
+        end_offset = self._log.log_end_offset
         try:
             self._log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
         except KafkaStorageError as error:
@@ -532,7 +536,7 @@ class RaftDriver:
             assert isinstance(response, FetchSnapshotResponse)
             max_bytes = min(request.max_bytes, self._config.fetch_snapshot_max_bytes)
             limited = replace(request, max_bytes=max_bytes)
-            disk, directory = self._dependencies.doors.disk, self._log.directory
+            disk, directory = self.log_dependencies.disk, self._log.directory
             response = read_slice(disk, directory, self._view.snapshots, limited, response)
         if request.reply_to is not None:
             request.reply_to(response)
@@ -556,16 +560,16 @@ class RaftDriver:
     # -- timers ------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        doors = self._dependencies.doors
         try:
-            self._view.snapshots = clean(self._log, doors.disk, self._config, doors.clock.wall_ms())
+            disk, now_ms = self.log_dependencies.disk, self.log_dependencies.clock.wall_ms()
+            self._view.snapshots = clean(self._log, disk, self._config, now_ms)
         except OSError as error:
             self._stop_hard(error)
         self._history.forget_below(self._log.log_start_offset)
 
     def _arm_cleaning(self) -> None:
         """Schedule the next deletion of old segments and snapshots."""
-        timer = self._dependencies.doors.timer
+        timer = self.log_dependencies.timer
         self._cleaning_timer = timer.call_later(_CLEANING_INTERVAL_MS, self._on_cleaning_timer)
 
     def _on_cleaning_timer(self) -> None:
@@ -581,11 +585,11 @@ class RaftDriver:
         deadline = self._core.next_deadline()
         if deadline < NEVER and not self._is_stopped:
             delay = max(0.0, deadline - self._now())
-            self._timer = self._dependencies.doors.timer.call_later(delay, self._on_timer)
+            self._timer = self.log_dependencies.timer.call_later(delay, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self._carry_out(self._core.tick(self._now()))
 
     def _now(self) -> float:
-        return self._dependencies.doors.clock.monotonic_ms()
+        return self.log_dependencies.clock.monotonic_ms()

@@ -36,7 +36,7 @@ _WINDOW_BYTES = 2 * METADATA_BATCH_BYTES_MAX
 # The first bytes of a FeatureLevelRecord (frame version 1, type 12, version 0) and of a
 # KRaftVersionRecord (key length, key version 0, type 5). Metadata is never compressed, so a file
 # without these bytes has no such record. This avoids decoding a long log.
-_SAYS_LEVEL = re.compile(rb"\x01\x0c\x00|\x08\x00\x00\x00\x05")
+_FEATURE_LEVEL_PATTERN = re.compile(rb"\x01\x0c\x00|\x08\x00\x00\x00\x05")
 _LONGEST_MATCH = 5
 
 
@@ -70,7 +70,7 @@ def _levels(disk: Disk, path: str, start: int) -> dict[str, int]:
     try:
         if _may_contain_levels(file):
             for batch, header in _batches(file):
-                if header.base_offset >= start and _SAYS_LEVEL.search(batch):
+                if header.base_offset >= start and _FEATURE_LEVEL_PATTERN.search(batch):
                     levels.update(_of_batch(batch, header))
     except CorruptBatchError:
         # The bytes after a damaged batch do not belong to the log.
@@ -83,7 +83,7 @@ def _levels(disk: Disk, path: str, start: int) -> dict[str, int]:
 def _may_contain_levels(file: File) -> bool:
     """Return whether the file may contain a record of a feature level."""
     return any(
-        _SAYS_LEVEL.search(file.read_at(_WINDOW_BYTES + _LONGEST_MATCH, position))
+        _FEATURE_LEVEL_PATTERN.search(file.read_at(_WINDOW_BYTES + _LONGEST_MATCH, position))
         for position in range(0, file.size(), _WINDOW_BYTES)
     )
 

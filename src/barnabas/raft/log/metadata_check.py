@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.raft.errors import SnapshotError
-from barnabas.raft.log.committed_note import read_committed_note
+from barnabas.raft.log.committed_offset_file import read_committed_offset
 from barnabas.raft.log.snapshot import (
     BOOTSTRAP_SNAPSHOT,
     list_snapshots,
@@ -81,7 +81,7 @@ def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
             f"at position {intact.position} {intact.problem}, although the node was stopped cleanly"
         )
         raise MetadataDamagedError(intact.path, problem)
-    committed = read_committed_note(disk, directory)
+    committed = read_committed_offset(disk, directory)
     if max(intact.end, snapshot_end) < committed:
         path = intact.path or directory
         problem = f"{intact.problem or 'a file is missing'}; " if intact.path else ""

@@ -27,7 +27,7 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 _READ_BYTES_MAX = 8 * 1024 * 1024
 
 
-def open_metadata_log(directory: str, config: RaftConfig, doors: LogDependencies) -> Log:
+def open_metadata_log(directory: str, config: RaftConfig, log_dependencies: LogDependencies) -> Log:
     """Open or create the log, and recover and sync it.
 
     If the log lacks its beginning or ends before the latest snapshot, its start moves to the end of
@@ -36,7 +36,7 @@ def open_metadata_log(directory: str, config: RaftConfig, doors: LogDependencies
     Raises:
         MetadataDamagedError: committed metadata is damaged; nothing was changed.
     """
-    check_metadata(doors.disk, directory, doors.damage)
+    check_metadata(log_dependencies.disk, directory, log_dependencies.damage)
     log_config = LogConfig(
         max_message_bytes=LONG_MAX,
         segment_bytes=config.segment_bytes,
@@ -44,9 +44,9 @@ def open_metadata_log(directory: str, config: RaftConfig, doors: LogDependencies
         retention_bytes=-1,
         retention_ms=-1,
     )
-    snapshots = metadata_snapshots(doors.disk, directory)
+    snapshots = metadata_snapshots(log_dependencies.disk, directory)
     opening = LogOpening(METADATA_PARTITION, topic_id=METADATA_TOPIC_ID)
-    log = Log.open(directory, log_config, doors, opening)
+    log = Log.open(directory, log_config, log_dependencies, opening)
     if snapshots and _is_behind(log, snapshots[-1]):
         log.truncate_fully_and_start_at(snapshots[-1].end_offset)
     _begin_at_snapshot(log, snapshots)

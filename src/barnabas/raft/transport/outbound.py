@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FETCH_REPLICA_STATE = 15
 _KRAFT_VERSION = "kraft.version"
 # A request that names this key is meant for any voter that receives it.
-_NOBODY = ReplicaKey(-1)
+_NO_VOTER = ReplicaKey(-1)
 
 
 class UnusableResponseError(ValueError):
@@ -81,7 +81,7 @@ def api_versions_request() -> versions_messages.ApiVersionsRequest:
 
 
 def _vote(request: core.VoteRequest, config: RaftConfig) -> vote_messages.VoteRequest:
-    voter = request.voter or _NOBODY
+    voter = request.voter or _NO_VOTER
     return vote_messages.VoteRequest(
         cluster_id=config.cluster_id,
         voter_id=voter.id,
@@ -108,7 +108,7 @@ def _vote(request: core.VoteRequest, config: RaftConfig) -> vote_messages.VoteRe
 def _begin_quorum_epoch(
     request: core.BeginQuorumEpochRequest, config: RaftConfig
 ) -> begin_messages.BeginQuorumEpochRequest:
-    voter = request.voter or _NOBODY
+    voter = request.voter or _NO_VOTER
     return begin_messages.BeginQuorumEpochRequest(
         cluster_id=config.cluster_id,
         voter_id=voter.id,

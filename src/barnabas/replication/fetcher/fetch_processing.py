@@ -94,7 +94,7 @@ class FetchProcessing:
             # records that the first step appends as a whole need no copy.
             if data.records and (number > 0 or len(data.records) > STEP_BYTES):
                 data.records = bytes(data.records)
-        processed = _Tally()
+        processed = _Processing()
         for key, data in received.items():
             state = self._states.get(key)
             query = requested.get(key)
@@ -110,14 +110,14 @@ class FetchProcessing:
                 continue
             self._states.mark_changed(key)
             if data.error_code:
-                self._take_error(key, state, query, ErrorCode.of(data.error_code))
+                self._handle_error(key, state, query, ErrorCode.of(data.error_code))
             elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:
                 # The watermarks follow with the first fetch after the truncation.
                 end = data.diverging_epoch
                 processed.diverging[key] = EpochEndOffset(end.epoch, end.end_offset)
             else:
                 try:
-                    yield from self._take_records(key, state, data, processed)
+                    yield from self._append_in_steps(key, state, data, processed)
                 except AssertionError:
                     raise
                 except Exception:  # noqa: BLE001 - the other partitions are still handled
@@ -130,8 +130,8 @@ class FetchProcessing:
             processed.bytes_appended,
         )
 
-    def _take_records(
-        self, key: TopicPartition, state: FetchState, data: PartitionData, tally: _Tally
+    def _append_in_steps(
+        self, key: TopicPartition, state: FetchState, data: PartitionData, processing: _Processing
     ) -> Generator[None, None, None]:
         records = data.records or b""
         assert isinstance(records, memoryview | bytes)
@@ -140,7 +140,7 @@ class FetchProcessing:
         while True:
             end = _end_of_step(records, start)
             step = records[start:end]
-            size = self._append(key, state, step, data, tally)
+            size = self._append(key, state, step, data, processing)
             # Fewer bytes are appended if later batches are truncated or have a later epoch.
             if end == len(records) or size < len(step):
                 return
@@ -156,7 +156,7 @@ class FetchProcessing:
         state: FetchState,
         records: memoryview | bytes,
         data: PartitionData,
-        tally: _Tally,
+        processing: _Processing,
     ) -> int:
         """Append batches, and note what changed. Return the number of bytes appended."""
         fetched = Fetched(records, data.high_watermark, data.log_start_offset)
@@ -191,17 +191,17 @@ class FetchProcessing:
         state.logged_error = ErrorCode.NONE
         info = appended.info
         if appended.moved:
-            tally.moved[key] = None
+            processing.moved[key] = None
         if info.size:
             state.fetch_offset = info.last_offset + 1
             if info.last_leader_epoch >= 0:
                 state.last_fetched_epoch = info.last_leader_epoch
-            tally.bytes_appended += info.size
+            processing.bytes_appended += info.size
             if self._states.get(key) is state:
                 self._states.move_to_end(key)
             if info.needs_flush:
                 state.is_syncing = True
-                tally.to_sync[key] = None
+                processing.to_sync[key] = None
         state.lag = max(0, data.high_watermark - state.fetch_offset)
         return info.size
 
@@ -218,7 +218,7 @@ class FetchProcessing:
                     "Batch is larger than replica.fetch.max.bytes: partition=%s bytes=%d", key, size
                 )
 
-    def _take_error(
+    def _handle_error(
         self,
         key: TopicPartition,
         state: FetchState,
@@ -242,7 +242,7 @@ class FetchProcessing:
         self._states.delay([key])
 
 
-class _Tally:
+class _Processing:
     """The mutable form of `Processed`."""
 
     __slots__ = ("bytes_appended", "diverging", "moved", "to_sync")

@@ -56,7 +56,7 @@ class FollowerTruncation:
                 requested[key] = EpochQuery(state.current_leader_epoch, epoch)
         return requested
 
-    def take_ends(
+    def on_epoch_ends(
         self,
         requested: Mapping[TopicPartition, EpochQuery],
         ends: Mapping[TopicPartition, EpochEndOffset],
@@ -84,7 +84,7 @@ class FollowerTruncation:
             else:
                 self._truncate_to(key, state, end, finds_divergence=False)
 
-    def take_diverging(self, diverging: Mapping[TopicPartition, EpochEndOffset]) -> None:
+    def truncate_diverging(self, diverging: Mapping[TopicPartition, EpochEndOffset]) -> None:
         """Process diverging epochs from a fetch. The next fetch detects any further divergence."""
         for key, end in diverging.items():
             state = self._states.get(key)

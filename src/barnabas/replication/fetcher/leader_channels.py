@@ -67,11 +67,11 @@ class LeaderChannels(Protocol):
 class PeerChannels:
     """Opens network connections to the brokers' listeners in the latest metadata."""
 
-    __slots__ = ("_connect_timeout_ms", "_doors", "_endpoint_of", "_on_lost")
+    __slots__ = ("_connect_timeout_ms", "_dependencies", "_endpoint_of", "_on_lost")
 
     def __init__(
         self,
-        doors: ChannelDependencies,
+        dependencies: ChannelDependencies,
         endpoint_of: EndpointOf,
         on_lost: Callable[[int], None],
         connect_timeout_ms: float = 10_000.0,
@@ -79,12 +79,12 @@ class PeerChannels:
         """Create the factory.
 
         Args:
-            doors: network and timers.
+            dependencies: network and timers.
             endpoint_of: returns the address of a broker; called for each new connection.
             on_lost: called with the broker id when the peer closes or resets a connection.
             connect_timeout_ms: limit of the time to connect, in ms.
         """
-        self._doors = doors
+        self._dependencies = dependencies
         self._endpoint_of = endpoint_of
         self._on_lost = on_lost
         self._connect_timeout_ms = connect_timeout_ms
@@ -93,7 +93,9 @@ class PeerChannels:
         """Return a dedicated channel to a broker, not yet connected."""
         endpoint_of = partial(self._endpoint_of, broker_id)
         on_lost = partial(self._on_lost, broker_id)
-        return PeerChannel(self._doors, client_id, endpoint_of, on_lost, self._connect_timeout_ms)
+        return PeerChannel(
+            self._dependencies, client_id, endpoint_of, on_lost, self._connect_timeout_ms
+        )
 
 
 class PeerChannel:
@@ -103,7 +105,7 @@ class PeerChannel:
         "_channel",
         "_client_id",
         "_connect_timeout_ms",
-        "_doors",
+        "_dependencies",
         "_endpoint",
         "_on_lost",
         "connections_created",
@@ -111,13 +113,13 @@ class PeerChannel:
 
     def __init__(
         self,
-        doors: ChannelDependencies,
+        dependencies: ChannelDependencies,
         client_id: str,
         endpoint: Callable[[], tuple[str, int] | None],
         on_lost: Callable[[], None],
         connect_timeout_ms: float,
     ) -> None:
-        self._doors = doors
+        self._dependencies = dependencies
         self._client_id = client_id
         self._endpoint = endpoint
         self._on_lost = on_lost
@@ -143,9 +145,9 @@ class PeerChannel:
         endpoint = self._endpoint()
         if endpoint is None:
             unknown = NetworkError(NetworkErrorKind.CONNECT_FAILED, "the broker has no address")
-            self._doors.timer.call_soon(partial(on_response, None, unknown))
+            self._dependencies.timer.call_soon(partial(on_response, None, unknown))
             return
-        channel = self._channel = Channel(self._doors, self._client_id, self._on_closed)
+        channel = self._channel = Channel(self._dependencies, self._client_id, self._on_closed)
 
         def connected(error: NetworkError | None) -> None:
             if self._channel is not channel:

@@ -45,7 +45,7 @@ class OutOfRange:
         found = self._states.in_phase(FetchPhase.OUT_OF_RANGE)
         return {key: state.current_leader_epoch for key, state in found}
 
-    def take_ends(
+    def on_end_offsets(
         self, requested: Mapping[TopicPartition, int], listed: Mapping[TopicPartition, ListedOffset]
     ) -> dict[TopicPartition, int]:
         """Process the leader's end offsets.
@@ -73,7 +73,7 @@ class OutOfRange:
                 self._states.fail_unexpectedly(key, "truncating to the leader's log end")
         return {key: requested[key] for key in self._leader_ends}
 
-    def take_starts(
+    def on_start_offsets(
         self, requested: Mapping[TopicPartition, int], listed: Mapping[TopicPartition, ListedOffset]
     ) -> None:
         """Process the leader's start offsets."""

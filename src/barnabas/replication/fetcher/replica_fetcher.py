@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 # fetcher abandons that fetch. Without this limit, the first commits of a new leader take as long as
 # replica.fetch.wait.max.ms. The fetch after it is a full fetch, which is expensive with many
 # partitions. The time per partition limits that cost when topics are created one after the other.
-_PATIENCE_MS = 20.0
-_PATIENCE_PER_PARTITION_MS = 0.2
+_PENDING_FETCH_MS = 20.0
+_PENDING_FETCH_PER_PARTITION_MS = 0.2
 
 
 # Interval of the check of idle partitions, and the number of partitions per check.
@@ -77,7 +77,7 @@ class ReplicaFetcher:
         "_clock",
         "_dependencies",
         "_entry",
-        "_hurry",
+        "_give_up_entry",
         "_is_failing",
         "_is_held_back",
         "_leader",
@@ -131,7 +131,7 @@ class ReplicaFetcher:
         # Timer of the next attempt. None while a request is in flight or no partition waits.
         self._entry: WheelEntry | None = None
         # Timer that abandons the pending fetch in favor of a new partition.
-        self._hurry: WheelEntry | None = None
+        self._give_up_entry: WheelEntry | None = None
         # Requests sent since the start. Also the number of the last one: responses to earlier ones
         # are ignored.
         self.requests = 0
@@ -184,12 +184,12 @@ class ReplicaFetcher:
         self._leader.close()
 
     def _add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
-        is_news = False
+        has_new = False
         for key, initial in partitions.items():
             known = self._states.get(key)
             if known is not None and known.current_leader_epoch == initial.current_leader_epoch:
                 continue
-            is_news = True
+            has_new = True
             partition = self._local.find(key)
             epoch = None if partition is None else partition.log.latest_epoch
             needs_no_truncation = self._leader.finds_divergence and epoch is not None
@@ -200,12 +200,12 @@ class ReplicaFetcher:
             self._states.pop(key)
             self._states.put(key, state)
         is_fetching = self._machine.state is FetcherState.FETCHING
-        if is_news and is_fetching and self._hurry is None:
+        if has_new and is_fetching and self._give_up_entry is None:
             waited_ms = self._clock.monotonic_ms() - self._sent_ms
-            patience_ms = max(_PATIENCE_MS, _PATIENCE_PER_PARTITION_MS * len(self._states))
-            rest_ms = max(0.0, patience_ms - waited_ms)
-            give_up = partial(self._give_up, self.requests)
-            self._hurry = self._wheel.add(rest_ms, lambda: self._guarded(give_up))
+            limit_ms = max(_PENDING_FETCH_MS, _PENDING_FETCH_PER_PARTITION_MS * len(self._states))
+            rest_ms = max(0.0, limit_ms - waited_ms)
+            abandon = partial(self._abandon_fetch, self.requests)
+            self._give_up_entry = self._wheel.add(rest_ms, lambda: self._guarded(abandon))
         self._continue()
 
     # The request cycle.
@@ -235,14 +235,14 @@ class ReplicaFetcher:
             self._swept_ms = now_ms
             self._states.mark_some_changed(_SWEEP_PARTITIONS)
         self._is_held_back = False
-        looked_at = {key: self._wanted(key, now_ms) for key in self._states.changed()}
-        if self._session.needs_all(looked_at) or self._local.may_hold_back:
-            given_up = [key for key in looked_at if self._states.get(key) is None]
-            looked_at = {key: self._wanted(key, now_ms) for key, _ in self._states.items()}
-            looked_at.update(dict.fromkeys(given_up))
-        request = self._session.build(looked_at)
+        wanted = {key: self._wanted(key, now_ms) for key in self._states.changed()}
+        if self._session.needs_all(wanted) or self._local.may_hold_back:
+            given_up = [key for key in wanted if self._states.get(key) is None]
+            wanted = {key: self._wanted(key, now_ms) for key, _ in self._states.items()}
+            wanted.update(dict.fromkeys(given_up))
+        request = self._session.build(wanted)
         for key in self._states.changed():
-            if looked_at[key] is not None or self._states.get(key) is None:
+            if wanted[key] is not None or self._states.get(key) is None:
                 self._states.mark_sent(key)
         if request.is_empty:
             self._wait()
@@ -280,15 +280,15 @@ class ReplicaFetcher:
             self._entry = self._wheel.add(delay_ms, lambda: self._guarded(self._continue))
 
     def _stop_waiting(self) -> None:
-        for entry in (self._entry, self._hurry):
+        for entry in (self._entry, self._give_up_entry):
             if entry is not None:
                 entry.cancel()
-        self._entry = self._hurry = None
+        self._entry = self._give_up_entry = None
 
     def _expect(
         self,
         sent: FetcherEvent,
-        take: Callable[[Any, Any, NetworkError | None], None],
+        handle: Callable[[Any, Any, NetworkError | None], None],
         requested: object,
     ) -> Callable[[Any, NetworkError | None], None]:
         """Register a request that is being sent. Return the callback for its response."""
@@ -303,14 +303,14 @@ class ReplicaFetcher:
             self._machine.on(FetcherEvent.RESPONSE_RECEIVED)
             if error is None:
                 self._is_failing = False
-            self._guarded(partial(take, requested, response, error))
+            self._guarded(partial(handle, requested, response, error))
             self._guarded(self._continue)
 
         return on_response
 
-    def _give_up(self, number: int) -> None:
+    def _abandon_fetch(self, number: int) -> None:
         """Abandon a pending fetch so that new partitions can be fetched."""
-        self._hurry = None
+        self._give_up_entry = None
         if number == self.requests and self._machine.state is FetcherState.FETCHING:
             self._machine.on(FetcherEvent.FETCH_ABANDONED)
             self._leader.close()
@@ -366,7 +366,7 @@ class ReplicaFetcher:
             assert error is not None
             self._on_failed(requested, error)
         else:
-            self._truncation.take_ends(requested, ends)
+            self._truncation.on_epoch_ends(requested, ends)
 
     def _on_ends(
         self,
@@ -377,7 +377,7 @@ class ReplicaFetcher:
         if listed is None:
             self._on_no_offsets(requested, error)
             return
-        starts = self._out_of_range.take_ends(requested, listed)
+        starts = self._out_of_range.on_end_offsets(requested, listed)
         if starts:
             on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_starts, starts)
             self._leader.offsets(starts, EARLIEST, on_response)
@@ -391,7 +391,7 @@ class ReplicaFetcher:
         if listed is None:
             self._on_no_offsets(requested, error)
         else:
-            self._out_of_range.take_starts(requested, listed)
+            self._out_of_range.on_start_offsets(requested, listed)
 
     def _on_no_offsets(
         self, requested: dict[TopicPartition, int], error: NetworkError | None
@@ -426,7 +426,7 @@ class ReplicaFetcher:
     def _on_processed(self, processed: Processed) -> None:
         self._machine.on(FetcherEvent.PROCESSED)
         self.bytes_fetched += processed.bytes_appended
-        self._truncation.take_diverging(processed.diverging)
+        self._truncation.truncate_diverging(processed.diverging)
         for key in processed.moved:
             self._local.wake(key)
         if processed.to_sync:

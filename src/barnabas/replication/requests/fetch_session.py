@@ -148,7 +148,7 @@ class FetchSession:
         Partitions with records move to the end of the order. Thus a busy partition does not starve
         the later ones under the byte limit of the response.
         """
-        news: list[PartitionResult] = []
+        changed: list[PartitionResult] = []
         for where, result in results:
             key = self._key(where)
             partition = self._active.get(key)
@@ -156,10 +156,10 @@ class FetchSession:
                 continue
             if partition.has_changes(result):
                 partition.note(result)
-                news.append((where, result))
+                changed.append((where, result))
                 if len(result.records) > 0:
                     self._active[key] = self._active.pop(key)
                     continue
             if self.idle is not None:
                 self.idle.maybe_mark_idle(partition, result)
-        return news
+        return changed

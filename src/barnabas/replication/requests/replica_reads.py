@@ -112,8 +112,8 @@ class ReplicaReads:
         moved: list[TopicPartition] = []
         if params.is_from_follower:
             moved = self._take_follower_states(params, partitions, results)
-        asks_nothing = not partitions and not idle
-        if params.max_wait_ms <= 0 or asks_nothing or _completes_at_once(params, results):
+        is_request_empty = not partitions and not idle
+        if params.max_wait_ms <= 0 or is_request_empty or _completes_at_once(params, results):
             self._wake_all(moved)
             on_done(results)
             return None

@@ -48,7 +48,7 @@ class HandshakeLimits(msgspec.Struct, frozen=True):
     # Time until a client's first bytes, and from the start of its handshake to the end (ms).
     time_limit_ms: float = 10_000.0
     # Time that a started handshake has at least while others are queued (ms).
-    patience_ms: float = 1_000.0
+    started_ms_min: float = 1_000.0
 
 
 class HandshakeStatistics(msgspec.Struct, frozen=True):
@@ -163,7 +163,7 @@ class Handshakes:
             self._started[handshake] = None
             handshake.start(self._clock.monotonic_ms())
         self._is_busy = False
-        self._schedule_check(self._limits.patience_ms)
+        self._schedule_check(self._limits.started_ms_min)
 
     def _schedule_check(self, delay_ms: float) -> None:
         if self._queue and self._check is None:
@@ -172,7 +172,7 @@ class Handshakes:
     def _end_stalled(self) -> None:
         """End some started handshakes whose peers were silent too long, while others wait."""
         self._check = None
-        latest_ms = self._clock.monotonic_ms() - self._limits.patience_ms
+        latest_ms = self._clock.monotonic_ms() - self._limits.started_ms_min
         stalled = [
             each
             for each in self._started

@@ -22,7 +22,7 @@ __all__ = ["WAKING_SIGNAL", "ParentWatch"]
 
 # The signal that the kernel sends when the parent ends.
 WAKING_SIGNAL = signal.SIGCONT
-_LOOK_MS = 500.0
+_CHECK_INTERVAL_MS = 500.0
 
 
 class ParentWatch:
@@ -48,7 +48,7 @@ class ParentWatch:
         """Check now, and twice a second from now on."""
         self.check()
         if not self.has_ended:
-            self._timer.call_later(_LOOK_MS, self.start)
+            self._timer.call_later(_CHECK_INTERVAL_MS, self.start)
 
     def check(self) -> None:
         """Call `on_ended` if the process has ended and this was not reported yet."""

@@ -81,9 +81,9 @@ def _broker_lines(
 
 def _topic_lines(delta: ClusterDelta) -> Iterator[str]:
     topics = delta.topics_delta
-    made = [each.name for each in topics.changed.values() if not each.image.partitions]
-    if made:
-        yield f"Topics created: {_named(made)}"
+    created = [each.name for each in topics.changed.values() if not each.image.partitions]
+    if created:
+        yield f"Topics created: {_named(created)}"
     if topics.deleted:
         yield f"Topics deleted: {_named(each.name for each in topics.deleted.values())}"
 
@@ -106,9 +106,9 @@ def _isr_lines(changes: Iterable[Change]) -> Iterator[str]:
         for broker_id in set(before.isr) - set(after.isr):
             names.setdefault(("left", broker_id), []).append(name)
         for broker_id in set(after.isr) - set(before.isr):
-            names.setdefault(("is in", broker_id), []).append(name)
-    for (what, broker_id), partitions in sorted(names.items()):
-        yield f"Broker {broker_id} {what} the ISR of {_named(partitions)}"
+            names.setdefault(("joined", broker_id), []).append(name)
+    for (verb, broker_id), partitions in sorted(names.items()):
+        yield f"Broker {broker_id} {verb} the ISR of {_named(partitions)}"
 
 
 def _leader(broker_id: int) -> str:

@@ -33,8 +33,8 @@ AUTHORIZER_KEYS = ConfigDefinition(
             "authorizer.class.name",
             ConfigType.STRING,
             "",
-            "The authorizer. Empty: every client may do everything. The other value denies what no"
-            " access control entry allows.",
+            "The authorizer. Empty: every client may do everything. StandardAuthorizer denies every"
+            " operation that no access control entry allows.",
             one_of("", STANDARD_AUTHORIZER),
         ),
         ConfigKey(
@@ -55,7 +55,7 @@ AUTHORIZER_KEYS = ConfigDefinition(
             ConfigType.LIST,
             None,
             "Listeners that serve requests before the access control entries are loaded; the"
-            " controller listeners when not set. Only super users are allowed then.",
+            " controller listeners if not set. Only super users are allowed then.",
         ),
     ]
 )

@@ -45,8 +45,8 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     @property
     def roles(self) -> list[str]:
         """Values of `process.roles`."""
-        having = {BROKER: self.is_broker, CONTROLLER: self.is_controller}
-        return [role for role, has_it in having.items() if has_it]
+        roles = {BROKER: self.is_broker, CONTROLLER: self.is_controller}
+        return [role for role, has_role in roles.items() if has_role]
 
     @property
     def may_found_cluster(self) -> bool:
@@ -97,7 +97,7 @@ def _voters(config: ParsedConfig) -> dict[int, tuple[str, int]]:
 
 
 def parse_voter(text: str) -> tuple[int, tuple[str, int]] | None:
-    """Return the node id and the address (host, port) of ID@HOST:PORT; None if it is not one."""
+    """Parse ID@HOST:PORT into node id and address (host, port); return None for invalid text."""
     number, at, address = text.partition("@")
     parsed = parse_address(address)
     if not (at and parsed and number.isascii() and number.isdigit()):

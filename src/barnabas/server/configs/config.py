@@ -55,7 +55,7 @@ NODE_KEYS = [
         "process.roles",
         LIST,
         ["broker", "controller"],
-        "What this process is in its cluster.",
+        "The roles of this process: broker, controller, or both.",
         satisfying("broker, controller or broker,controller", _roles_are_known),
     ),
     ConfigKey(
@@ -71,27 +71,27 @@ NODE_KEYS = [
         "Whether an empty data directory is formatted as the first voter of a dynamic quorum"
         " (Kafka: `kafka-storage format --standalone`).",
     ),
-    ConfigKey("node.id", I, 1, "The number of this node in its cluster.", at_least(0)),
+    ConfigKey("node.id", I, 1, "The id of this node, unique in its cluster.", at_least(0)),
     ConfigKey("broker.rack", S, None, "The rack or zone of this broker."),
     ConfigKey(
         "log.dir",
         LIST,
         ["barnabas-data"],
-        "Where data is kept, when log.dirs is not set.",
+        "The data directory, if log.dirs is not set.",
         not_empty(),
     ),
-    ConfigKey("log.dirs", LIST, None, "The directories that data is kept in.", not_empty()),
+    ConfigKey("log.dirs", LIST, None, "The data directories.", not_empty()),
     ConfigKey(
         "metadata.log.dir",
         S,
         None,
-        "The directory of the metadata log; the first of log.dirs when not set.",
+        "The directory of the metadata log; the first of log.dirs if not set.",
     ),
     ConfigKey(
         "controller.quorum.voters",
         LIST,
         [],
-        "The static voters of the metadata quorum, ID@HOST:PORT each; this node when empty.",
+        "The static voters of the metadata quorum, ID@HOST:PORT each; this node if empty.",
     ),
     ConfigKey(
         "controller.quorum.bootstrap.servers",
@@ -138,13 +138,13 @@ LISTENER_KEYS = [
         "advertised.listeners",
         LIST,
         None,
-        "Addresses that clients receive in responses; the same as listeners when not set.",
+        "Addresses that clients receive in responses; the same as listeners if not set.",
     ),
     ConfigKey(
         "inter.broker.listener.name",
         S,
         None,
-        "The listener that brokers use among themselves; the first one when not set.",
+        "The listener that brokers use among themselves; the first one if not set.",
     ),
     ConfigKey(
         "socket.request.max.bytes",

@@ -26,7 +26,7 @@ _METRICS = frozenset({
     "metrics.sample.window.ms",
 })  # fmt: skip
 
-_NOT_SERVED = frozenset({
+_COORDINATORS = frozenset({
     "group.coordinator.threads",
     "offsets.load.buffer.size",
     "share.coordinator.append.linger.ms",
@@ -47,4 +47,4 @@ _JAVA_TLS = frozenset({
     "principal.builder.class",
 })  # fmt: skip
 
-IGNORED_KEYS = _THREADS | _METRICS | _NOT_SERVED | _JAVA_TLS
+IGNORED_KEYS = _THREADS | _METRICS | _COORDINATORS | _JAVA_TLS

@@ -18,7 +18,7 @@ _PLAINTEXT = "PLAINTEXT"
 _INTER_BROKER_NAME = "inter.broker.listener.name"
 _INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 _PROTOCOL_MAP = "listener.security.protocol.map"
-_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
+_WILDCARD_HOSTS = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
 
 
 def bound_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list[Endpoint]:
@@ -188,9 +188,9 @@ def advertised_controller_endpoints(
     """
     given = _given_addresses(config)
     advertised: list[Endpoint] = []
-    for place, endpoint in enumerate(bound):
+    for index, endpoint in enumerate(bound):
         found = given.get(endpoint.name, endpoint)
-        if place == 0 and endpoint.name not in given and cluster.node_id in cluster.voters:
+        if index == 0 and endpoint.name not in given and cluster.node_id in cluster.voters:
             # Use the address of this node in the voter list.
             found = Endpoint(endpoint.name, *cluster.voters[cluster.node_id])
         _check_connectable(config, found)
@@ -209,7 +209,7 @@ def _given_addresses(config: ParsedConfig) -> dict[str, Endpoint]:
 
 def _check_connectable(config: ParsedConfig, endpoint: Endpoint) -> None:
     """Raise an error for a wildcard address, which clients cannot connect to."""
-    if endpoint.host not in _EVERY_INTERFACE:
+    if endpoint.host not in _WILDCARD_HOSTS:
         return
     host = host_name()
     raise ConfigError(
@@ -227,7 +227,7 @@ def _with_host(config: ParsedConfig, host: str) -> str:
     endpoints = (_endpoint("listeners", text) for text in config.strings("listeners"))
     advertised = (given.get(each.name, each) for each in endpoints)
     return ",".join(
-        str(each._replace(host=host) if each.host in _EVERY_INTERFACE else each)
+        str(each._replace(host=host) if each.host in _WILDCARD_HOSTS else each)
         for each in advertised
     )
 

@@ -56,7 +56,7 @@ class TopicConfigs:
         """Return the configuration of a topic in the image."""
         return self.of(image.configs.get(TOPIC, topic))
 
-    def take_broker_config(self, broker: ParsedConfig) -> None:
+    def apply_broker_config(self, broker: ParsedConfig) -> None:
         """Use the values of `broker` as new defaults."""
         self._defaults = topic_defaults(broker)
         self._without_own_values = log_config({}, self._defaults)

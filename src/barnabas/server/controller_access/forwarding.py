@@ -52,7 +52,7 @@ _WAITING_BYTES_MAX = 64 << 20
 _IN_FLIGHT_MAX = 64
 # Delay between attempts to find the controller.
 _RETRY_MS = 20.0
-_NO_CONTROLLER = "no active controller took the request in time"
+_NO_CONTROLLER = "no active controller accepted the request in time"
 _CODES = max(ErrorCode) + 2
 
 

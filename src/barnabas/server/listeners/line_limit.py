@@ -43,7 +43,7 @@ class LineLimit:
             self._period_end_ms = now_ms + PERIOD_MS
             self._lines.clear()
             if self._unreported:
-                self._log.warning("%s without a line: count=%d", self._what, self._unreported)
+                self._log.warning("%s not logged: count=%d", self._what, self._unreported)
                 self._unreported = 0
         count = self._lines.get(reason, 0)
         if count >= LINES_MAX or (not count and len(self._lines) >= REASONS_MAX):

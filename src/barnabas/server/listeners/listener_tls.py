@@ -33,7 +33,7 @@ class ListenerTls:
         is_listening: bool,
         connects_to_itself: bool,
     ) -> None:
-        """Create the object without contexts. `take` creates them.
+        """Create the object without contexts. `reload` creates them.
 
         Args:
             name: name of the listener.
@@ -49,7 +49,7 @@ class ListenerTls:
         self._connects_to_itself = connects_to_itself
         # Source of the current contexts: the options, and the versions of their files.
         self._source: tuple[TlsOptions, tuple[object, ...]] | None = None
-        # Contexts of accepted and of outgoing connections. None before the first `take`; `_server`
+        # Contexts of accepted and of outgoing connections. None before `reload`; `_server`
         # also if this node only connects.
         self._server: TlsContext | None = None
         self._client: TlsContext | None = None
@@ -64,7 +64,7 @@ class ListenerTls:
         assert self._client is not None, self.name
         return self._client
 
-    def take(self, config: ParsedConfig, given: Mapping[str, str]) -> bool:
+    def reload(self, config: ParsedConfig, given: Mapping[str, str]) -> bool:
         """Create new contexts if an option or a file has changed. Return whether one has.
 
         After an error, the old contexts stay in use.

@@ -65,16 +65,16 @@ class NodeSockets:
                 is_listening=name in listening,
                 connects_to_itself=name in internal,
             )
-            tls.take(configuration.parsed, configuration.given)
+            tls.reload(configuration.parsed, configuration.given)
             self.tls[name] = tls
             self.principals[name] = TlsPrincipals(configuration.parsed, configuration.given, name)
             self._with_tls[name] = TlsSockets(self._plain, dependencies, tls.server, tls.client)
 
-    def take(self, config: ParsedConfig, given: Mapping[str, str]) -> None:
+    def apply_config(self, config: ParsedConfig, given: Mapping[str, str]) -> None:
         """Use changed options and files for new connections. Log an error for unusable values."""
         for tls in self.tls.values():
             try:
-                if tls.take(config, given):
+                if tls.reload(config, given):
                     _log.info("Key stores reloaded: listener=%s", tls.name)
             except ConfigError as error:
                 _log.error(

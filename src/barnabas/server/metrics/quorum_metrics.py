@@ -74,7 +74,7 @@ def _leader(quorum: RaftDriver) -> dict[str, float]:
 
 
 def _measured(quorum: RaftDriver) -> dict[str, float]:
-    metrics, now_ms = quorum.metrics, quorum.doors.clock.monotonic_ms()
+    metrics, now_ms = quorum.metrics, quorum.log_dependencies.clock.monotonic_ms()
     values: dict[str, float] = {
         names.RAFT_APPEND_RATE: metrics.append_rate.rate(now_ms),
         names.RAFT_FETCH_RATE: metrics.fetch_rate.rate(now_ms),

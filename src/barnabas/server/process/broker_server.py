@@ -199,7 +199,7 @@ class BrokerServer:
         """Stop reading requests. Call `on_drained` after pending responses or a timeout."""
         for listener in self.listeners:
             listener.drain()
-        self.replicas.answer_waiting_fetches()
+        self.replicas.complete_delayed_fetches()
         self.groups.runtime.shutdown()
         self.transactions.runtime.shutdown()
         self.share_coordinator.runtime.shutdown()
@@ -272,7 +272,7 @@ class BrokerServer:
                 configs.of,
                 self._leader_channels(),
                 self._broker_epoch,
-                None if self._is_alone else self._give_up_replica,
+                None if self._is_alone else self._report_lost_replica,
                 self._conversions,
             ),
         )
@@ -417,7 +417,7 @@ class BrokerServer:
             compression=compression,
         )
 
-    def _give_up_replica(self, where: TopicIdPartition) -> None:
+    def _report_lost_replica(self, where: TopicIdPartition) -> None:
         """Report a damaged replica of this broker to the controller as lost."""
         self._assignments.assign(where, DIRECTORY_LOST, lambda _: None)
 

@@ -48,11 +48,11 @@ def make_group_settings(
         GroupTypeSettings(config.build(StreamsGroupConfig), overrides),
     )
 
-    def take(changed: ParsedConfig) -> None:
+    def apply(changed: ParsedConfig) -> None:
         settings.consumers.config = changed.build(ConsumerGroupConfig)
         settings.shares.config = changed.build(ShareGroupConfig)
         settings.streams.config = changed.build(StreamsGroupConfig)
 
     intervals = (ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL, STREAMS_ASSIGNMENT_INTERVAL)
-    dynamic.subscribe(intervals, take)
+    dynamic.subscribe(intervals, apply)
     return settings

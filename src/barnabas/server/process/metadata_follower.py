@@ -159,7 +159,7 @@ class MetadataFollower:
 
     def _apply_broker_config(self, broker: ParsedConfig) -> None:
         """Update the configurations of all logs, because topics inherit from the broker's."""
-        self._configs.take_broker_config(broker)
+        self._configs.apply_broker_config(broker)
         self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))
 
     def _update_coordinators(self, changes: LeadershipChanges) -> None:

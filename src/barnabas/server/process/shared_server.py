@@ -256,14 +256,14 @@ class SharedServer:
     def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.cluster.update(image)
         if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
-            self.dynamic.take(image)
+            self.dynamic.apply_image(image)
             # Even without a changed value: files of key stores may have changed.
             self._read_key_stores(self.dynamic.current)
         if self._awaiting_metadata:
             self._check_loaded()
 
     def _read_key_stores(self, config: ParsedConfig) -> None:
-        self.sockets.take(config, self.dynamic.given)
+        self.sockets.apply_config(config, self.dynamic.given)
 
     def _first_voters(self) -> VoterSet | None:
         """Return the first voter set of a dynamic quorum that this node founds alone, else None."""

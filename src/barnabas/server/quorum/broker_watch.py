@@ -47,7 +47,7 @@ class LossListener(Protocol):
         """Metadata image; None unless this node is the active controller."""
         ...
 
-    def on_broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
+    def on_broker_suspected(self, broker_id: int, broker_epoch: int) -> None:
         """Handle a broker incarnation that may have died."""
         ...
 
@@ -107,7 +107,7 @@ class BrokerWatch:
             return
         del self._connections[broker_id]
         epoch = known[1]
-        self._listener.on_broker_doubted(broker_id, epoch)
+        self._listener.on_broker_suspected(broker_id, epoch)
         self._timer.call_later(_GRACE_MS, lambda: self._check(broker_id, epoch))
 
     def on_duplicate(self, broker_id: int) -> None:

@@ -16,7 +16,7 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 ENTRIES_MAX = 10_000
-_LOOKED_AT = 2
+_CHECKED_PER_ADD = 2
 # Number of entries below which no entry is checked. Metrics of this many idle clients stay.
 _ENTRIES_FREE = 1000
 
@@ -46,7 +46,7 @@ class UsedRecently(Generic[K, V]):
         """Add a new value, and check the two oldest entries."""
         entries = self._entries
         if len(entries) >= _ENTRIES_FREE:
-            for _ in range(_LOOKED_AT):
+            for _ in range(_CHECKED_PER_ADD):
                 oldest = next(iter(entries))
                 kept = entries.pop(oldest)
                 if not self._is_idle(kept, now_ms):

@@ -103,7 +103,7 @@ class DelayedShareFetch(DelayedOperation):
             options: the request as a whole.
             partitions: the share partitions, in the order in which they are read.
             source: reads the log.
-            on_done: gets the results of partitions with news.
+            on_done: gets the results of the partitions that the response includes.
             on_expired: called after a timeout.
             meters: measures this fetch.
         """

@@ -302,7 +302,7 @@ class SharePartitions:
             group_id: the group of the member.
             options: the request as a whole.
             partitions: the partitions, in the order in which they are read.
-            on_done: gets the results of partitions with news, perhaps before this returns.
+            on_done: gets the results that the response includes, perhaps before this returns.
 
         Returns:
             The pending operation; None if the request needs none.

@@ -64,7 +64,7 @@ class ShareSession:
     def note_sent(self, where: TopicIdPartition, has_error: bool, has_records: bool) -> bool:
         """Record a result that is about to be sent. Return whether the response includes it.
 
-        A partition without news is left out. After an error, its recovery is news.
+        A partition without records or errors is omitted, except directly after an error.
         """
         key = (where.topic_id, where.partition)
         known = self.partitions.get(key)

@@ -83,7 +83,7 @@ class ShareSessionCache:
         """Begin a session. It replaces the member's old one, whose records stay acquired."""
         self.remove(key)
         if len(set(partitions)) < len(partitions):
-            # As in Kafka, which fails over repeated partitions here only.
+            # Kafka also fails if a partition is repeated in the first request of a session.
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if len(self._sessions) >= self._sessions_max:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED

@@ -95,7 +95,7 @@ def open_data_directories(
     found = _check_identities(identities, node_id)
     check_features(disk, metadata_path)
     cluster_id = _choose_cluster_id(found, configured, metadata_path, rng)
-    _check_metadata_place(disk, all_paths, identities)
+    _check_metadata_directory(disk, all_paths, identities)
     if metadata_path in identities and identities[metadata_path] is None:
         disk.make_directory(metadata_path)
         before_format(metadata_path)
@@ -201,7 +201,7 @@ def _check_identities(identities: Mapping[str, MetaProperties | None], node_id: 
     return next(iter(clusters), None)
 
 
-def _check_metadata_place(
+def _check_metadata_directory(
     disk: Disk, all_paths: Sequence[str], identities: Mapping[str, MetaProperties | None]
 ) -> None:
     """Check that this start does not create a new metadata log beside existing logs, as Kafka does.

@@ -156,15 +156,15 @@ def _check_layout(table: DeltaTable, options: TableOptions, schema: pa.Schema) -
             f"{options.address} is partitioned by ({', '.join(partition_by)}): set the option "
             f"partitionColumns to that, not to ({', '.join(options.partition_by)})"
         )
-    theirs = {each.name: each.type for each in table.schema().fields}
-    ours = {each.name: each.type for each in _delta_schema(schema).fields}
-    if ours == theirs:
+    table_types = {each.name: each.type for each in table.schema().fields}
+    row_types = {each.name: each.type for each in _delta_schema(schema).fields}
+    if row_types == table_types:
         return
     wrong = [
-        f"{name} is {ours.get(name, 'missing')} in the rows and {theirs.get(name, 'missing')} in"
-        " the table"
-        for name in [*theirs, *(name for name in ours if name not in theirs)]
-        if ours.get(name) != theirs.get(name)
+        f"{name} is {row_types.get(name, 'missing')} in the rows and "
+        f"{table_types.get(name, 'missing')} in the table"
+        for name in [*table_types, *(name for name in row_types if name not in table_types)]
+        if row_types.get(name) != table_types.get(name)
     ]
     raise DeltaTableError(
         f"the rows do not fit {options.address}: {'; '.join(wrong)}. Select and cast the columns "

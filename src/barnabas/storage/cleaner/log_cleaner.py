@@ -141,7 +141,7 @@ class LogCleaner:
         for partition in list(self._passes):
             self.abort_cleaning(partition)
 
-    def take_broker_config(self, broker: ParsedConfig) -> None:
+    def apply_broker_config(self, broker: ParsedConfig) -> None:
         """Apply the broker's changed configuration from the next pass on."""
         try:
             self._config = cleaner_config(broker)

@@ -253,22 +253,22 @@ class LogManager:
                 # Created just before a power loss: there are no records to keep.
                 self._removal.delete_later(log)
             else:
-                self._set_aside(log, "not in the metadata, or its topic id is lost")
+                self._rename_to_stray(log, "not in the metadata, or its topic id is lost")
             return
         other = table.logs.get(partition)
         if other is not None:
             # A move stopped between its two renames. The directory in the metadata was complete.
             if assigned.directory_id_of(partition) != directory.id:
-                self._set_aside(log, f"{other.directory} is the log of {partition}")
+                self._rename_to_stray(log, f"{other.directory} is the log of {partition}")
                 return
-            self._set_aside(other, f"{log.directory} is the log of {partition}")
+            self._rename_to_stray(other, f"{log.directory} is the log of {partition}")
         table.put(partition, log, directory)
         if found.is_future:
             self.cleaner.abort_and_pause_cleaning(partition)
         if is_recreated(self._dependencies.disk, log.directory):
             self._recreated.record(partition, directory)
 
-    def _set_aside(self, log: Log, reason: str) -> None:
+    def _rename_to_stray(self, log: Log, reason: str) -> None:
         rename_to_stray(log, self._dependencies.rng, reason)
 
     def _promote_abandoned(self, assigned: AssignedLogs) -> None:
@@ -418,13 +418,13 @@ class LogManager:
         for partition, log in self.logs.items():
             log.update_config(known[partition.topic])
 
-    def forget_producers_after(self, expiration_ms: int) -> None:
+    def set_producer_expiration(self, expiration_ms: int) -> None:
         """Set how long a producer may be idle before it expires, for all logs."""
         self._config = replace(self._config, producer_id_expiration_ms=expiration_ms)
         for log in self.logs.values():
             log.producer_state.expiration_ms = expiration_ms
 
-    def verify_transactions(self, is_required: bool) -> None:
+    def set_transaction_verification(self, is_required: bool) -> None:
         """Set whether the coordinator must confirm transactions, for all logs."""
         self._config = replace(self._config, transaction_partition_verification_enable=is_required)
         for log in self.logs.values():

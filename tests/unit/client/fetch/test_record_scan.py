@@ -47,12 +47,12 @@ def test_a_flipped_bit_is_found_only_if_crcs_are_checked() -> None:
 def test_an_impossible_length_is_malformed() -> None:
     data = batch(0, 1)
     scan = scan_records(data[:8] + b"\x00\x00\x00\x01" + data[12:], check_crcs=False)
-    assert scan.flaw == (0, 1, "invalid batch length 1")
+    assert scan.invalid == (0, 1, "invalid batch length 1")
 
 
-def test_batches_before_a_flaw_are_valid() -> None:
+def test_batches_before_an_invalid_batch_are_valid() -> None:
     broken = bytearray(batch(13, 2))
     broken[-1] ^= 1
     scan = scan_records(batch(10, 3) + bytes(broken) + batch(15, 1), check_crcs=True)
     assert (scan.next_offset, len(scan.batches)) == (13, 1)
-    assert scan.flaw == (13, 15, "the CRC does not match")
+    assert scan.invalid == (13, 15, "the CRC does not match")

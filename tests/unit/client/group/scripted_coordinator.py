@@ -47,10 +47,12 @@ class ScriptedCoordinator:
         self.coordinator_lookups = 0
         self.connections: list[Connection] = []
         runtime = world.host(name).runtime
-        doors = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
+        dependencies = ConnectionDependencies(runtime.clock, runtime.timer, new_receive_buffer())
 
         def accept() -> Connection:
-            made = Connection(1, doors, ConnectionLimits(), self._on_request, lambda *_: None)
+            made = Connection(
+                1, dependencies, ConnectionLimits(), self._on_request, lambda *_: None
+            )
             self.connections.append(made)
             return made
 

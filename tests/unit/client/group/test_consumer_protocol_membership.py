@@ -14,7 +14,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from barnabas.runtime.rng import SeededRng
-from barnabas.sim.network import NetworkWeather
+from barnabas.sim.network import NetworkConditions
 from unit.client.group.modern_group import INTERVAL_MS, Group, T, U, answer, owned
 
 
@@ -485,7 +485,7 @@ def test_the_member_reaches_its_target_despite_network_failures(
 ) -> None:
     """Delays, partitions, resets, fencing and new targets from a seed; then none."""
     group = Group(request_timeout_ms=500, reconnect_backoff_max_ms=100)
-    group.world.network.weather = NetworkWeather(reset_chance=0.2, delay_max_ms=200)
+    group.world.network.conditions = NetworkConditions(reset_chance=0.2, delay_max_ms=200)
     rng = SeededRng(seed)
     wanted: dict[bytes, list[int]] = {T: [0]}
     epoch = 1
@@ -507,7 +507,7 @@ def test_the_member_reaches_its_target_despite_network_failures(
 
     group.broker.answers[ApiKey.CONSUMER_GROUP_HEARTBEAT] = say
     group.run(20_000)
-    group.world.network.weather = NetworkWeather()
+    group.world.network.conditions = NetworkConditions()
     calm = True
     group.run(5_000)
     assert group.member.is_reconciled

@@ -113,7 +113,7 @@ class Fetching:
 
     def opened(self) -> Fetching:
         """Open the session with broker 1 by a fetch that returns three records."""
-        self.fetcher.want()
+        self.fetcher.start_acquiring()
         self.respond(fetched(partition(0, 3)))
         self.fetcher.is_wanted = False
         assert self.fetcher.first() is not None
@@ -140,7 +140,7 @@ def listed(request: Any) -> list[tuple[int, list[tuple[int, int, list[int]]]]]:
 
 def test_the_first_fetch_opens_the_session_and_later_ones_list_only_changes() -> None:
     fetching = Fetching(T0, T1)
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     first = fetching.respond(fetched(partition(0), partition(1)))
     assert (first.share_session_epoch, listed(first)) == (0, [(0, []), (1, [])])
     assert (first.group_id, first.member_id, first.max_records) == ("g", "m", 500)
@@ -159,7 +159,7 @@ def test_nothing_is_fetched_unless_a_poll_waits() -> None:
     fetching = Fetching(T0)
     fetching.fetcher.pump()
     assert not fetching.cluster.calls
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     fetching.respond(fetched(partition(0, 3)))
     # Buffered records are returned first.
     assert not fetching.cluster.calls
@@ -168,7 +168,7 @@ def test_nothing_is_fetched_unless_a_poll_waits() -> None:
 
 def test_records_whose_locks_have_expired_are_dropped() -> None:
     fetching = Fetching(T0)
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     fetching.respond(fetched(partition(0, 3)))
     assert fetching.fetcher.first() is not None
     fetching.cluster.time.advance(LOCK_MS)
@@ -197,7 +197,7 @@ def test_commits_and_renewals_do_not_wait_for_a_fetch(flag: str) -> None:
 
 def test_a_busy_broker_gets_acknowledgements_after_its_response() -> None:
     fetching = Fetching(T0).opened()
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     fetching.acknowledge(T0, 0, is_urgent=True)
     assert fetching.pending_apis == [ApiKey.SHARE_FETCH]
     fetching.fetcher.is_wanted = False
@@ -236,7 +236,7 @@ def test_a_disconnect_ends_the_session_and_is_retried() -> None:
     fetching.cluster.disconnect()
     assert fetching.results == [None]  # DisconnectedError has no code.
     assert str(fetching.fetcher.trouble) == "h:1: gone"
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     assert not fetching.cluster.calls
     fetching.cluster.time.advance(2000)
     request = fetching.respond(fetched(partition(0)))
@@ -247,7 +247,7 @@ def test_a_disconnect_ends_the_session_and_is_retried() -> None:
 def test_a_moved_partition_is_fetched_from_its_new_leader() -> None:
     fetching = Fetching(T0, T1)
     fetching.cluster.metadata.nodes[2] = NodeInfo(2, "h", 2)
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     moved = partition(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=2)
     fetching.respond(fetched(moved, partition(1)))
     assert fetching.cluster.called == [1, 2]
@@ -258,7 +258,7 @@ def test_a_moved_partition_is_fetched_from_its_new_leader() -> None:
 
 def test_fetches_that_are_refused_wait_before_they_are_repeated() -> None:
     fetching = Fetching(T0)
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     fetching.respond(fetched(partition(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=1)))
     assert not fetching.cluster.calls
     fetching.cluster.time.advance(2000)
@@ -267,7 +267,7 @@ def test_fetches_that_are_refused_wait_before_they_are_repeated() -> None:
 
 def test_errors_that_are_not_retriable_are_raised_by_a_poll() -> None:
     fetching = Fetching(T0)
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     for _ in range(2):
         fetching.respond(fetched(partition(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
         fetching.cluster.time.advance(2000)
@@ -281,7 +281,7 @@ def test_errors_that_are_not_retriable_are_raised_by_a_poll() -> None:
 def test_the_end_sends_acknowledgements_and_closes_the_session() -> None:
     fetching = Fetching(T0).opened()
     ended: list[bool] = []
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     fetching.acknowledge(T0, 0)
     fetching.fetcher.end_sessions(lambda: ended.append(True))
     # The pending fetch comes first: its records are released with the session.
@@ -313,7 +313,7 @@ def test_a_session_without_partitions_is_closed_unless_the_user_has_records(is_b
     fetching = Fetching(T0).opened()
     fetching.assigned.clear()
     fetching.busy = {1} if is_busy else set()
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     assert fetching.pending_apis == ([] if is_busy else [ApiKey.SHARE_ACKNOWLEDGE])
 
 
@@ -324,7 +324,7 @@ def test_with_a_record_limit_one_broker_is_fetched_from_at_a_time(
     fetching = Fetching(T0, T1, **{"share.acquire.mode": mode})
     fetching.cluster.metadata.nodes[2] = NodeInfo(2, "h", 2)
     fetching.cluster.metadata.topics["t"].partitions[1] = PartitionInfo(1, 2, 4)
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     assert fetching.cluster.called == brokers
     request = fetching.respond(fetched(partition(0)))
     assert request.share_acquire_mode == (mode == "record_limit")
@@ -334,7 +334,7 @@ def test_with_a_record_limit_one_broker_is_fetched_from_at_a_time(
 
 def test_a_record_limit_needs_version_2() -> None:
     fetching = Fetching(T0, **{"share.acquire.mode": "record_limit"})
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     with pytest.raises(ProtocolError, match="record_limit"):
         fetching.cluster.calls[0].build(1)
 
@@ -347,6 +347,6 @@ def test_sessions_whose_brokers_do_not_answer_can_be_abandoned() -> None:
     # The late response does not end anything that began meanwhile.
     fetching.respond(acknowledged(0))
     assert not ended
-    fetching.fetcher.want()
+    fetching.fetcher.start_acquiring()
     request = fetching.respond(fetched(partition(0)))
     assert request.share_session_epoch == 0

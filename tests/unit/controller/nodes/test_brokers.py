@@ -43,7 +43,7 @@ class Cluster:
         self.image = image
         config = config_of()
         self.sessions = BrokerSessions(config.broker_session_timeout_ms, config.node_id)
-        elections = Elections(TopicConfigs(config), self.sessions.doubtful)
+        elections = Elections(TopicConfigs(config), self.sessions.suspected)
         self.control = BrokerControl(elections, DirectoryControl(elections), self.sessions)
         self.registrations = RegistrationControl(config, elections, self.sessions, self.control)
         self.now_ms = 0.0
@@ -319,9 +319,9 @@ def test_a_broker_without_its_connection_is_not_elected_until_its_next_heartbeat
     cluster = three_replicas()
     for broker_id in (1, 2, 3):
         cluster.beat(5, broker_id=broker_id)
-    cluster.control.note_doubt(cluster.image, 3, 5)
+    cluster.control.note_suspected(cluster.image, 3, 5)
     # Another life of broker 2 is not this one.
-    cluster.control.note_doubt(cluster.image, 2, 4)
+    cluster.control.note_suspected(cluster.image, 2, 4)
     cluster.register(broker_id=1, incarnation=7)
     assert shared(cluster).leader == 2
     cluster.control.note_lost(cluster.image, 2, 5)

@@ -36,9 +36,9 @@ def partition(
     )
 
 
-def rules(*live: int, min_isr: int = 1, doubtful: tuple[int, ...] = ()) -> ElectionRules:
+def rules(*live: int, min_isr: int = 1, suspected: tuple[int, ...] = ()) -> ElectionRules:
     brokers = {each: BrokerRegistration(each, 5, bytes(16), {}, {}, fenced=False) for each in live}
-    return ElectionRules(33, True, min_isr, Candidates(brokers, doubtful={*doubtful}))
+    return ElectionRules(33, True, min_isr, Candidates(brokers, suspected={*suspected}))
 
 
 def change(
@@ -131,20 +131,20 @@ def test_a_replica_is_not_elected_by_the_change_of_its_unclean_shutdown(
 
 
 def test_replicas_that_die_together_stay_eligible() -> None:
-    after = change(partition(), (2, 3), rules(2, 3, doubtful=(2, 3)))
+    after = change(partition(), (2, 3), rules(2, 3, suspected=(2, 3)))
     assert (after.leader, after.isr, after.elr) == (-1, (2, 3), (1,))
-    after = change(after, (3,), rules(3, doubtful=(3,)))
+    after = change(after, (3,), rules(3, suspected=(3,)))
     after = change(after, (), rules())
     assert (after.leader, after.isr, after.elr, after.last_known_elr) == (-1, (), (1, 2, 3), (1,))
 
 
-def test_a_doubtful_leader_does_not_go_on_leading_when_another_replica_dies() -> None:
-    after = change(partition(leader=3), (1, 3), rules(1, 3, doubtful=(3,)))
+def test_a_suspected_leader_stops_leading_when_another_replica_dies() -> None:
+    after = change(partition(leader=3), (1, 3), rules(1, 3, suspected=(3,)))
     assert (after.leader, after.isr) == (1, (1, 3))
 
 
-def test_no_unclean_election_happens_while_an_isr_member_is_doubtful() -> None:
-    unclean = replace(rules(2, 3, doubtful=(3,)), election=Election.UNCLEAN)
+def test_no_unclean_election_happens_while_an_isr_member_is_suspected() -> None:
+    unclean = replace(rules(2, 3, suspected=(3,)), election=Election.UNCLEAN)
     before = partition(isr=(1, 3))
     assert change(before, (3,), unclean).leader == -1
     # It is dead: now any live replica may.
@@ -209,7 +209,7 @@ def test_an_unclean_election_prefers_last_known_replicas() -> None:
 
 
 def test_without_the_elr_feature_replicas_that_die_together_stay_in_the_isr() -> None:
-    by = replace(rules(2, 3, doubtful=(2, 3)), elr_enabled=False)
+    by = replace(rules(2, 3, suspected=(2, 3)), elr_enabled=False)
     after = change(partition(), (2, 3), by)
     assert (after.leader, after.isr) == (-1, (1, 2, 3))
 

@@ -18,7 +18,7 @@ from barnabas.sim.world import SimWorld
 from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place
 from unit.runtime.tls.handshaking import client_options, server_options
 
-LIMITS = HandshakeLimits(started_max=10, time_limit_ms=5_000.0, patience_ms=500.0)
+LIMITS = HandshakeLimits(started_max=10, time_limit_ms=5_000.0, started_ms_min=500.0)
 
 
 class Server:
@@ -213,7 +213,7 @@ def test_ten_thousand_half_done_handshakes_take_bounded_memory() -> None:
     """The clients here are handshakes without streams, because of the limit on descriptors."""
     stepper = LoopStepper()
     place = real_place(stepper)
-    limits = HandshakeLimits(started_max=200, patience_ms=100.0)
+    limits = HandshakeLimits(started_max=200, started_ms_min=100.0)
     server = Server(place, limits)
     first = memoryview(hello())
 

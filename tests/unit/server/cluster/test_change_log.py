@@ -59,7 +59,7 @@ def test_a_cluster_logs_elections_brokers_leaders_and_isrs(
     cluster.world.run_for(3_000)
     lines = lines_of(caplog)
     assert f"Broker {dead} is unfenced" in lines
-    assert any(line.startswith(f"Broker {dead} is in the ISR of t-") for line in lines)
+    assert any(line.startswith(f"Broker {dead} joined the ISR of t-") for line in lines)
     assert any(line.startswith(f"Broker {dead} has registered, epoch ") for line in lines)
 
 

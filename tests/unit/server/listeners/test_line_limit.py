@@ -33,7 +33,7 @@ def test_each_reason_has_its_lines_and_the_rest_is_counted(
     assert limited.allows("another")
     clock.now_ms = PERIOD_MS
     assert limited.allows("one")
-    assert caplog.messages == ["Failures without a line: count=3"]
+    assert caplog.messages == ["Failures not logged: count=3"]
 
 
 def test_the_number_of_reasons_is_limited() -> None:

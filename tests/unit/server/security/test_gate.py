@@ -190,7 +190,7 @@ def test_many_failures_have_a_limited_number_of_lines(
     with caplog.at_level(logging.WARNING):
         another(broker).send(METADATA, 1)
         assert broker.world.run_until(lambda: len(lines()) == LINES_MAX + 1)
-    assert "Authentication failures without a line: count=5" in caplog.messages
+    assert "Authentication failures not logged: count=5" in caplog.messages
 
 
 def test_the_registration_names_the_protocol_of_the_listener(broker: SimulatedBroker) -> None:

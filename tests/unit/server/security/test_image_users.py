@@ -8,7 +8,7 @@ from typing import Any
 from barnabas.metadata.retained_records import RetainedRecords, retained_change
 from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from barnabas.runtime.clock import SystemClock
-from barnabas.sasl.scram_keys import ScramMechanism, stand_in
+from barnabas.sasl.scram_keys import ScramMechanism, dummy_credential
 from barnabas.server.security.sasl.image_users import ImageUsers
 from barnabas.server.security.sasl.token_users import TokenUsers
 
@@ -38,26 +38,28 @@ def users_of(retained: RetainedRecords) -> tuple[ImageUsers, Any]:
     return ImageUsers(cluster, CLUSTER_ID, TokenUsers("", SystemClock())), cluster
 
 
-def test_a_stand_in_is_the_same_on_all_brokers_and_stays_so() -> None:
+def test_a_dummy_credential_is_the_same_on_all_brokers_and_stays_so() -> None:
     retained = stored(alice=8192, bob=8192)
     one, cluster = users_of(retained)
     other, _ = users_of(stored(alice=8192, bob=8192))
-    first = one.stand_in(SHA_256, "nobody")
-    assert first == one.stand_in(SHA_256, "nobody")
-    assert other.stand_in(SHA_256, "nobody") == first
+    first = one.dummy_credential(SHA_256, "nobody")
+    assert first == one.dummy_credential(SHA_256, "nobody")
+    assert other.dummy_credential(SHA_256, "nobody") == first
     cluster.image.retained = stored(alice=8192, bob=8192, carol=8192)
-    assert one.stand_in(SHA_256, "nobody") == first, "another user changes no salt"
+    assert one.dummy_credential(SHA_256, "nobody") == first, "another user changes no salt"
 
 
-def test_a_client_that_knows_the_cluster_id_cannot_compute_a_stand_in() -> None:
+def test_a_client_that_knows_the_cluster_id_cannot_compute_a_dummy_credential() -> None:
     users, _ = users_of(stored(alice=4096))
-    made = users.stand_in(SHA_256, "nobody")
-    assert made.salt != stand_in(SHA_256, "nobody", CLUSTER_ID.encode()).salt
+    made = users.dummy_credential(SHA_256, "nobody")
+    assert made.salt != dummy_credential(SHA_256, "nobody", CLUSTER_ID.encode()).salt
 
 
-def test_a_stand_in_has_the_iterations_of_users_of_the_mechanism() -> None:
+def test_a_dummy_credential_has_the_iterations_of_users_of_the_mechanism() -> None:
     users, cluster = users_of(stored(alice=8192, bob=8192))
-    assert users.stand_in(SHA_256, "nobody").iterations == 8192
-    assert users.stand_in(SHA_512, "nobody").iterations == 4096, "no user has this mechanism"
+    assert users.dummy_credential(SHA_256, "nobody").iterations == 8192
+    assert users.dummy_credential(SHA_512, "nobody").iterations == 4096, (
+        "no user has this mechanism"
+    )
     cluster.image.retained = stored(alice=16384)
-    assert users.stand_in(SHA_256, "nobody").iterations == 16384
+    assert users.dummy_credential(SHA_256, "nobody").iterations == 16384

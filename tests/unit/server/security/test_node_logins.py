@@ -54,14 +54,14 @@ class LoggedIn:
         self.cluster = cluster
         runtime = cluster.world.host("client").runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
-        doors = ChannelDependencies(
+        dependencies = ChannelDependencies(
             runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
         )
         login = PasswordLogin("PLAIN", ("alice", password), runtime.executor, runtime.rng)
-        self.doors = replace(doors, login=login)
+        self.dependencies = replace(dependencies, login=login)
 
     def connect(self, node_id: int) -> tuple[Channel, NetworkError | None]:
-        channel = Channel(self.doors, "client", lambda *_: None)
+        channel = Channel(self.dependencies, "client", lambda *_: None)
         outcome: list[NetworkError | None] = []
         channel.connect(f"node-{node_id}", CLIENT_PORT, TIMEOUT_MS, outcome.append)
         self.cluster.until(lambda: bool(outcome))
@@ -174,7 +174,7 @@ def test_nodes_that_log_in_by_tokens_authenticate_again_on_open_connections(
     client = LoggedIn(cluster)
     runtime = cluster.world.host("client").runtime
     login = TokenLogin(unsecured({"sub": "alice"}), "user 'alice'", runtime)
-    client.doors = replace(client.doors, login=login)
+    client.dependencies = replace(client.dependencies, login=login)
     topic = CreatableTopic(
         name="t", num_partitions=1, replication_factor=3, assignments=[], configs=[]
     )

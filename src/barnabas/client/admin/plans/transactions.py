@@ -11,7 +11,7 @@ from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.connections.coordinators import TRANSACTION
 from barnabas.client.errors import ClientError
-from barnabas.client.transactions.verdict import fenced
+from barnabas.client.transactions.reaction import fenced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

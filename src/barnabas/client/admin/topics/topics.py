@@ -146,7 +146,9 @@ def create_partitions(
     def build(_version: int) -> Message:
         return CreatePartitionsRequest(
             topics=[
-                _widened(name, new if isinstance(new, NewPartitions) else NewPartitions(new))
+                _added_partitions(
+                    name, new if isinstance(new, NewPartitions) else NewPartitions(new)
+                )
                 for name, new in counts.items()
             ],
             timeout_ms=timeout_ms,
@@ -161,7 +163,7 @@ def create_partitions(
     return AdminCall(ApiKey.CREATE_PARTITIONS, build, read)
 
 
-def _widened(name: str, new: NewPartitions) -> CreatePartitionsTopic:
+def _added_partitions(name: str, new: NewPartitions) -> CreatePartitionsTopic:
     assignments = None
     if new.assignments is not None:
         assignments = [

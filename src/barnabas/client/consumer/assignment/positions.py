@@ -115,7 +115,7 @@ class Positions:
         state.seek(offset, epoch)
         self._refetch(state)
 
-    def go_back_to(self, corrupt: Iterable[CorruptRecordsError]) -> None:
+    def rewind_to(self, corrupt: Iterable[CorruptRecordsError]) -> None:
         """Move positions back to batches that were returned but could not be decoded."""
         for error in corrupt:
             state = self._subscription.assignment.get(error.partition)

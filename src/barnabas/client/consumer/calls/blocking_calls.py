@@ -24,7 +24,7 @@ T = TypeVar("T")
 class BlockingCalls(ConsumerCalls):
     """Entry, waiting and closing of the blocking consumer. Calls made by callbacks may nest."""
 
-    __slots__ = ("_late_close_ms", "_session")
+    __slots__ = ("_deferred_close_ms", "_session")
 
     def __init__(self, session: Session, core: ConsumerCore, iterator: ConsumerIterator) -> None:
         super().__init__(session.runtime.clock, core, iterator)
@@ -32,7 +32,7 @@ class BlockingCalls(ConsumerCalls):
         # The timeout (ms) of a `close` that was called inside another call, for example by a
         # callback. The outermost call closes the consumer when it ends. None if no close is
         # pending.
-        self._late_close_ms: float | None = None
+        self._deferred_close_ms: float | None = None
 
     def _begin(self) -> None:
         self._session.check_usable()
@@ -45,8 +45,8 @@ class BlockingCalls(ConsumerCalls):
     def _end(self) -> None:
         stepper = self._session.stepper
         stepper.leave()
-        if self._late_close_ms is not None and not stepper.is_inside:
-            self.close(self._late_close_ms)
+        if self._deferred_close_ms is not None and not stepper.is_inside:
+            self.close(self._deferred_close_ms)
 
     # Waiting
 
@@ -167,7 +167,7 @@ class BlockingCalls(ConsumerCalls):
             return
         self.closings += 1
         if session.stepper.is_inside:
-            self._late_close_ms = timeout_ms
+            self._deferred_close_ms = timeout_ms
             session.stepper.wake()
             return
         session.stepper.wake()

@@ -46,7 +46,7 @@ class ConsumerCalls(ABC):
         corrupt = self._core.collector.pop_corrupt()
         self._iterator.give_back_unseen()
         if corrupt:
-            self._core.positions.go_back_to(corrupt)
+            self._core.positions.rewind_to(corrupt)
         return self
 
     def __exit__(

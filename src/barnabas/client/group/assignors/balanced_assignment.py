@@ -63,7 +63,7 @@ class BalancedAssignment:
         left = [tp for tp in self._every if tp not in self._owner]
         self._ranking = sorted((len(each), name) for name, each in self.decided.items())
         is_first_time = self._ranking[-1][0] == 0
-        self._hand_out(left)
+        self._assign_left(left)
         self._balance(left, is_first_time=is_first_time)
 
     def _keep(self, claims: Claims) -> None:
@@ -75,17 +75,17 @@ class BalancedAssignment:
                     self.decided[name][tp] = None
                     self._owner[tp] = name
 
-    def _hand_out(self, left: Sequence[TopicPartition]) -> None:
-        """Give each partition to the member with the fewest.
+    def _assign_left(self, left: Sequence[TopicPartition]) -> None:
+        """Assign each partition to the member with the fewest.
 
         Members in the rack of a replica go first, if racks matter.
         """
         if self._racks.of_member:
-            left = [tp for tp in left if not self._give_to_smallest(tp, near=True)]
+            left = [tp for tp in left if not self._assign_to_smallest(tp, near=True)]
         for tp in left:
-            self._give_to_smallest(tp, near=False)
+            self._assign_to_smallest(tp, near=False)
 
-    def _give_to_smallest(self, partition: TopicPartition, *, near: bool) -> bool:
+    def _assign_to_smallest(self, partition: TopicPartition, *, near: bool) -> bool:
         for _, name in self._ranking:
             if partition.topic not in self._wanted[name]:
                 continue
@@ -107,11 +107,11 @@ class BalancedAssignment:
             return
         before = {name: dict(self.decided[name]) for _, name in self._ranking}
         if not self._must_revoke:
-            self._even_out([tp for tp in left if len(self._readers[tp.topic]) > 1])
+            self._move_to_balance([tp for tp in left if len(self._readers[tp.topic]) > 1])
         if (
-            self._even_out(movable)
+            self._move_to_balance(movable)
             and not is_first_time
-            and self._unevenness(self.decided) >= self._unevenness(before)
+            and self._imbalance(self.decided) >= self._imbalance(before)
         ):
             self.decided |= before
 
@@ -121,24 +121,24 @@ class BalancedAssignment:
         most = sum(len(self._topics[topic]) for topic in self._wanted[name])
         return len(has) < most or any(len(self._readers[tp.topic]) > 1 for tp in has)
 
-    def _even_out(self, movable: Sequence[TopicPartition]) -> bool:
+    def _move_to_balance(self, movable: Sequence[TopicPartition]) -> bool:
         """Move partitions while a move improves the balance; return whether any was moved."""
         has_moved = False
         while True:
             again = False
             for tp in movable:
-                if self._is_even():
+                if self._is_balanced():
                     break
-                target = self._better_place(tp)
+                target = self._better_owner(tp)
                 if target is not None:
                     again = has_moved = True
                     source = self._owner[tp]
-                    self._move(self._movements.instead_of(tp, source, target), target)
+                    self._move(self._movements.partition_to_move(tp, source, target), target)
             if not again:
                 return has_moved
 
-    def _better_place(self, partition: TopicPartition) -> str | None:
-        """Return the better owner of a partition: its former one, or the member with the fewest."""
+    def _better_owner(self, partition: TopicPartition) -> str | None:
+        """Return a better owner: the former owner, or the member with the fewest partitions."""
         most = len(self.decided[self._owner[partition]]) - 1
         former = self._former.get(partition)
         if former is not None and self._has_room(former[0], partition, most):
@@ -154,7 +154,7 @@ class BalancedAssignment:
         """Return whether a member subscribes to the partition's topic and has less than `most`."""
         return partition.topic in self._wanted[name] and len(self.decided[name]) < most
 
-    def _is_even(self) -> bool:
+    def _is_balanced(self) -> bool:
         """Return whether no member could take a partition from a member with two more."""
         if self._ranking[0][0] >= self._ranking[-1][0] - 1:
             return True
@@ -167,10 +167,10 @@ class BalancedAssignment:
             most[topic] > count + 1 for count, name in self._ranking for topic in self._wanted[name]
         )
 
-    def _unevenness(self, decided: Mapping[str, Mapping[TopicPartition, None]]) -> int:
+    def _imbalance(self, decided: Mapping[str, Mapping[TopicPartition, None]]) -> int:
         """Return the sum of the differences between all pairs of members that take part."""
         counts = sorted(len(decided[name]) for _, name in self._ranking)
-        return sum(count * (2 * place - len(counts) + 1) for place, count in enumerate(counts))
+        return sum(count * (2 * index - len(counts) + 1) for index, count in enumerate(counts))
 
     def _move(self, partition: TopicPartition, target: str) -> None:
         source = self._owner[partition]
@@ -187,6 +187,6 @@ class BalancedAssignment:
         bisect.insort(self._ranking, (len(self.decided[name]), name))
 
     def _remove_from_ranking(self, name: str) -> None:
-        place = bisect.bisect_left(self._ranking, (len(self.decided[name]), name))
-        assert self._ranking[place][1] == name
-        del self._ranking[place]
+        index = bisect.bisect_left(self._ranking, (len(self.decided[name]), name))
+        assert self._ranking[index][1] == name
+        del self._ranking[index]

@@ -59,14 +59,14 @@ class CooperativeStickyAssignor(StickyAssignor):
         """Assign for the whole group; omit partitions that their owners must give up first."""
         decided, moving = self.decide(topics, members)
         if moving is None:
-            moving = _changing_hands(members, decided)
+            moving = _moving_partitions(members, decided)
         return {
             name: Assignment([tp for tp in partitions if moving.get(tp) != name])
             for name, partitions in decided.items()
         }
 
 
-def _changing_hands(
+def _moving_partitions(
     members: Mapping[str, MemberSubscription], decided: Mapping[str, list[TopicPartition]]
 ) -> dict[TopicPartition, str]:
     """Return the partitions that move from one member to another, with their new owners."""

@@ -53,8 +53,8 @@ class EvenAssignment:
         self._below.sort()
         self._at_share.sort()
         if self._racks.of_member:
-            left = self._hand_out_near(left)
-        self._hand_out_in_turn(left)
+            left = self._assign_near(left)
+        self._assign_in_turn(left)
 
     def _keep(self, name: str) -> None:
         """Let a member keep the partitions that it owns, up to its share."""
@@ -83,15 +83,15 @@ class EvenAssignment:
         if not self._greater_shares:
             self._at_share.clear()
 
-    def _hand_out_near(self, left: list[TopicPartition]) -> list[TopicPartition]:
-        """Give partitions to members in their replicas' racks, in turn; return the others."""
+    def _assign_near(self, left: list[TopicPartition]) -> list[TopicPartition]:
+        """Assign partitions to members in their replicas' racks, in turn; return the others."""
         turn = 0
         remaining: list[TopicPartition] = []
         for tp in left:
             index = self._racks.next_near(tp, self._below, turn)
             if index >= 0:
                 name = self._below[index]
-                if self._give(tp, name) >= self._share:
+                if self._assign_to(tp, name) >= self._share:
                     del self._below[index]
                     if self._share < self._share_max and self._greater_shares:
                         self._at_share.append(name)
@@ -103,27 +103,27 @@ class EvenAssignment:
             if index < 0:
                 remaining.append(tp)
                 continue
-            self._give(tp, self._at_share.pop(index))
+            self._assign_to(tp, self._at_share.pop(index))
             self._take_greater_share()
         return remaining
 
-    def _hand_out_in_turn(self, left: list[TopicPartition]) -> None:
-        """Give partitions to members below their share in turn, then one more to others."""
+    def _assign_in_turn(self, left: list[TopicPartition]) -> None:
+        """Assign partitions to members below their share in turn, then one more to others."""
         turn = 0
         for tp in left:
             if not self._below:
-                self._give(tp, self._at_share.pop(0))
+                self._assign_to(tp, self._at_share.pop(0))
                 continue
             turn %= len(self._below)
             name = self._below[turn]
-            if self._give(tp, name) == self._share:
+            if self._assign_to(tp, name) == self._share:
                 del self._below[turn]
                 self._at_share.append(name)
             else:
                 turn += 1
 
-    def _give(self, partition: TopicPartition, name: str) -> int:
-        """Give a partition to a member; return the member's number of partitions."""
+    def _assign_to(self, partition: TopicPartition, name: str) -> int:
+        """Assign a partition to a member; return the member's number of partitions."""
         self.decided[name].append(partition)
         former = self._given_up.get(partition, name)
         if former != name or partition in self._claims.disputed:

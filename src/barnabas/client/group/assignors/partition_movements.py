@@ -39,7 +39,9 @@ class PartitionMovements:
         pairs = self._by_topic.setdefault(partition.topic, {})
         pairs.setdefault((source, target), JavaOrderedSet()).add(partition)
 
-    def instead_of(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
+    def partition_to_move(
+        self, partition: TopicPartition, source: str, target: str
+    ) -> TopicPartition:
         """Return the partition of the topic to move from `source` to `target` in its place."""
         if partition in self._of_partition:
             source = self._of_partition[partition][0]

@@ -43,11 +43,11 @@ class RangeAssignor(Assignor):
             if (readers := [name for name, each in wanted.items() if topic in each])
         ]
         if any(each.racks_matter for each in shares):
-            for alike in _alike(shares):
-                if len(alike) > 1:
-                    _assign_alike(alike, decided)
-                elif alike[0].racks_matter:
-                    alike[0].assign_ranges(decided, alike[0].is_near)
+            for copartitioned in _copartitioned(shares):
+                if len(copartitioned) > 1:
+                    _assign_copartitioned(copartitioned, decided)
+                elif copartitioned[0].racks_matter:
+                    copartitioned[0].assign_ranges(decided, copartitioned[0].is_near)
         for each in shares:
             each.assign_ranges(decided, lambda _name, _number: True)
         return {name: Assignment(sorted(partitions)) for name, partitions in decided.items()}
@@ -107,7 +107,7 @@ class _TopicShares:
         self._left = [number for number in self._left if number not in given]
 
 
-def _alike(shares: Sequence[_TopicShares]) -> list[list[_TopicShares]]:
+def _copartitioned(shares: Sequence[_TopicShares]) -> list[list[_TopicShares]]:
     """Group the topics that get the same assignment."""
     found: dict[object, list[_TopicShares]] = {}
     for each in shares:
@@ -116,7 +116,9 @@ def _alike(shares: Sequence[_TopicShares]) -> list[list[_TopicShares]]:
     return list(found.values())
 
 
-def _assign_alike(shares: Sequence[_TopicShares], decided: dict[str, list[TopicPartition]]) -> None:
+def _assign_copartitioned(
+    shares: Sequence[_TopicShares], decided: dict[str, list[TopicPartition]]
+) -> None:
     """Give all partitions with the same number to one member that is near to all of them."""
     readers = list(shares[0].readers)
     for number in range(shares[0].count):

@@ -55,14 +55,14 @@ _log = logging.getLogger(__name__)
 # From this version on LeaveGroup contains a list of members.
 _LEAVE_LISTS_FROM = 3
 # After these errors the member rejoins without a backoff.
-_AT_ONCE = frozenset({
+_IMMEDIATE_RETRY = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MEMBER_ID_REQUIRED,
 })  # fmt: skip
 # After this number of consecutive failures with such an error the member does back off.
-_AT_ONCE_MAX = 5
+_IMMEDIATE_RETRIES_MAX = 5
 _REMOVED = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -118,8 +118,8 @@ class ClassicMembership:
         self._failure: BaseException | None = None
         # Delays the next join after a failure; the next poll after the delay starts it.
         self._join_retry = cluster.retry_timer()
-        # Number of consecutive join failures with an error in `_AT_ONCE`; reset by a join.
-        self._failures_at_once = 0
+        # Number of consecutive join failures with an error in `_IMMEDIATE_RETRY`; reset by a join.
+        self._immediate_retries = 0
 
     # Membership
 
@@ -210,7 +210,7 @@ class ClassicMembership:
         if not self._search.is_ready():
             return False
         if self._rebalance is not None:
-            return self._conclude(self._rebalance)
+            return self._apply_result(self._rebalance)
         if not self._must_join() or self._join_retry.due_ms is not None:
             return False
         match self._status.step:
@@ -288,7 +288,7 @@ class ClassicMembership:
         self._rebalance = Rebalance(dependencies, protocols, self._steps.wake)
         self._rebalance.start()
 
-    def _conclude(self, rebalance: Rebalance) -> bool:
+    def _apply_result(self, rebalance: Rebalance) -> bool:
         """Apply the result of a rebalance, if it is available."""
         outcome = rebalance.outcome
         status = self._status
@@ -365,16 +365,16 @@ class ClassicMembership:
         self._rebalance = None
         self._status.on_assignment_applied()
         self._join_retry.reset()
-        self._failures_at_once = 0
+        self._immediate_retries = 0
 
     def _on_join_failed(self, error: BaseException) -> None:
         code = error.error_code if isinstance(error, ClientError) else None
         name = code.name if code is not None else type(error).__name__
         if code is not ErrorCode.MEMBER_ID_REQUIRED:
             self._status.request_rejoin(f"rebalance failed due to {name}")
-        if code in _AT_ONCE:
-            self._failures_at_once += 1
-            if self._failures_at_once > _AT_ONCE_MAX:
+        if code in _IMMEDIATE_RETRY:
+            self._immediate_retries += 1
+            if self._immediate_retries > _IMMEDIATE_RETRIES_MAX:
                 self._join_retry.hold_off()
         elif isinstance(error, ClientError) and error.retriable:
             self._join_retry.hold_off()

@@ -64,7 +64,7 @@ class HeartbeatRequests:
         if epoch == JOIN_EPOCH:
             assert not view.owned, f"a member joins with {view.owned}"
             self._sent = None
-        request = self._bare(epoch)
+        request = self._minimal_request(epoch)
         sent = self._sent
         if sent is None:
             request.rebalance_timeout_ms = self._config.max_poll_interval_ms
@@ -87,9 +87,9 @@ class HeartbeatRequests:
         """Return the request to leave: permanently, or temporarily for a static member."""
         self._sent = None
         static = self._config.group_instance_id is not None
-        return self._bare(STATIC_LEAVE_EPOCH if static else LEAVE_EPOCH)
+        return self._minimal_request(STATIC_LEAVE_EPOCH if static else LEAVE_EPOCH)
 
-    def _bare(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    def _minimal_request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
         return ConsumerGroupHeartbeatRequest(
             group_id=self._group_id,
             member_id=self.member_id,

@@ -10,7 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from barnabas.client.shielded import Shielded
+from barnabas.client.log_user_errors import LogUserErrors
 from barnabas.record.batch import HEADER_SIZE, LOG_OVERHEAD, set_crc
 from barnabas.record.compiled import CompiledReader
 from barnabas.record.compression import NONE, compress
@@ -196,7 +196,7 @@ class ProducerBatch:
         """
         callbacks, self.callbacks = self.callbacks, []
         for index, timestamp, callback in callbacks:
-            with Shielded(callback, "delivery callback"):
+            with LogUserErrors(callback, "delivery callback"):
                 if self.error is None:
                     callback(self.metadata(index, timestamp), None)
                 else:

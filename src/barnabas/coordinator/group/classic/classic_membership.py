@@ -312,7 +312,7 @@ class ClassicMembership:
         if group.leader_id != member_id:
             return nothing()
         assignments = {each.member_id: each.assignment for each in request.assignments}
-        return self._rebalance.take_assignment(group, assignments)
+        return self._rebalance.write_assignment(group, assignments)
 
     # Heartbeat.
 

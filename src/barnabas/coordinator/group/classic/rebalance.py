@@ -210,7 +210,7 @@ class Rebalance:
 
     # Assignments.
 
-    def take_assignment(self, group: ClassicGroup, assignments: dict[str, bytes]) -> Written:
+    def write_assignment(self, group: ClassicGroup, assignments: dict[str, bytes]) -> Written:
         """Write the leader's assignment, then send it to the members."""
         complete = {
             member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members

@@ -78,7 +78,7 @@ SHARE_KEYS = [
     _key(
         "delivery.count.limit",
         5,
-        "How often a share group delivers a record before it gives the record up.",
+        "Maximum number of times that a share group delivers a record.",
         between(2, 10),
     ),
     _key(
@@ -148,7 +148,7 @@ SHARE_KEYS = [
         DEAD_LETTER_PREFIX,
         ConfigType.STRING,
         "dlq.",
-        "With which prefix the names of dead-letter topics must begin; empty for any name.",
+        "Required prefix of the names of dead-letter topics; empty for any name.",
         None,
         DynamicMode.CLUSTER_WIDE,
     ),

@@ -74,7 +74,7 @@ STREAMS_KEYS = [
         "group.streams.acceptable.recovery.lag",
         ConfigType.LONG,
         10_000,
-        "Lag below which a member tells that it has caught up with a task, in offsets.",
+        "Lag below which a member reports that it has caught up with a task, in offsets.",
         at_least(0),
     ),
     ConfigKey(

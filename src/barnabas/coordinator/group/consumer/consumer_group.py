@@ -104,7 +104,7 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         votes = Counter(self._assignors)
         change_counts(votes, () if before is None else _assignor_of(before), -1)
         change_counts(votes, () if after is None else _assignor_of(after), 1)
-        # Of equals, Kafka takes `uniform`, the first one in its map.
+        # If several have the most votes, Kafka selects `uniform`, the first one in its map.
         return max(votes, key=lambda name: (votes[name], name), default=None)
 
     # Subscriptions.
@@ -227,7 +227,7 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         self._classic_members += member.uses_classic_protocol
         self._resize(_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
-            self._own(partitions, member.member_epoch)
+            self._add_owner(partitions, member.member_epoch)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -248,7 +248,7 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         self.assignment_timestamp = timestamp
 
     def remove(self, member_id: str) -> None:
-        """Remove a member. Its target assignment has a record of its own."""
+        """Remove a member. Another record removes its target assignment."""
         before = self.members.pop(member_id, None)
         self._forget(before)
         if before is not None and self.static_members.get(before.instance_id or "") == member_id:
@@ -265,7 +265,7 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         self._classic_members -= member.uses_classic_protocol
         self._resize(-_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
-            self._disown(partitions, member.member_epoch)
+            self._remove_owner(partitions, member.member_epoch)
 
     def growth_by(self, member: ConsumerMember) -> int:
         """Return by how many bytes the group grows if the member gets this state."""
@@ -276,7 +276,7 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         """Account for the members of a removed group that is brought back."""
         self._resize(sum(map(_bytes_of, self.members.values())) - self.held_bytes)
 
-    def _own(self, partitions: Owned, epoch: int) -> None:
+    def _add_owner(self, partitions: Owned, epoch: int) -> None:
         for topic_id, indexes in partitions.items():
             owners = self._owners.setdefault(topic_id, {})
             for index in indexes:
@@ -287,7 +287,7 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
                 else:
                     owners.setdefault(index, epoch)
 
-    def _disown(self, partitions: Owned, epoch: int) -> None:
+    def _remove_owner(self, partitions: Owned, epoch: int) -> None:
         for topic_id, indexes in partitions.items():
             owners = self._owners.get(topic_id, {})
             for index in indexes:

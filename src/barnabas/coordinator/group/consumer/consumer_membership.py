@@ -139,7 +139,7 @@ class ConsumerMembership:
         group = self._upgrade.convert(classic, records)
         # If the records are not written, the group stays classic, and these timers do nothing.
         for member in group.members.values():
-            # The group may have been a consumer group a moment ago.
+            # The group may have been a consumer group before.
             self.timers.end(group.group_id, member.member_id)
             timeout_ms = self._shard.session_timeout_of(group.group_id, member)
             self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
@@ -186,7 +186,7 @@ class ConsumerMembership:
         before: ConsumerMember | None = None,
         after: ConsumerMember | None = None,
     ) -> str:
-        # A member may prefer an assignor that this broker's configuration does not name any more.
+        # A member may prefer an assignor that was removed from this broker's configuration.
         known = self._shard.config.assignors
         preferred = group.preferred_assignor(before, after)
         return preferred if preferred in known else known[0]

@@ -129,13 +129,13 @@ class OffsetCleaner:
         if cleaning.left is None:
             cleaning.left = deque(self._groups.ids())
         records: list[CoordinatorRecord] = []
-        looked_at = 0
-        while cleaning.left and looked_at < SLICE_OFFSETS and len(records) < SLICE_OFFSETS:
+        examined = 0
+        while cleaning.left and examined < SLICE_OFFSETS and len(records) < SLICE_OFFSETS:
             group_id = cleaning.left.popleft()
             group = self._groups.find(group_id)
             if group is None:
                 continue
-            looked_at += 1 + len(self._offsets.latest(group_id))
+            examined += 1 + len(self._offsets.latest(group_id))
             if not self._clean_group(cleaning, group, records):
                 # The tombstones created so far are replayed before the group is checked again.
                 cleaning.left.appendleft(group_id)

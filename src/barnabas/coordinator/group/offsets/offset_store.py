@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Topic and partition index.
 PartitionKey = tuple[str, int]
 # Group and partition.
-_Place = tuple[str, PartitionKey]
+_GroupPartition = tuple[str, PartitionKey]
 
 _NO_OFFSETS: dict[PartitionKey, CommittedOffset] = {}
 _NO_PRODUCERS: dict[PartitionKey, Counter[int]] = {}
@@ -37,10 +37,10 @@ class OffsetStore:
         # Offsets of open transactions by producer id: (offset of the record, value).
         # `put_transactional` adds them, `end_transaction` removes them. The value is None if a
         # later record has committed another offset for the partition.
-        self._open: dict[int, dict[_Place, tuple[int, CommittedOffset | None]]] = {}
-        # Transactions whose marker is not committed: (offset of the marker, producer id, places).
-        # `end_transaction` appends, `commit` removes. Invariant: ascending by offset.
-        self._ended: deque[tuple[int, int, frozenset[_Place]]] = deque()
+        self._open: dict[int, dict[_GroupPartition, tuple[int, CommittedOffset | None]]] = {}
+        # Transactions whose marker is not committed: (offset of the marker, producer id,
+        # partitions). `end_transaction` appends, `commit` removes. Invariant: ascending by offset.
+        self._ended: deque[tuple[int, int, frozenset[_GroupPartition]]] = deque()
         # Transactions that may change an offset: by group, partition and producer id, how many of
         # them are in `_open` or `_ended`. No entry is empty.
         self._undecided: dict[str, dict[PartitionKey, Counter[int]]] = {}
@@ -58,22 +58,26 @@ class OffsetStore:
             self._supersede((group_id, key), offset)
 
     def put_transactional(
-        self, offset: int, producer_id: int, place: _Place, value: CommittedOffset
+        self,
+        offset: int,
+        producer_id: int,
+        group_partition: _GroupPartition,
+        value: CommittedOffset,
     ) -> None:
         """Keep the offset until the producer's transaction ends.
 
         Args:
             offset: the offset of the record.
             producer_id: the producer of the transaction.
-            place: group and partition.
+            group_partition: group and partition.
             value: the offset to commit.
         """
         offsets = self._open.setdefault(producer_id, {})
-        if place not in offsets:
-            group_id, key = place
+        if group_partition not in offsets:
+            group_id, key = group_partition
             counts = self._undecided.setdefault(group_id, {}).setdefault(key, Counter())
             counts[producer_id] += 1
-        offsets[place] = (offset, value)
+        offsets[group_partition] = (offset, value)
 
     def end_transaction(self, offset: int, producer_id: int, is_commit: bool) -> None:
         """Set (commit) or discard (abort) the offsets of a producer's open transaction.
@@ -88,19 +92,19 @@ class OffsetStore:
             self._ended.append((offset, producer_id, frozenset(ended)))
         if not is_commit:
             return
-        for place, (record_offset, value) in ended.items():
+        for group_partition, (record_offset, value) in ended.items():
             if value is not None:
-                self._pending.append((offset, *place, value))
-                self._supersede(place, record_offset)
+                self._pending.append((offset, *group_partition, value))
+                self._supersede(group_partition, record_offset)
 
-    def _supersede(self, place: _Place, offset: int) -> None:
-        """Discard offsets of open transactions for the place in records before `offset`."""
-        group_id, key = place
+    def _supersede(self, group_partition: _GroupPartition, offset: int) -> None:
+        """Discard offsets of open transactions for the partition in records before `offset`."""
+        group_id, key = group_partition
         for producer_id in self._undecided.get(group_id, _NO_PRODUCERS).get(key, ()):
             offsets = self._open.get(producer_id, {})
-            held = offsets.get(place)
+            held = offsets.get(group_partition)
             if held is not None and held[0] < offset:
-                offsets[place] = (held[0], None)
+                offsets[group_partition] = (held[0], None)
 
     def unstable(self, group_id: str) -> frozenset[PartitionKey]:
         """Return the partitions whose offset an undecided transaction may change (KIP-447).
@@ -126,9 +130,9 @@ class OffsetStore:
                 if not offsets:
                     del self._by_group[group_id]
 
-    def _decide(self, producer_id: int, places: frozenset[_Place]) -> None:
-        """Forget the places of a transaction whose marker is committed."""
-        for group_id, key in places:
+    def _decide(self, producer_id: int, group_partitions: frozenset[_GroupPartition]) -> None:
+        """Forget the partitions of a transaction whose marker is committed."""
+        for group_id, key in group_partitions:
             by_partition = self._undecided[group_id]
             counts = by_partition[key]
             counts[producer_id] -= 1

@@ -63,7 +63,7 @@ class ReplayedGroup(ABC, Generic[M, T]):
 
     @abstractmethod
     def remove(self, member_id: str) -> None:
-        """Remove a member. Its target assignment has a record of its own."""
+        """Remove a member. Another record removes its target assignment."""
 
     # Validity of the hash of the topics.
 

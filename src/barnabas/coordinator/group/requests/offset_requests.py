@@ -114,12 +114,12 @@ class OffsetRequests:
         """
         commit = _Commit(request, OffsetCommitResponse(topics=[]), [], [], on_done, transaction)
         refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-        taken: list[OffsetCommitResponseTopic] = []
+        collected: list[OffsetCommitResponseTopic] = []
         for topic in request.topics:
-            response_topic = yield from self._take_topic(topic, version, commit, refused)
-            taken.append(response_topic)
+            response_topic = yield from self._collect_topic(topic, version, commit, refused)
+            collected.append(response_topic)
             yield
-        commit.response.topics = _joined(refused, taken)
+        commit.response.topics = _joined(refused, collected)
         if not commit.offsets:
             on_done(commit.response)
             return
@@ -153,7 +153,7 @@ class OffsetRequests:
             None if transaction is None else transaction.producer,
         )
 
-    def _take_topic(
+    def _collect_topic(
         self,
         topic: OffsetCommitRequestTopic,
         version: int,
@@ -164,7 +164,7 @@ class OffsetRequests:
         uses_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         name = self._topics.topic_name(topic.topic_id) if uses_ids else topic.name
         topic_id = topic.topic_id if uses_ids else self._topics.topic_id(topic.name)
-        taken = _empty_response_of(topic)
+        collected = _empty_response_of(topic)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if name is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_ID
@@ -182,8 +182,8 @@ class OffsetRequests:
             committed = self._committed(commit.request, partition, topic_id)
             commit.offsets.append(((name, index), committed))
             commit.slots.append(slot)
-            taken.partitions.append(slot)
-        return taken
+            collected.partitions.append(slot)
+        return collected
 
     def _committed(
         self,
@@ -265,10 +265,10 @@ def _empty_response_of(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseT
 
 def _joined(
     refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
-    taken: list[OffsetCommitResponseTopic],
+    collected: list[OffsetCommitResponseTopic],
 ) -> list[OffsetCommitResponseTopic]:
     """Return the topics as Kafka does: if any is rejected, these come first, each topic once."""
-    named = [topic for topic in taken if topic.partitions]
+    named = [topic for topic in collected if topic.partitions]
     if not refused:
         return named
     for topic in named:

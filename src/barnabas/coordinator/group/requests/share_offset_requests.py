@@ -221,7 +221,7 @@ def _altered(
 
     Args:
         response: the response without these errors.
-        stored: the response of the share coordinators, if they were asked.
+        stored: the response of the share coordinators; None if no request was sent.
     """
     errors = {
         (topic.topic_id, each.partition): each

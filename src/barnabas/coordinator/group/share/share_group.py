@@ -92,7 +92,7 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
         self._resize(_bytes_of(member))
 
     def remove(self, member_id: str) -> None:
-        """Remove a member. Its target assignment has a record of its own."""
+        """Remove a member. Another record removes its target assignment."""
         self._forget(self.members.pop(member_id, None))
 
     def _forget(self, member: ShareMember | None) -> None:

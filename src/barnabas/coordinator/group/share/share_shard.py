@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
-# The name that Kafka writes for the topic ids that do not exist any more.
+# The name that Kafka writes for topic ids that no longer exist.
 _UNKNOWN_NAME = "<UNKNOWN>"
 
 

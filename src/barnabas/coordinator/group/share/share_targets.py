@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     AssignorInput,
     MemberInput,
-    finish,
 )
 from barnabas.coordinator.group.share.simple_assignor import assign_simply
+from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ def compute_share_targets(
         len(topic_ids) <= 1,
         {each: topic.partitions for each, topic in initialized.items()},
     )
-    targets = finish(assign_simply(given))
+    targets = run_to_end(assign_simply(given))
     differing = {
         member_id: target
         for member_id, target in targets.items()

@@ -1,9 +1,8 @@
 """The `simple` assignor of share groups (KIP-932): each partition has several members.
 
-It takes the decisions of Kafka's SimpleAssignor. Each partition gets so many members that each
-member has work, and each member about as many partitions as the others. Partitions stay with their
-members as far as that is possible. If members have different subscriptions, it decides topic by
-topic.
+It makes the decisions of Kafka's SimpleAssignor. Each partition gets enough members that every
+member has partitions, and all members have about the same number. Partitions keep their members as
+far as possible. If members have different subscriptions, the topics are assigned one by one.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
+from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
+    member_order,
     number_hash,
     partition_order,
-    place_hash,
     room_for,
     topic_id_hash,
+    topic_id_partition_hash,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ P = TypeVar("P")
 
 def assign_simply(given: AssignorInput) -> Assigning:
     """Return the target assignment of each member. Yields."""
-    order = yield from ordered_members(given)
+    order = yield from member_order(given.members)
     if not given.is_homogeneous:
         return (yield from _assign_by_topic(given, order))
     if not order or not given.members[order[0]].subscribed_topic_ids:
@@ -46,8 +46,8 @@ def assign_simply(given: AssignorInput) -> Assigning:
 def _assign_together(given: AssignorInput, order: list[str]) -> Assigning:
     """Assign the partitions of all topics to members with equal subscriptions."""
     topics = sorted(given.members[order[0]].subscribed_topic_ids)
-    places = [(topic_id, each) for topic_id in topics for each in _assignable(given, topic_id)]
-    sharing = _Sharing(places, range(len(order)), place_hash)
+    partitions = [(topic_id, each) for topic_id in topics for each in _assignable(given, topic_id)]
+    sharing = _Sharing(partitions, range(len(order)), topic_id_partition_hash)
     for index, member_id in enumerate(order):
         target = given.members[member_id].target
         for topic_id in JavaTable(topic_id_hash, sorted(target)):
@@ -71,7 +71,7 @@ def _assign_together(given: AssignorInput, order: list[str]) -> Assigning:
 def _assign_by_topic(given: AssignorInput, order: list[str]) -> Assigning:
     """Assign the partitions of each topic to its subscribers.
 
-    As in Kafka, members keep partitions of topics that no member subscribes to any more.
+    As in Kafka, members keep partitions of topics that no longer have subscribers.
     """
     subscribers: dict[bytes, list[int]] = {}
     owners: dict[bytes, list[int]] = {}
@@ -173,29 +173,29 @@ class _Sharing(Generic[P]):
         """Give partitions with too few members to members with too few partitions.
 
         The members take turns. When a whole round finds no member without the partition, the
-        partition gets no more members; neither do the partitions behind it, as in Kafka.
+        partition gets no more members; neither do the partitions after it, as in Kafka.
         """
         waiting = [member for member in sorted(self._quotas) if self._room(member) > 0]
-        # Place of the member whose turn it is, and whether the current round has assigned anything.
-        turn, has_assigned = 0, False
+        # Index of the next member, and whether the current round has assigned anything.
+        index, has_assigned = 0, False
         table = yield from self._table()
         for position, partition in enumerate(table):
             members = self._by_partition.setdefault(partition, JavaTable(number_hash))
             while len(members) < self._sharing and waiting:
-                if turn >= len(waiting):
+                if index >= len(waiting):
                     if not has_assigned:
                         break
-                    turn, has_assigned = 0, False
-                member = waiting[turn]
-                turn += 1
+                    index, has_assigned = 0, False
+                member = waiting[index]
+                index += 1
                 if member in members:
                     continue
                 members.add(member)
                 self._by_member.setdefault(member, JavaTable(self._hash)).add(partition)
                 has_assigned = True
                 if self._room(member) <= 0:
-                    turn -= 1
-                    del waiting[turn]
+                    index -= 1
+                    del waiting[index]
             if not waiting:
                 return
             if position % STEP == STEP - 1:

@@ -25,7 +25,7 @@ class ShareStateStore(Protocol):
     """The part of the persister that the coordinator uses (Kafka: Persister).
 
     Each method calls `on_response` exactly once, perhaps before it returns. Each partition of the
-    request has an error code of its own in the response.
+    request has its own error code in the response.
     """
 
     def initialize(

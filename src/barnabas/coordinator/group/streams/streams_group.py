@@ -163,7 +163,7 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         self._resize(_bytes_of(member))
 
     def remove(self, member_id: str) -> None:
-        """Remove a member. Its target assignment has a record of its own."""
+        """Remove a member. Another record removes its target assignment."""
         self._forget(self.members.pop(member_id, None))
         self.endpoints.pop(member_id, None)
         self.task_offsets.pop(member_id, None)

@@ -17,11 +17,11 @@ from barnabas.coordinator.group.streams.assignors.sticky_task_assignor import as
 from barnabas.coordinator.group.streams.assignors.task_input import (
     StreamsInput,
     StreamsMemberInput,
-    finish_tasks,
 )
 from barnabas.coordinator.group.streams.streams_records import target_epoch_record, target_record
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -104,7 +104,7 @@ class StreamsTargets:
             TaskAssignorError: the assignor failed.
         """
         group = request.group
-        targets = _targets(finish_tasks(_assign(request, members)), members)
+        targets = _targets(run_to_end(_assign(request, members)), members)
         records = [
             target_record(group.group_id, member_id, target)
             for member_id, target in targets.items()
@@ -174,17 +174,19 @@ class StreamsTargets:
         records: list[CoordinatorRecord] = []
         targets: dict[str, MemberTasks] = {}
         for member_id, target in computed.targets.items():
-            heir = _heir(group, member_id, computed)
-            if heir is None:
+            successor = _successor(group, member_id, computed)
+            if successor is None:
                 continue
-            if heir == member_id and group.targets.get(heir) is computed.known.get(member_id):
+            if successor == member_id and group.targets.get(successor) is computed.known.get(
+                member_id
+            ):
                 record = computed.records.get(member_id)
             else:
                 # The member has left and joined again, or another member has replaced it.
-                record = target_record(group_id, heir, target)
+                record = target_record(group_id, successor, target)
             if record is not None:
                 records.append(record)
-                targets[heir] = target
+                targets[successor] = target
         now_ms = self._shard.clock.wall_ms()
         records.append(target_epoch_record(group_id, epoch, now_ms))
         return CoordinatorResult(
@@ -192,7 +194,7 @@ class StreamsTargets:
         )
 
 
-def _heir(group: StreamsGroup, member_id: str, computed: _Computed) -> str | None:
+def _successor(group: StreamsGroup, member_id: str, computed: _Computed) -> str | None:
     """Return the id of the member now; None if it has left.
 
     Another member may have replaced a static member.

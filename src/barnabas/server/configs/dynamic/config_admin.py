@@ -75,19 +75,19 @@ def handle_locally(
         The outcome of each resource that is not forwarded, by its position in the request.
     """
     outcomes = _refuse_duplicates([(each.resource_type, each.resource_name) for each in resources])
-    for place, resource in enumerate(resources):
-        if place in outcomes:
+    for index, resource in enumerate(resources):
+        if index in outcomes:
             continue
         try:
             if resource.resource_type == BROKER_LOGGER:
                 _change_levels(node_id, resource, validate_only=validate_only)
-                outcomes[place] = None
+                outcomes[index] = None
             elif checks is not None and resource.resource_type == BROKER:
                 _check_own(node_id, resource.resource_name)
                 checks.check(resource.resource_name, _set_and_deleted(resource.configs))
         except Refusal as refusal:
             # Drop the traceback, because its frame refers to this dictionary.
-            outcomes[place] = refusal.with_traceback(None)
+            outcomes[index] = refusal.with_traceback(None)
     return outcomes
 
 
@@ -102,8 +102,8 @@ def handle_legacy_locally(
     outcomes = _refuse_duplicates([(each.resource_type, each.resource_name) for each in resources])
     if checks is None:
         return outcomes
-    for place, resource in enumerate(resources):
-        if place in outcomes or resource.resource_type != BROKER:
+    for index, resource in enumerate(resources):
+        if index in outcomes or resource.resource_type != BROKER:
             continue
         try:
             _check_own(node_id, resource.resource_name)
@@ -116,7 +116,7 @@ def handle_legacy_locally(
             )
         except Refusal as refusal:
             # Drop the traceback, because its frame refers to this dictionary.
-            outcomes[place] = refusal.with_traceback(None)
+            outcomes[index] = refusal.with_traceback(None)
     return outcomes
 
 
@@ -136,10 +136,10 @@ def merge_results(
     """
     forwarded_results = iter(forwarded)
     return [
-        _make_result(result_class, resource, outcomes[place])
-        if place in outcomes
+        _make_result(result_class, resource, outcomes[index])
+        if index in outcomes
         else next(forwarded_results)
-        for place, resource in enumerate(resources)
+        for index, resource in enumerate(resources)
     ]
 
 
@@ -162,7 +162,7 @@ def _make_result(
 def _refuse_duplicates(names: list[tuple[int, str]]) -> dict[int, Outcome]:
     refusal = Refusal(ErrorCode.INVALID_REQUEST, "each resource may be named once")
     times = Counter(names)
-    return {place: refusal for place, name in enumerate(names) if times[name] > 1}
+    return {index: refusal for index, name in enumerate(names) if times[name] > 1}
 
 
 def _set_and_deleted(configs: Iterable[AlterableConfig]) -> dict[str, str | None]:

@@ -53,8 +53,8 @@ class DynamicBrokerConfig:
         """Keys with a subscriber, which take effect while the broker runs."""
         return frozenset[str]().union(*(names for names, _ in self._subscribers))
 
-    def subscribe(self, names: Iterable[str], take: Callable[[ParsedConfig], None]) -> None:
-        """Call `take` with the current configuration whenever the value of one of `names` changes.
+    def subscribe(self, names: Iterable[str], on_change: Callable[[ParsedConfig], None]) -> None:
+        """Call `on_change` with the current configuration when the value of one of `names` changes.
 
         There is no call for the current values. A key also matches its variants for single
         listeners.
@@ -62,7 +62,7 @@ class DynamicBrokerConfig:
         keys = frozenset(names)
         for name in keys:
             assert self._static.definition.key(name).mode is not DynamicMode.READ_ONLY, name
-        self._subscribers.append((keys, take))
+        self._subscribers.append((keys, on_change))
 
     def with_changes(
         self, image: ClusterImage, changes: Mapping[str, str | None]
@@ -105,7 +105,7 @@ class DynamicBrokerConfig:
         static = self._static
         return ParsedConfig(static.definition, values, static.given, static.unknown)
 
-    def take(self, image: ClusterImage) -> None:
+    def apply_image(self, image: ClusterImage) -> None:
         """Apply the broker configurations of an image, and call the subscribers of changed keys."""
         configs = image.configs
         values, given = self._merged(
@@ -122,6 +122,6 @@ class DynamicBrokerConfig:
             return
         self.current = self._parsed(values)
         self.given = given
-        for keys, take in self._subscribers:
+        for keys, on_change in self._subscribers:
             if keys & changed:
-                take(self.current)
+                on_change(self.current)

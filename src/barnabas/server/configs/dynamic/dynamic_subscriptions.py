@@ -38,28 +38,28 @@ def subscribe_to_dynamic_keys(
 ) -> None:
     """Subscribe each component to the keys that it uses."""
 
-    def take_connection_bounds(config: ParsedConfig) -> None:
+    def apply_connection_bounds(config: ParsedConfig) -> None:
         connections.set_bounds(connection_bounds(config, dynamic.given))
 
-    def take_expiration(config: ParsedConfig) -> None:
-        logs.forget_producers_after(config.integer(PRODUCER_EXPIRATION))
+    def apply_expiration(config: ParsedConfig) -> None:
+        logs.set_producer_expiration(config.integer(PRODUCER_EXPIRATION))
 
-    def take_verification(config: ParsedConfig) -> None:
-        logs.verify_transactions(config.boolean(TRANSACTION_VERIFICATION))
+    def apply_verification(config: ParsedConfig) -> None:
+        logs.set_transaction_verification(config.boolean(TRANSACTION_VERIFICATION))
 
-    def take_retention_hold(config: ParsedConfig) -> None:
+    def apply_retention_hold(config: ParsedConfig) -> None:
         logs.trusted_clock.hold_ms = config.integer(HOLD_KEY)
 
-    def take_replication(config: ParsedConfig) -> None:
+    def apply_replication(config: ParsedConfig) -> None:
         replicas.set_fetchers_per_leader(config.integer(NUM_REPLICA_FETCHERS))
         replicas.throttles.leader.bytes_per_second = config.integer(LEADER_THROTTLED_RATE)
         replicas.throttles.follower.bytes_per_second = config.integer(FOLLOWER_THROTTLED_RATE)
         replicas.throttles.moves.bytes_per_second = config.integer(MOVES_THROTTLED_RATE)
 
-    dynamic.subscribe((key.name for key in CONNECTION_KEYS), take_connection_bounds)
-    dynamic.subscribe(CLEANER_KEYS, logs.cleaner.take_broker_config)
-    dynamic.subscribe((PRODUCER_EXPIRATION,), take_expiration)
-    dynamic.subscribe((TRANSACTION_VERIFICATION,), take_verification)
-    dynamic.subscribe((HOLD_KEY,), take_retention_hold)
+    dynamic.subscribe((key.name for key in CONNECTION_KEYS), apply_connection_bounds)
+    dynamic.subscribe(CLEANER_KEYS, logs.cleaner.apply_broker_config)
+    dynamic.subscribe((PRODUCER_EXPIRATION,), apply_expiration)
+    dynamic.subscribe((TRANSACTION_VERIFICATION,), apply_verification)
+    dynamic.subscribe((HOLD_KEY,), apply_retention_hold)
     rates = (LEADER_THROTTLED_RATE, FOLLOWER_THROTTLED_RATE, MOVES_THROTTLED_RATE)
-    dynamic.subscribe((NUM_REPLICA_FETCHERS, *rates), take_replication)
+    dynamic.subscribe((NUM_REPLICA_FETCHERS, *rates), apply_replication)

@@ -53,7 +53,7 @@ _HANDLERS = {
 # Added to errors, because a configuration without these keys means Kerberos.
 _NO_KERBEROS = "GSSAPI (Kerberos), Kafka's default, is not implemented"
 # Mechanisms with which nodes log in to each other.
-_OF_NODES = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+_NODE_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 
 
 class MechanismSettings(msgspec.Struct, frozen=True):
@@ -104,8 +104,8 @@ def login_settings(
         ConfigError: the mechanism is not implemented, or the credentials are missing.
     """
     mechanism = config.string(mechanism_key)
-    if mechanism not in _OF_NODES:
-        allowed = f"one of {', '.join(_OF_NODES)}, because the listener {name} uses SASL"
+    if mechanism not in _NODE_MECHANISMS:
+        allowed = f"one of {', '.join(_NODE_MECHANISMS)}, because the listener {name} uses SASL"
         if mechanism == GSSAPI:
             allowed += f"; {_NO_KERBEROS}"
         raise ConfigError(mechanism_key, mechanism, allowed)

@@ -37,7 +37,7 @@ class AlterConfigsHandler:
     ) -> AlterConfigsResponse | None:
         """Forward the request. The response follows when the configurations are committed."""
         outcomes = handle_legacy_locally(self._node_id, request.resources, self._limits)
-        rest = [each for place, each in enumerate(request.resources) if place not in outcomes]
+        rest = [each for index, each in enumerate(request.resources) if index not in outcomes]
 
         def on_forwarded(response: AlterConfigsResponse) -> None:
             responses = merge_results(

@@ -42,7 +42,7 @@ class IncrementalAlterConfigsHandler:
             validate_only=request.validate_only,
             checks=self._limits,
         )
-        rest = [each for place, each in enumerate(request.resources) if place not in outcomes]
+        rest = [each for index, each in enumerate(request.resources) if index not in outcomes]
 
         def on_forwarded(response: IncrementalAlterConfigsResponse) -> None:
             responses = merge_results(

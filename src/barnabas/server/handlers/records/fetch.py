@@ -96,7 +96,7 @@ class FetchHandler:
         )
         if context.version < ZSTD_SINCE:
             pending.old = self._old
-        readable = pending.take(session.partitions())
+        readable = pending.filter_readable(session.partitions())
         if pending.refused_count > REFUSED_WAITING_MAX:
             params.max_wait_ms = 0
         if readable or session.idle:
@@ -214,7 +214,7 @@ class PendingFetch:
         self._requested: list[RequestedPartition] = []
         self._refused: dict[TopicIdPartition, FetchResult] = {}
 
-    def take(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
+    def filter_readable(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
         """Return the partitions that can be read, and record an error for all others."""
         topics = self._cluster.image.topics
         unknown_ids: list[TopicIdPartition] = []

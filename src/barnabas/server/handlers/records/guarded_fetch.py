@@ -31,11 +31,11 @@ class GuardedPendingFetch(PendingFetch):
 
     __slots__ = ()
 
-    def take(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
+    def filter_readable(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
         """Return the partitions that can be read, and record an error for all others."""
         if self._is_exempt:
             # The follower's right has been checked.
-            return super().take(requested)
+            return super().filter_readable(requested)
         access = self._context.access
         assert access is not None, "the node has an authorizer"
         refused = {
@@ -44,7 +44,7 @@ class GuardedPendingFetch(PendingFetch):
             if self._is_known(name) and not access.allows(_READ, _TOPIC, name)
         }
         if not refused:
-            return super().take(requested)
+            return super().filter_readable(requested)
         self._requested = requested
         # As in Kafka, unknown ids come first, and then the errors in the order of the request.
         self._refuse(

@@ -75,7 +75,7 @@ class ProduceHandler:
         entries: dict[TopicPartition, Any] = {}
         topics = request.topic_data
         for topic in topics if len(topics) == 1 else _merge_topics(topics):
-            self._take_topic(pending, entries, topic)
+            self._collect_topic(pending, entries, topic)
         if pending.refusal:
             pending.refuse_all(pending.refusal)
             pending.on_appended({})
@@ -128,7 +128,7 @@ class ProduceHandler:
         if operation is not None:
             pending.wait_for(operation)
 
-    def _take_topic(
+    def _collect_topic(
         self,
         pending: PendingProduce,
         entries: dict[TopicPartition, Any],

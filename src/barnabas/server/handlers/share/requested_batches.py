@@ -93,7 +93,7 @@ def refuse_member(
 
 
 def topic_reader(context: RequestContext) -> Callable[[str], bool]:
-    """Return a function that tells whether the client may read a topic. It asks once per topic."""
+    """Return a function that returns whether the client may read a topic. It caches the result."""
     access = context.access
     known: dict[str, bool] = {}
 

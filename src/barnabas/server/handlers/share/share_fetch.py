@@ -55,7 +55,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 
 
 class ShareFetchHandler:
-    """Opens the session, acknowledges, acquires, and responds with partitions that have news."""
+    """Opens the session, acknowledges, acquires, and responds with changed partitions."""
 
     __slots__ = ("_clock", "_cluster", "_fetch_bytes_max", "_quotas", "_shares")
 
@@ -314,7 +314,7 @@ class PendingShareFetch:
             throttle_ms = self._throttle_ms(fetched)
         results: Results = {}
         if throttle_ms <= 0:
-            results = self._news(fetched)
+            results = self._included(fetched)
             handler.count(results)
         response = handler.make_response(context, self._key, results, acknowledged)
         if self._epoch == FINAL_EPOCH:
@@ -332,7 +332,7 @@ class PendingShareFetch:
             quota.unrecord(context.user, client_id, size)
         return throttle_ms
 
-    def _news(self, fetched: Results) -> Results:
+    def _included(self, fetched: Results) -> Results:
         """Return the results that the response includes: all of the first request of a session."""
         if self._epoch == INITIAL_EPOCH:
             return fetched

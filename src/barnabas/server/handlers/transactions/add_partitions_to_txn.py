@@ -75,7 +75,7 @@ class AddPartitionsToTxnHandler:
                 refused.add(index)
                 collect(index, (yield from _refused(partitions, errors)))
             else:
-                self._take(transaction, partitions, version, partial(collect, index))
+                self._add_or_verify(transaction, partitions, version, partial(collect, index))
         if len(found) == len(transactions):
             return (yield from _response(transactions, found, refused, version))
         is_parked = True
@@ -103,7 +103,7 @@ class AddPartitionsToTxnHandler:
                     yield
         return partitions, errors
 
-    def _take(
+    def _add_or_verify(
         self,
         transaction: AddPartitionsToTxnTransaction,
         partitions: Collection[TopicPartition],

@@ -55,7 +55,7 @@ class AuditLog:
             return
         self._lines -= 1.0
         if self._left_out:
-            _log.info("authorizer left out lines: count=%d", self._left_out)
+            _log.info("authorizer omitted lines: count=%d", self._left_out)
             self._left_out = 0
         _log.info(
             "authorizer denied principal=%s operation=%s resource=%s:%s host=%s api=%s",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.metadata.scram_credentials import credentials, find_credential
-from barnabas.sasl.scram_keys import stand_in
+from barnabas.sasl.scram_keys import dummy_credential
 from barnabas.sasl.scram_server import ScramUser
 from barnabas.sasl.server_mechanism import Identity
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.security.sasl.token_users import TokenUsers
 
-# Credentials whose keys are part of the secret. A user knows the own one.
+# Credentials whose keys are part of the secret. One is too few: its user knows the key.
 _SECRET_KEYS = 2
-# Credentials that are read for stand-ins. Reading so many takes about 10 ms, after a change only.
+# Credentials that are read for dummy credentials. That takes about 10 ms, only after a change.
 _READ_MAX = 10_000
 
 
-class _StandIns(msgspec.Struct, frozen=True):
-    """What stand-ins are made of, for one state of the stored records."""
+class _DummyData(msgspec.Struct, frozen=True):
+    """The data of dummy credentials, for one state of the stored records."""
 
     source: RetainedRecords
     secret: bytes
@@ -38,19 +38,19 @@ class _StandIns(msgspec.Struct, frozen=True):
 class ImageUsers:
     """Finds credentials in the current image."""
 
-    __slots__ = ("_cluster", "_cluster_id", "_stand_ins", "_tokens")
+    __slots__ = ("_cluster", "_cluster_id", "_dummy", "_tokens")
 
     def __init__(self, cluster: ClusterView, cluster_id: str, tokens: TokenUsers) -> None:
         """Args:
         cluster: has the current image.
-        cluster_id: a part of the secret behind stand-ins.
+        cluster_id: a part of the secret of dummy credentials.
         tokens: finds delegation tokens.
         """
         self._cluster = cluster
         self._cluster_id = cluster_id.encode()
         self._tokens = tokens
-        # Made by the first login after a change of the stored records.
-        self._stand_ins: _StandIns | None = None
+        # Created by the first login after a change of the stored records.
+        self._dummy: _DummyData | None = None
 
     def find(self, mechanism: ScramMechanism, name: str) -> ScramUser | None:
         """Return the credential of a user; None if there is none."""
@@ -61,27 +61,27 @@ class ImageUsers:
         """Return the credential of a delegation token; None if it does not exist or expired."""
         return self._tokens.find(self._cluster.image.tokens, mechanism, token_id)
 
-    def stand_in(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
-        """Return a credential for a name that has none. No password fits it.
+    def dummy_credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        """Return a dummy credential for a name that has none. No password matches it.
 
-        Its salt stays the same on all brokers, and its iterations are those of some user. The
-        secret behind it comes from stored keys: clients know the cluster id, but not the keys.
+        Its salt stays the same on all brokers, and its iterations are those of a user. The
+        secret is made of stored keys: clients know the cluster id, but not the keys.
         """
         retained = self._cluster.image.retained
-        known = self._stand_ins
+        known = self._dummy
         if known is None or known.source is not retained:
-            known = self._stand_ins = self._read(retained)
-        return stand_in(mechanism, name, known.secret, known.iterations.get(mechanism, ()))
+            known = self._dummy = self._read(retained)
+        return dummy_credential(mechanism, name, known.secret, known.iterations.get(mechanism, ()))
 
-    def _read(self, retained: RetainedRecords) -> _StandIns:
+    def _read(self, retained: RetainedRecords) -> _DummyData:
         iterations: dict[int, list[int]] = {}
         keys = []
         for mechanism, credential in islice(credentials(retained), _READ_MAX):
             iterations.setdefault(mechanism, []).append(credential.iterations)
             keys.append(credential.server_key)
-        # Few keys: another user does not change the secret, as a rule.
+        # Only a few keys, so that a new user rarely changes the secret.
         secret = hashlib.sha256(b"".join([self._cluster_id, *nsmallest(_SECRET_KEYS, keys)]))
-        return _StandIns(
+        return _DummyData(
             retained,
             secret.digest(),
             {mechanism: tuple(sorted(each)) for mechanism, each in iterations.items()},

@@ -49,7 +49,7 @@ class InFlightRecords:
     """Batches between start offset and end offset, and the offset of the next fetch."""
 
     __slots__ = (
-        "_firsts",
+        "_first_offsets",
         "batches",
         "delivery_complete_count",
         "end_offset",
@@ -64,9 +64,9 @@ class InFlightRecords:
         self.start_offset = start_offset
         # Last in-flight offset; without batches, the offset of the next fetch.
         self.end_offset = start_offset
-        # Batches by first offset, ascending, without overlaps. `_firsts` has their first offsets.
+        # Batches in ascending order, without overlaps. `_first_offsets` has their first offsets.
         self.batches: list[InFlightBatch] = []
-        self._firsts: list[int] = []
+        self._first_offsets: list[int] = []
         # Whether batches may have available records. Kafka's findNextFetchOffset.
         self.has_available = False
         self.gap_window: GapWindow | None = None
@@ -106,20 +106,24 @@ class InFlightRecords:
 
     def add(self, batch: InFlightBatch) -> None:
         """Add a batch at offsets that no other batch has."""
-        index = bisect_left(self._firsts, batch.first)
-        assert index == len(self.batches) or batch.last < self._firsts[index], "batches overlap"
+        index = bisect_left(self._first_offsets, batch.first)
+        assert index == len(self.batches) or batch.last < self._first_offsets[index], (
+            "batches overlap"
+        )
         assert index == 0 or self.batches[index - 1].last < batch.first, "batches overlap"
         self.batches.insert(index, batch)
-        self._firsts.insert(index, batch.first)
+        self._first_offsets.insert(index, batch.first)
 
     def floor(self, offset: int) -> InFlightBatch | None:
         """Return the last batch that begins at or below the offset; None without one."""
-        index = bisect_right(self._firsts, offset)
+        index = bisect_right(self._first_offsets, offset)
         return self.batches[index - 1] if index else None
 
     def between(self, first: int, last: int) -> list[InFlightBatch]:
         """Return the batches whose first offsets are in the range, which includes `last`."""
-        return self.batches[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]
+        return self.batches[
+            bisect_left(self._first_offsets, first) : bisect_right(self._first_offsets, last)
+        ]
 
     def overlapping(self, first: int, last: int) -> list[InFlightBatch]:
         """Return the batches with offsets in the range, which includes `last`."""
@@ -254,16 +258,16 @@ class InFlightRecords:
 
     def _start_at_batch_after(self, last: int) -> None:
         """Move the start offset to the next batch, or to the gap before it."""
-        following = self.batches[bisect_right(self._firsts, last)].first
+        following = self.batches[bisect_right(self._first_offsets, last)].first
         if self.is_gap_window_active and self.gap_window is not None:
             following = min(self.gap_window.start_offset, following)
         self.start_offset = max(self.start_offset, following)
 
     def _drop_below(self, offset: int) -> None:
         """Drop the batches that begin below the offset."""
-        count = bisect_left(self._firsts, offset)
+        count = bisect_left(self._first_offsets, offset)
         del self.batches[:count]
-        del self._firsts[:count]
+        del self._first_offsets[:count]
 
     # Records that the log has lost.
 

@@ -300,9 +300,9 @@ def test_an_invalid_value_keeps_the_current_value() -> None:
         ["message.max.bytes"], lambda now: told.append(now.integer("message.max.bytes"))
     )
     bad = image_of(config(BROKER, "", "message.max.bytes", "x"), config(BROKER, "", "node.id", "9"))
-    dynamic.take(bad)
+    dynamic.apply_image(bad)
     assert (told, dynamic.current.integer("node.id")) == ([], 1)
-    dynamic.take(image_of(config(BROKER, "1", "message.max.bytes", "7"), base=bad))
+    dynamic.apply_image(image_of(config(BROKER, "1", "message.max.bytes", "7"), base=bad))
     assert told == [7]
 
 

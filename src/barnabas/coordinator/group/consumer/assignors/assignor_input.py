@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.consumer.assignors.java_tables import JavaTable, string_hash
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -44,23 +43,3 @@ class AssignorInput(msgspec.Struct, frozen=True):
     def is_assignable(self, topic_id: bytes, partition: int) -> bool:
         """Whether a member may get the partition."""
         return self.assignable is None or partition in self.assignable.get(topic_id, frozenset())
-
-
-def ordered_members(given: AssignorInput) -> Generator[None, None, list[str]]:
-    """Return the ids of the members in Kafka's order: that of a Java hash table. Yields."""
-    table: JavaTable[str] = JavaTable(string_hash)
-    for position, member_id in enumerate(given.members):
-        table.add(member_id)
-        if position % STEP == STEP - 1:
-            yield
-    return list(table)
-
-
-def finish(assigning: Assigning) -> dict[str, Target]:
-    """Run an assignor to its end. Return the target of each member."""
-    while True:
-        try:
-            next(assigning)
-        except StopIteration as end:
-            found: dict[str, Target] = end.value
-            return found

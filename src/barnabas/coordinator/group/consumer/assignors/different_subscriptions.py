@@ -11,7 +11,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
+from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
+from barnabas.coordinator.group.consumer.assignors.java_tables import member_order
 from barnabas.coordinator.group.consumer.assignors.load_ranges import LoadRanges
 from barnabas.coordinator.group.consumer.assignors.valid_targets import valid_targets
 
@@ -31,7 +32,7 @@ _UUID = struct.Struct(">qq")
 
 def assign_different(given: AssignorInput) -> Assigning:
     """Return the target assignment of each member; there is at least one. Yields."""
-    order = yield from ordered_members(given)
+    order = yield from member_order(given.members)
     return (yield from _Leveling(given, order).assign())
 
 

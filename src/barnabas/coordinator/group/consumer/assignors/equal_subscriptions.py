@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP, ordered_members
+from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
     copied,
+    member_order,
     partition_order,
     topic_id_hash,
 )
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
         AssignorInput,
     )
 
-_Place = tuple[bytes, int]
+_TopicIdPartition = tuple[bytes, int]
 
 
 class _Quotas(msgspec.Struct):
@@ -59,7 +60,7 @@ class _Quotas(msgspec.Struct):
 
 def assign_equal(given: AssignorInput) -> Assigning:
     """Return the target assignment of each member; there is at least one. Yields."""
-    order = yield from ordered_members(given)
+    order = yield from member_order(given.members)
     topic_ids = given.members[order[0]].subscribed_topic_ids
     if not topic_ids:
         return dict.fromkeys(order, NOTHING)
@@ -68,24 +69,24 @@ def assign_equal(given: AssignorInput) -> Assigning:
     total = sum(given.partition_counts[topic_id] for topic_id in topics)
     quotas = _Quotas(*divmod(total, len(order)))
     targets: dict[str, Target] = {}
-    revoked: list[_Place] = []
-    short: list[tuple[str, int]] = []
+    revoked: list[_TopicIdPartition] = []
+    below_quota: list[tuple[str, int]] = []
     for position, member_id in enumerate(order):
         target = owned[position]
         room = quotas.room(sum(map(len, target.values())), len(order) - position)
         if room < 0:
             target = _keep(target, -room, revoked)
         elif room > 0:
-            short.append((member_id, room))
+            below_quota.append((member_id, room))
         targets[member_id] = target
         if position % STEP == STEP - 1:
             yield
-    left = _left_over(given, topics, taken)
-    yield from _hand_out(targets, short, left, iter(revoked))
+    left = _without_owner(given, topics, taken)
+    yield from _assign_missing(targets, below_quota, left, iter(revoked))
     return targets
 
 
-def _keep(target: Target, surplus: int, revoked: list[_Place]) -> Target:
+def _keep(target: Target, surplus: int, revoked: list[_TopicIdPartition]) -> Target:
     """Return a target without its last `surplus` partitions. Add these to `revoked`."""
     quota = sum(map(len, target.values())) - surplus
     kept: dict[bytes, frozenset[int]] = {}
@@ -101,10 +102,10 @@ def _keep(target: Target, surplus: int, revoked: list[_Place]) -> Target:
     return kept
 
 
-def _left_over(
+def _without_owner(
     given: AssignorInput, topics: list[bytes], taken: dict[bytes, set[int]]
-) -> Iterator[_Place]:
-    """Yield the partitions that no member has had."""
+) -> Iterator[_TopicIdPartition]:
+    """Yield the partitions that have no owner."""
     for topic_id in topics:
         others = taken[topic_id]
         for partition in range(given.partition_counts[topic_id]):
@@ -112,25 +113,25 @@ def _left_over(
                 yield topic_id, partition
 
 
-def _hand_out(
+def _assign_missing(
     targets: dict[str, Target],
-    short: list[tuple[str, int]],
-    left: Iterator[_Place],
-    revoked: Iterator[_Place],
+    below_quota: list[tuple[str, int]],
+    left: Iterator[_TopicIdPartition],
+    revoked: Iterator[_TopicIdPartition],
 ) -> Generator[None, None, None]:
-    """Give each member the number of partitions that it is short of. Yields."""
-    handed = 0
-    for member_id, room in short:
+    """Assign each member the missing number of partitions. Yields."""
+    assigned = 0
+    for member_id, room in below_quota:
         gained: dict[bytes, list[int]] = {}
         for _ in range(room):
-            place = next(left, None) or next(revoked)
-            gained.setdefault(place[0], []).append(place[1])
-            handed += 1
-            if handed % STEP == 0:
+            topic_id, partition = next(left, None) or next(revoked)
+            gained.setdefault(topic_id, []).append(partition)
+            assigned += 1
+            if assigned % STEP == 0:
                 yield
         target = dict(targets[member_id])
         for topic_id, partitions in gained.items():
             target[topic_id] = target.get(topic_id, frozenset()).union(partitions)
         targets[member_id] = target
-    assert next(left, None) is None, f"members={len(targets)} short={len(short)}"
-    assert next(revoked, None) is None, f"members={len(targets)} short={len(short)}"
+    assert next(left, None) is None, f"members={len(targets)} below_quota={len(below_quota)}"
+    assert next(revoked, None) is None, f"members={len(targets)} below_quota={len(below_quota)}"

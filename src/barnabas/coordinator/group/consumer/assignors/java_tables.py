@@ -13,7 +13,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 K = TypeVar("K")
 
@@ -28,6 +28,8 @@ _SMALL = 64
 # Smaller hash codes equal their spread hash.
 _SPREAD_FROM = 1 << 16
 _TOPICS_CACHED_MAX = 1_024
+# Members that one step of `member_order` adds.
+_ADDED_AT_ONCE = 64
 # Powers of 31 for the hashes of short strings: the last unit has the factor 1.
 _SHORT = 256
 _POWERS = [pow(31, exponent, 1 << 32) for exponent in range(_SHORT - 1, -1, -1)]
@@ -61,9 +63,9 @@ def topic_id_hash(topic_id: bytes) -> int:
     return (folded >> 32) ^ (folded & _MASK)
 
 
-def place_hash(place: tuple[bytes, int]) -> int:
+def topic_id_partition_hash(key: tuple[bytes, int]) -> int:
     """Return the hash code of Kafka's TopicIdPartition as an unsigned number."""
-    topic_id, partition = place
+    topic_id, partition = key
     return (31 * topic_id_hash(topic_id) + partition) & _MASK
 
 
@@ -132,7 +134,7 @@ class JavaTable(Generic[K]):
     def add(self, key: K) -> None:
         """Add a key, unless the table has it."""
         hashes = self._hashes
-        # `computeIfAbsent` looks at the size before it looks for the key.
+        # `computeIfAbsent` checks the size before it searches for the key.
         if self._is_computed and len(hashes) > self._capacity * _FULL:
             self._capacity *= 2
         if key in hashes:
@@ -151,6 +153,16 @@ class JavaTable(Generic[K]):
     def remove(self, key: K) -> None:
         """Remove a key, which must be in the table."""
         del self._hashes[key]
+
+
+def member_order(member_ids: Iterable[str]) -> Generator[None, None, list[str]]:
+    """Return the ids in the order of a HashMap to which they were added. Yields after some ids."""
+    table: JavaTable[str] = JavaTable(string_hash)
+    for position, member_id in enumerate(member_ids):
+        table.add(member_id)
+        if position % _ADDED_AT_ONCE == _ADDED_AT_ONCE - 1:
+            yield
+    return list(table)
 
 
 def partition_order(partitions: Iterable[int]) -> list[int]:

@@ -2,7 +2,7 @@
 
 As in Kafka's RangeAssignor, static members come first, sorted by instance id; then the others,
 sorted by member id. Topics with as many partitions and the same members are divided in the same
-way, so that equal keys of such topics meet at one member.
+way, so that one member gets equal keys of such topics.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     STEP,
     AssignorInput,
     MemberInput,
-    finish,
 )
 from barnabas.coordinator.group.consumer.assignors.range_assignor import assign_ranges
 from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
+from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -99,7 +99,7 @@ def compute_targets(
         topics: the topics of the cluster.
     """
     before = TargetInput.of(group, changed)
-    found = finish(before.assign(assignor, topics))
+    found = run_to_end(before.assign(assignor, topics))
     return found, differing(found, before.known)
 
 

@@ -134,18 +134,18 @@ class TargetUpdates:
         records: list[CoordinatorRecord] = []
         targets: dict[str, Target] = {}
         for member_id, target in computed.targets.items():
-            heir = self._heir(group, member_id, computed)
-            if heir is None:
+            successor = self._successor(group, member_id, computed)
+            if successor is None:
                 continue
             known = computed.before.known.get(member_id)
-            if heir == member_id and group.targets.get(heir) is known:
+            if successor == member_id and group.targets.get(successor) is known:
                 record = computed.records.get(member_id)
             else:
                 # The member has left and joined again, or another member has replaced it.
-                record = target_record(group_id, heir, target)
+                record = target_record(group_id, successor, target)
             if record is not None:
                 records.append(record)
-                targets[heir] = target
+                targets[successor] = target
         now_ms = self._shard.clock.wall_ms()
         records.append(target_epoch_record(group_id, computed.epoch, now_ms))
 
@@ -155,7 +155,7 @@ class TargetUpdates:
         return CoordinatorResult(None, records, apply=apply)
 
     @staticmethod
-    def _heir(group: ConsumerGroup, member_id: str, computed: _Computed) -> str | None:
+    def _successor(group: ConsumerGroup, member_id: str, computed: _Computed) -> str | None:
         """Return the id of the member now; None if it has left.
 
         Another member may have replaced a static member. That does not raise the group epoch.

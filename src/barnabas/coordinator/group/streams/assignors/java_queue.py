@@ -30,16 +30,16 @@ class JavaQueue(Generic[T]):
     def add(self, priority: float, item: T) -> None:
         """Add an item."""
         heap = self._heap
-        place = len(heap)
+        index = len(heap)
         added = (priority, item)
         heap.append(added)
-        while place > 0:
-            parent = (place - 1) >> 1
+        while index > 0:
+            parent = (index - 1) >> 1
             if priority >= heap[parent][0]:
                 break
-            heap[place] = heap[parent]
-            place = parent
-        heap[place] = added
+            heap[index] = heap[parent]
+            index = parent
+        heap[index] = added
 
     def poll(self) -> T | None:
         """Remove and return the first item; None if there are no items."""
@@ -53,15 +53,15 @@ class JavaQueue(Generic[T]):
         return first
 
     def _sift_down(self, moved: tuple[float, T]) -> None:
-        """Put an item into the free first place, and move it down to where it belongs."""
+        """Put an item at the free first index, and move it down to its position."""
         heap = self._heap
-        size, place = len(heap), 0
-        while place < size >> 1:
-            child = 2 * place + 1
+        size, index = len(heap), 0
+        while index < size >> 1:
+            child = 2 * index + 1
             if child + 1 < size and heap[child][0] > heap[child + 1][0]:
                 child += 1
             if moved[0] <= heap[child][0]:
                 break
-            heap[place] = heap[child]
-            place = child
-        heap[place] = moved
+            heap[index] = heap[child]
+            index = child
+        heap[index] = moved

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
+    member_order,
     string_hash,
     string_order,
 )
@@ -17,7 +18,6 @@ from barnabas.coordinator.group.streams.assignors.java_queue import JavaQueue
 from barnabas.coordinator.group.streams.assignors.task_input import (
     STEP,
     TaskAssignorError,
-    ordered_members,
 )
 from barnabas.coordinator.group.streams.tasks import MemberTasks
 
@@ -32,7 +32,7 @@ def assign_mock(given: StreamsInput) -> TaskAssigning:
         TaskAssignorError: two members own the same active task, a member owns a task that the
             topology does not have, or a group with tasks has no members.
     """
-    members = yield from ordered_members(given)
+    members = yield from member_order(given.members)
     found: dict[str, dict[str, set[int]]] = {}
     owned: set[tuple[str, int]] = set()
     for member_id in members:

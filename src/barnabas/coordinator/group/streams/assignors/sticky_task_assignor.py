@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
     capacity_for,
+    member_order,
     string_hash,
     string_order,
 )
@@ -23,7 +24,6 @@ from barnabas.coordinator.group.streams.assignors.process_load import ProcessLoa
 from barnabas.coordinator.group.streams.assignors.task_input import (
     STEP,
     TaskAssignorError,
-    ordered_members,
 )
 from barnabas.coordinator.group.streams.tasks import MemberTasks, Tasks
 
@@ -124,7 +124,7 @@ class _Assigning:
 
     def read_members(self) -> Generator[None, None, None]:
         """Collect the processes, and the tasks and offsets of all members."""
-        members = yield from ordered_members(self._given)
+        members = yield from member_order(self._given.members)
         for member_id in members:
             member = self._given.members[member_id]
             # Each look-up may enlarge Kafka's map.
@@ -288,17 +288,17 @@ class _Assigning:
     def _stateful_tasks_reversed(self) -> Iterator[Task]:
         """Yield the tasks that get standbys, by partition and subtopology, the last one first."""
         by_count: dict[int, list[int]] = {}
-        for place, subtopology_id in enumerate(self._order):
+        for index, subtopology_id in enumerate(self._order):
             subtopology = self._given.subtopologies[subtopology_id]
             if subtopology.is_stateful:
-                by_count.setdefault(subtopology.tasks, []).append(place)
+                by_count.setdefault(subtopology.tasks, []).append(index)
         # Places of the subtopologies that have the partition.
-        places: list[int] = []
+        indexes: list[int] = []
         for partition in reversed(range(max(by_count, default=0))):
             if partition + 1 in by_count:
-                places = list(merge(places, by_count[partition + 1]))
-            for place in reversed(places):
-                yield self._order[place], partition
+                indexes = list(merge(indexes, by_count[partition + 1]))
+            for index in reversed(indexes):
+                yield self._order[index], partition
 
     def result(self) -> TaskAssigning:
         """Return the tasks of each member."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from barnabas.coordinator.group.consumer.assignors.java_tables import JavaTable, string_hash
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
 
 if TYPE_CHECKING:
@@ -58,23 +57,3 @@ class StreamsInput(msgspec.Struct, frozen=True):
     subtopologies: Mapping[str, SubtopologyInput]
     # Number of standby tasks that each stateful task should have.
     standby_replicas: int = 0
-
-
-def ordered_members(given: StreamsInput) -> Generator[None, None, list[str]]:
-    """Return the ids of the members in Kafka's order: that of a Java hash table. Yields."""
-    table: JavaTable[str] = JavaTable(string_hash)
-    for position, member_id in enumerate(given.members):
-        table.add(member_id)
-        if position % STEP == STEP - 1:
-            yield
-    return list(table)
-
-
-def finish_tasks(assigning: TaskAssigning) -> dict[str, MemberTasks]:
-    """Run an assignor to its end. Return the tasks of each member."""
-    while True:
-        try:
-            next(assigning)
-        except StopIteration as end:
-            found: dict[str, MemberTasks] = end.value
-            return found

@@ -31,6 +31,7 @@ from barnabas.coordinator.group.streams.topology.topology_record import (
     topics_of,
     topology_size,
 )
+from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -72,13 +73,7 @@ def configure_topology(
     Raises:
         RefusalError: STREAMS_INVALID_TOPOLOGY if the counts cannot be decided for any topics.
     """
-    configuring = configuring_topology(value, partition_count, metadata_hash)
-    while True:
-        try:
-            next(configuring)
-        except StopIteration as end:
-            found: ConfiguredTopology = end.value
-            return found
+    return run_to_end(configuring_topology(value, partition_count, metadata_hash))
 
 
 def configuring_topology(

@@ -11,7 +11,7 @@ from barnabas.coordinator.group.consumer.assignors.java_tables import (
 )
 from barnabas.coordinator.group.streams.topology.partition_counts import TopicProblemError
 from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
-from barnabas.coordinator.group.streams.topology.topology_check import check_places
+from barnabas.coordinator.group.streams.topology.topology_check import check_copartition_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -27,7 +27,7 @@ def enforce_copartitioning(
 
     Raises:
         TopicProblemError: topics of a group have different counts that cannot be changed.
-        RefusalError: a group names a place that has no topic.
+        RefusalError: a group has an index without a topic.
     """
     enforcer = _Enforcer(subtopologies, counts)
     for each in subtopologies:
@@ -40,10 +40,10 @@ def _names(subtopology: Subtopology, group: CopartitionGroup) -> list[str]:
     """Return the names of the topics of a group, each once."""
     sources, repartitions = subtopology.source_topics, subtopology.repartition_source_topics
     where = f"of subtopology {subtopology.subtopology_id}"
-    check_places(sources, group.source_topics, where)
-    check_places(repartitions, group.repartition_source_topics, where)
-    names = [sources[place] for place in group.source_topics]
-    names += [repartitions[place].name for place in group.repartition_source_topics]
+    check_copartition_indexes(sources, group.source_topics, where)
+    check_copartition_indexes(repartitions, group.repartition_source_topics, where)
+    names = [sources[index] for index in group.source_topics]
+    names += [repartitions[index].name for index in group.repartition_source_topics]
     return list(dict.fromkeys(names))
 
 

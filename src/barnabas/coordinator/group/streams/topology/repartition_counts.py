@@ -45,31 +45,31 @@ def repartition_counts(
     yield
     # Places of the subtopologies that read a topic.
     readers: dict[str, list[int]] = {}
-    for place, each in enumerate(subtopologies):
+    for index, each in enumerate(subtopologies):
         for topic in each.repartition_source_topics:
-            readers.setdefault(topic.name, []).append(place)
+            readers.setdefault(topic.name, []).append(index)
     yield
-    # Passes and places of the visits to come.
-    visits = [(0, place) for place in range(len(subtopologies))]
+    # Passes and indexes of the pending visits.
+    visits = [(0, index) for index in range(len(subtopologies))]
     done: set[int] = set()
     visited = 0
     while visits:
-        turn, place = heappop(visits)
+        turn, index = heappop(visits)
         visited += 1
         if visited % STEP == 0:
             yield
-        if place in done:
+        if index in done:
             continue
-        count = _count_of_inputs(subtopologies[place], counts, existing)
+        count = _count_of_inputs(subtopologies[index], counts, existing)
         if count == 0:
             continue
-        done.add(place)
-        for name in subtopologies[place].repartition_sink_topics:
+        done.add(index)
+        for name in subtopologies[index].repartition_sink_topics:
             if name not in counts:
                 counts[name] = count
                 for reader in readers.get(name, ()):
                     if reader not in done:
-                        heappush(visits, (turn if reader > place else turn + 1, reader))
+                        heappush(visits, (turn if reader > index else turn + 1, reader))
     _check_complete(subtopologies, counts)
     return counts
 

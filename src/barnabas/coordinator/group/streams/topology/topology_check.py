@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Topology,
     )
 
-# Limit on the subtopologies, topics, configs and places in copartition groups of a topology. It
+# Limit on the subtopologies, topics, configs and members of copartition groups of a topology. It
 # bounds the work for a topology. The largest known applications have a few hundred.
 TOPOLOGY_SIZE_MAX = 10_000
 
@@ -48,7 +48,7 @@ def check_topology(topology: Topology) -> None:
     size = topology_size(topology)
     if size > TOPOLOGY_SIZE_MAX:
         _refuse(
-            f"The topology has {size} subtopologies, topics, configs and places in copartition "
+            f"The topology has {size} subtopologies, topics, configs and members of copartition "
             f"groups; at most {TOPOLOGY_SIZE_MAX} are allowed."
         )
     _check_unique("subtopology", [each.subtopology_id for each in topology.subtopologies])
@@ -66,8 +66,10 @@ def _check_topics(subtopology: Subtopology) -> None:
         for topic in topics:
             _check_topic(topic)
     for group in subtopology.copartition_groups:
-        check_places(subtopology.source_topics, group.source_topics, where)
-        check_places(subtopology.repartition_source_topics, group.repartition_source_topics, where)
+        check_copartition_indexes(subtopology.source_topics, group.source_topics, where)
+        check_copartition_indexes(
+            subtopology.repartition_source_topics, group.repartition_source_topics, where
+        )
 
 
 def _check_topic(topic: TopicInfo) -> None:
@@ -76,11 +78,11 @@ def _check_topic(topic: TopicInfo) -> None:
     _check_unique(f"config of topic {topic.name}", [each.key for each in topic.topic_configs])
 
 
-def check_places(topics: Sequence[object], places: Iterable[int], where: str) -> None:
-    """Check the places of topics in a copartition group. Raises RefusalError."""
-    for place in places:
-        if not 0 <= place < len(topics):
-            _refuse(f"A copartition group {where} has place {place} of {len(topics)} topics.")
+def check_copartition_indexes(topics: Sequence[object], indexes: Iterable[int], where: str) -> None:
+    """Check the indexes of topics in a copartition group. Raises RefusalError."""
+    for index in indexes:
+        if not 0 <= index < len(topics):
+            _refuse(f"A copartition group {where} has index {index} of {len(topics)} topics.")
 
 
 def _check_unique(what: str, names: Sequence[str]) -> None:

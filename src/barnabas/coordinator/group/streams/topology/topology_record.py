@@ -74,7 +74,7 @@ def inputs_of(subtopology: Subtopology) -> Iterator[str]:
 
 
 def topology_size(topology: StreamsGroupTopologyValue | heartbeat.Topology) -> int:
-    """Return the number of subtopologies, topics, configs and places in copartition groups."""
+    """Return the number of subtopologies, topics, configs and members of copartition groups."""
     size = len(topology.subtopologies)
     for each in topology.subtopologies:
         size += len(each.source_topics) + len(each.repartition_sink_topics)

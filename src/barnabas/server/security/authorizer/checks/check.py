@@ -58,3 +58,27 @@ def divide(
         (allowed if is_allowed(each) else refused).append(each)
         yield
     return allowed, refused
+
+
+def refuse_topics(
+    request: Any,
+    is_allowed: Callable[[Any], bool],
+    add_errors: Callable[[Any, list[Any]], None],
+) -> Generator[None, None, Verdict]:
+    """Remove the refused topics from a request, and add their errors to its response.
+
+    Args:
+        request: has `topics`.
+        is_allowed: returns whether the client may use a topic of the request.
+        add_errors: adds errors to the response for the refused topics of the request.
+    """
+    allowed, refused = yield from divide(request.topics, is_allowed)
+    if not refused:
+        return None
+    request.topics = allowed
+
+    def amend(response: Any) -> Any:
+        add_errors(response, refused)
+        return response
+
+    return Partial(request, amend)

@@ -43,10 +43,10 @@ def check_metadata(rights: Rights, request: MetadataRequest) -> Generator[None, 
         refused = yield from _refuse_names(rights, request, topics)
         names = [topic.name for topic in request.topics or () if topic.name is not None]
     operations = yield from _operations(rights, request, names)
-    asks_more = (
+    wants_operations = (
         request.include_topic_authorized_operations or request.include_cluster_authorized_operations
     )
-    if not refused and not asks_more:
+    if not refused and not wants_operations:
         return None
     # Without any allowed topic, a request of version 0 would mean all topics.
     listed = set[str]() if rights.version == 0 and not names else None

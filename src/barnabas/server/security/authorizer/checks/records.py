@@ -33,6 +33,7 @@ from barnabas.server.security.authorizer.checks.check import (
     WRITE,
     Partial,
     divide,
+    refuse_topics,
 )
 
 if TYPE_CHECKING:
@@ -41,16 +42,22 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.delete_records import (
         DeleteRecordsRequest,
         DeleteRecordsResponse,
+        DeleteRecordsTopic,
     )
     from barnabas.protocol.messages.describe_producers import (
         DescribeProducersRequest,
         DescribeProducersResponse,
     )
     from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-    from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+    from barnabas.protocol.messages.list_offsets import (
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        ListOffsetsTopic,
+    )
     from barnabas.protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
+        OffsetForLeaderTopic,
     )
     from barnabas.server.security.authorizer.checks.check import Verdict
     from barnabas.server.security.authorizer.rights import Rights
@@ -62,63 +69,55 @@ def check_list_offsets(
     rights: Rights, request: ListOffsetsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the topics that the client may not describe."""
-    allowed, refused = yield from divide(
-        request.topics, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.name)
+    return refuse_topics(
+        request, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.name), _add_offset_errors
     )
-    if not refused:
-        return None
-    request.topics = allowed
 
-    def amend(response: ListOffsetsResponse) -> ListOffsetsResponse:
-        response.topics += [
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(
-                        partition_index=each.partition_index, error_code=_REFUSED
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in refused
-        ]
-        return response
 
-    return Partial(request, amend)
+def _add_offset_errors(response: ListOffsetsResponse, refused: list[ListOffsetsTopic]) -> None:
+    response.topics += [
+        ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[
+                ListOffsetsPartitionResponse(
+                    partition_index=each.partition_index, error_code=_REFUSED
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in refused
+    ]
 
 
 def check_delete_records(
     rights: Rights, request: DeleteRecordsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the topics whose records the client may not delete."""
-    allowed, refused = yield from divide(
-        request.topics, lambda topic: rights.allows(DELETE, TOPIC, topic.name)
+    return refuse_topics(
+        request, lambda topic: rights.allows(DELETE, TOPIC, topic.name), _add_deletion_errors
     )
-    if not refused:
-        return None
-    request.topics = allowed
 
-    def amend(response: DeleteRecordsResponse) -> DeleteRecordsResponse:
-        by_topic: dict[str, dict[int, None]] = {}
-        for topic in refused:
-            if topic.partitions:
-                indexes = by_topic.setdefault(topic.name, {})
-                indexes.update(dict.fromkeys(each.partition_index for each in topic.partitions))
-        response.topics += [
-            DeleteRecordsTopicResult(
-                name=name,
-                partitions=[
-                    DeleteRecordsPartitionResult(
-                        partition_index=index, low_watermark=-1, error_code=_REFUSED
-                    )
-                    for index in indexes
-                ],
-            )
-            for name, indexes in by_topic.items()
-        ]
-        return response
 
-    return Partial(request, amend)
+def _add_deletion_errors(
+    response: DeleteRecordsResponse, refused: list[DeleteRecordsTopic]
+) -> None:
+    by_topic: dict[str, dict[int, None]] = {}
+    for topic in refused:
+        if topic.partitions:
+            indexes = by_topic.setdefault(topic.name, {})
+            indexes.update(dict.fromkeys(each.partition_index for each in topic.partitions))
+    response.topics += [
+        DeleteRecordsTopicResult(
+            name=name,
+            partitions=[
+                DeleteRecordsPartitionResult(
+                    partition_index=index, low_watermark=-1, error_code=_REFUSED
+                )
+                for index in indexes
+            ],
+        )
+        for name, indexes in by_topic.items()
+    ]
 
 
 def check_offset_for_leader_epoch(
@@ -127,33 +126,24 @@ def check_offset_for_leader_epoch(
     """Refuse the topics that the client may not describe. Followers may request all topics."""
     if rights.allows_on_cluster(CLUSTER_ACTION, is_logged=False):
         return None
-    return _check_epochs(rights, request)
-
-
-def _check_epochs(
-    rights: Rights, request: OffsetForLeaderEpochRequest
-) -> Generator[None, None, Verdict]:
-    allowed, refused = yield from divide(
-        request.topics, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.topic)
+    return refuse_topics(
+        request, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.topic), _add_epoch_errors
     )
-    if not refused:
-        return None
-    request.topics = allowed
 
-    def amend(response: OffsetForLeaderEpochResponse) -> OffsetForLeaderEpochResponse:
-        response.topics += [
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(partition=each.partition, error_code=_REFUSED)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in refused
-        ]
-        return response
 
-    return Partial(request, amend)
+def _add_epoch_errors(
+    response: OffsetForLeaderEpochResponse, refused: list[OffsetForLeaderTopic]
+) -> None:
+    response.topics += [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[
+                EpochEndOffset(partition=each.partition, error_code=_REFUSED)
+                for each in topic.partitions
+            ],
+        )
+        for topic in refused
+    ]
 
 
 def check_init_producer_id(rights: Rights, request: InitProducerIdRequest) -> Verdict:

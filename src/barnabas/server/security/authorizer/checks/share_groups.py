@@ -32,6 +32,7 @@ from barnabas.server.security.authorizer.checks.check import (
     TOPIC,
     Partial,
     divide,
+    refuse_topics,
 )
 from barnabas.server.security.authorizer.checks.group_checks import (
     check_described_groups,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.messages.delete_share_group_offsets import (
         DeleteShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsRequestTopic,
         DeleteShareGroupOffsetsResponse,
     )
     from barnabas.protocol.messages.describe_share_group_offsets import (
@@ -152,31 +154,22 @@ def check_alter_share_group_offsets(
     """Refuse a group that the client may not read, and topics that it may not read."""
     if not rights.allows(READ, GROUP, request.group_id):
         return failed_alteration(_REFUSED)
-    return _check_altered_topics(rights, request)
-
-
-def _check_altered_topics(
-    rights: Rights, request: AlterShareGroupOffsetsRequest
-) -> Generator[None, None, Verdict]:
-    allowed, refused = yield from divide(
-        request.topics, lambda topic: rights.allows(READ, TOPIC, topic.topic_name)
+    return refuse_topics(
+        request, lambda topic: rights.allows(READ, TOPIC, topic.topic_name), _add_unaltered
     )
-    if not refused:
-        return None
-    request.topics = allowed
 
-    def amend(response: AlterShareGroupOffsetsResponse) -> AlterShareGroupOffsetsResponse:
-        if response.error_code == ErrorCode.NONE:
-            errors: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
-            for topic in refused:
-                made = AlterShareGroupOffsetsResponseTopic(
-                    topic_name=topic.topic_name, topic_id=ZERO_UUID, partitions=[]
-                )
-                errors.setdefault(topic.topic_name, made).partitions += _unaltered(topic)
-            response.responses = [*errors.values(), *response.responses]
-        return response
 
-    return Partial(request, amend)
+def _add_unaltered(
+    response: AlterShareGroupOffsetsResponse, refused: list[AlterShareGroupOffsetsRequestTopic]
+) -> None:
+    if response.error_code == ErrorCode.NONE:
+        errors: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+        for topic in refused:
+            made = AlterShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name, topic_id=ZERO_UUID, partitions=[]
+            )
+            errors.setdefault(topic.topic_name, made).partitions += _unaltered(topic)
+        response.responses = [*errors.values(), *response.responses]
 
 
 def _unaltered(
@@ -198,31 +191,22 @@ def check_delete_share_group_offsets(
     """Refuse a group that the client may not delete, and topics that it may not read."""
     if not rights.allows(DELETE, GROUP, request.group_id):
         return failed_deletion(_REFUSED)
-    return _check_deleted_topics(rights, request)
-
-
-def _check_deleted_topics(
-    rights: Rights, request: DeleteShareGroupOffsetsRequest
-) -> Generator[None, None, Verdict]:
-    allowed, refused = yield from divide(
-        request.topics, lambda topic: rights.allows(READ, TOPIC, topic.topic_name)
+    return refuse_topics(
+        request, lambda topic: rights.allows(READ, TOPIC, topic.topic_name), _add_undeleted
     )
-    if not refused:
-        return None
-    request.topics = allowed
 
-    def amend(response: DeleteShareGroupOffsetsResponse) -> DeleteShareGroupOffsetsResponse:
-        if response.error_code == ErrorCode.NONE:
-            errors = [
-                DeleteShareGroupOffsetsResponseTopic(
-                    topic_name=topic.topic_name,
-                    topic_id=ZERO_UUID,
-                    error_code=_TOPIC_REFUSED,
-                    error_message=_TOPIC_REFUSED.message,
-                )
-                for topic in refused
-            ]
-            response.responses = [*errors, *response.responses]
-        return response
 
-    return Partial(request, amend)
+def _add_undeleted(
+    response: DeleteShareGroupOffsetsResponse, refused: list[DeleteShareGroupOffsetsRequestTopic]
+) -> None:
+    if response.error_code == ErrorCode.NONE:
+        errors = [
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name,
+                topic_id=ZERO_UUID,
+                error_code=_TOPIC_REFUSED,
+                error_message=_TOPIC_REFUSED.message,
+            )
+            for topic in refused
+        ]
+        response.responses = [*errors, *response.responses]

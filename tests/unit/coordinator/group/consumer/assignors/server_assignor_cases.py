@@ -17,11 +17,11 @@ from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     Assigning,
     AssignorInput,
     MemberInput,
-    finish,
 )
 from barnabas.coordinator.group.consumer.assignors.range_assignor import assign_ranges
 from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
 from barnabas.coordinator.group.share.simple_assignor import assign_simply
+from barnabas.waiting.steps import run_to_end
 
 ASSIGNORS: dict[str, Callable[[AssignorInput], Assigning]] = {
     "range": assign_ranges,
@@ -39,7 +39,7 @@ class ServerAssignorCase(NamedTuple):
 
     def ours(self) -> dict[str, str]:
         """Return the assignment of Barnabas's assignor, in the format of ServerAssignors.java."""
-        found = finish(ASSIGNORS[self.assignor](self.given))
+        found = run_to_end(ASSIGNORS[self.assignor](self.given))
         return {_hex(name): _target_word(target) for name, target in found.items()}
 
     def lines(self) -> list[str]:
@@ -98,7 +98,7 @@ class ServerGroupHistory:
         for _ in range(count):
             case = ServerAssignorCase(self.assignor, self._given())
             found.append(case)
-            targets = finish(ASSIGNORS[self.assignor](case.given))
+            targets = run_to_end(ASSIGNORS[self.assignor](case.given))
             for name, member in self._members.items():
                 self._members[name] = MemberInput(
                     member.subscribed_topic_ids, targets[name], member.instance_id

@@ -8,10 +8,10 @@ from barnabas.coordinator.group.assignment import Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     AssignorInput,
     MemberInput,
-    finish,
 )
 from barnabas.coordinator.group.consumer.assignors.range_assignor import assign_ranges
 from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
+from barnabas.waiting.steps import run_to_end
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
 
@@ -62,19 +62,21 @@ def check_valid(group: AssignorInput, found: dict[str, Target]) -> None:
 
 @given(groups())
 def test_both_assign_each_subscribed_partition_once(group: AssignorInput) -> None:
-    check_valid(group, finish(assign_uniformly(group)))
-    check_valid(group, finish(assign_ranges(group)))
+    check_valid(group, run_to_end(assign_uniformly(group)))
+    check_valid(group, run_to_end(assign_ranges(group)))
 
 
 @given(groups(homogeneous=True))
 def test_uniform_balances_members_with_equal_subscriptions(group: AssignorInput) -> None:
-    loads = [sum(map(len, target.values())) for target in finish(assign_uniformly(group)).values()]
+    loads = [
+        sum(map(len, target.values())) for target in run_to_end(assign_uniformly(group)).values()
+    ]
     assert max(loads) - min(loads) <= 1
 
 
 @given(groups(homogeneous=False))
 def test_uniform_leaves_no_movement_that_would_level_the_load(group: AssignorInput) -> None:
-    found = finish(assign_uniformly(group))
+    found = run_to_end(assign_uniformly(group))
     load = {name: sum(map(len, target.values())) for name, target in found.items()}
     for owner, target in found.items():
         for topic in target:
@@ -85,12 +87,12 @@ def test_uniform_leaves_no_movement_that_would_level_the_load(group: AssignorInp
 
 @given(groups())
 def test_uniform_moves_nothing_without_a_reason(group: AssignorInput) -> None:
-    first = finish(assign_uniformly(group))
+    first = run_to_end(assign_uniformly(group))
     members = {
         name: MemberInput(member.subscribed_topic_ids, first[name])
         for name, member in group.members.items()
     }
-    again = finish(
+    again = run_to_end(
         assign_uniformly(AssignorInput(members, group.partition_counts, group.is_homogeneous))
     )
     assert again == first
@@ -98,7 +100,7 @@ def test_uniform_moves_nothing_without_a_reason(group: AssignorInput) -> None:
 
 @given(groups(homogeneous=True))
 def test_range_divides_topics_of_equal_size_in_the_same_way(group: AssignorInput) -> None:
-    for target in finish(assign_ranges(group)).values():
+    for target in run_to_end(assign_ranges(group)).values():
         for topic, indexes in target.items():
             assert sorted(indexes) == list(range(min(indexes), max(indexes) + 1))
             for other in target:
@@ -113,7 +115,7 @@ def test_range_puts_static_members_first_by_their_instance_ids() -> None:
         "b": MemberInput(frozenset({topic}), instance_id="z"),
         "c": MemberInput(frozenset({topic}), instance_id="y"),
     }
-    found = finish(assign_ranges(AssignorInput(members, {topic: 4}, is_homogeneous=True)))
+    found = run_to_end(assign_ranges(AssignorInput(members, {topic: 4}, is_homogeneous=True)))
     assert found == {
         "c": {topic: frozenset({0, 1})},
         "b": {topic: frozenset({2})},

@@ -21,9 +21,9 @@ from barnabas.coordinator.group.streams.assignors.task_input import (
     TaskAssigning,
     TaskAssignorError,
     TaskOffsets,
-    finish_tasks,
 )
 from barnabas.coordinator.group.streams.tasks import MemberTasks, Tasks
+from barnabas.waiting.steps import run_to_end
 
 TASK_ASSIGNORS: dict[str, Callable[[StreamsInput], TaskAssigning]] = {
     "sticky": assign_sticky,
@@ -42,7 +42,7 @@ class TaskAssignorCase(NamedTuple):
     def ours(self) -> dict[str, str]:
         """Return the assignment of Barnabas's assignor, in the format of StreamsGroups.java."""
         try:
-            found = finish_tasks(TASK_ASSIGNORS[self.assignor](self.given))
+            found = run_to_end(TASK_ASSIGNORS[self.assignor](self.given))
         except TaskAssignorError:
             return FAILED
         return {
@@ -113,7 +113,7 @@ class StreamsGroupHistory:
         for _ in range(count):
             given = StreamsInput(dict(self._members), dict(self._subtopologies), self._replicas)
             found.append(TaskAssignorCase(self.assignor, given))
-            self._take(finish_tasks(assign_sticky(given)))
+            self._take(run_to_end(assign_sticky(given)))
             for _ in range(self._random.randint(0, 3)):
                 self._change()
         return found

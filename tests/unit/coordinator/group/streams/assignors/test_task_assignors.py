@@ -13,9 +13,9 @@ from barnabas.coordinator.group.streams.assignors.task_input import (
     StreamsMemberInput,
     SubtopologyInput,
     TaskAssignorError,
-    finish_tasks,
 )
 from barnabas.coordinator.group.streams.tasks import MemberTasks, Tasks
+from barnabas.waiting.steps import run_to_end
 
 
 @st.composite
@@ -70,7 +70,7 @@ def by_process(group: StreamsInput, found: dict[str, MemberTasks]) -> dict[str, 
 def test_each_active_task_has_one_member(group: StreamsInput) -> None:
     for assign in (assign_sticky, assign_mock):
         try:
-            found = finish_tasks(assign(group))
+            found = run_to_end(assign(group))
         except TaskAssignorError:
             assert assign is assign_mock
             continue
@@ -81,13 +81,13 @@ def test_each_active_task_has_one_member(group: StreamsInput) -> None:
 
 @given(groups())
 def test_a_process_has_each_task_once(group: StreamsInput) -> None:
-    for tasks in by_process(group, finish_tasks(assign_sticky(group))).values():
+    for tasks in by_process(group, run_to_end(assign_sticky(group))).values():
         assert len(set(tasks)) == len(tasks)
 
 
 @given(groups())
 def test_stateful_tasks_have_as_many_standbys_as_processes_allow(group: StreamsInput) -> None:
-    found = finish_tasks(assign_sticky(group))
+    found = run_to_end(assign_sticky(group))
     standby = [task for own in found.values() for task in listed(own.standby)]
     processes = {each.process_id for each in group.members.values()}
     count = min(group.standby_replicas, len(processes) - 1)
@@ -98,7 +98,7 @@ def test_stateful_tasks_have_as_many_standbys_as_processes_allow(group: StreamsI
 def test_members_without_state_to_keep_are_balanced(group: StreamsInput) -> None:
     fresh = {name: StreamsMemberInput(each.process_id) for name, each in group.members.items()}
     members = StreamsInput(fresh, group.subtopologies)
-    found = finish_tasks(assign_sticky(members))
+    found = run_to_end(assign_sticky(members))
     loads: dict[str, list[int]] = {}
     for name, own in found.items():
         loads.setdefault(fresh[name].process_id, []).append(len(listed(own.active)))
@@ -110,12 +110,12 @@ def test_members_without_state_to_keep_are_balanced(group: StreamsInput) -> None
 
 @given(groups(replicas=0))
 def test_an_assignment_without_standbys_stays_when_nothing_changes(group: StreamsInput) -> None:
-    first = finish_tasks(assign_sticky(group))
+    first = run_to_end(assign_sticky(group))
     again = {
         name: StreamsMemberInput(each.process_id, first[name])
         for name, each in group.members.items()
     }
-    second = finish_tasks(assign_sticky(StreamsInput(again, group.subtopologies)))
+    second = run_to_end(assign_sticky(StreamsInput(again, group.subtopologies)))
     loads = [len(listed(own.active)) for own in first.values()]
     if max(loads) - min(loads) <= 1:
         assert second == first
@@ -123,14 +123,14 @@ def test_an_assignment_without_standbys_stays_when_nothing_changes(group: Stream
 
 @given(groups())
 def test_the_result_depends_on_the_input_alone(group: StreamsInput) -> None:
-    assert finish_tasks(assign_sticky(group)) == finish_tasks(assign_sticky(group))
+    assert run_to_end(assign_sticky(group)) == run_to_end(assign_sticky(group))
 
 
 def test_an_active_task_moves_to_a_member_with_its_state() -> None:
     old = MemberTasks(standby={"0": frozenset({0, 1})})
     members = {"new": StreamsMemberInput("p"), "standby": StreamsMemberInput("q", old)}
     group = StreamsInput(members, {"0": SubtopologyInput(2, is_stateful=True)}, 1)
-    found = finish_tasks(assign_sticky(group))
+    found = run_to_end(assign_sticky(group))
     assert len(listed(found["standby"].active)) == 1
     assert len(listed(found["new"].active)) == 1
     # Each has the standby of the other's task.
@@ -143,14 +143,14 @@ def test_a_member_with_more_of_the_state_is_preferred() -> None:
         "much": StreamsMemberInput("q", offsets={"0": {0: 90}}),
     }
     group = StreamsInput(members, {"0": SubtopologyInput(1, is_stateful=True)})
-    assert listed(finish_tasks(assign_sticky(group))["much"].active) == [("0", 0)]
+    assert listed(run_to_end(assign_sticky(group))["much"].active) == [("0", 0)]
 
 
 def test_a_group_without_members_cannot_get_tasks() -> None:
     group = StreamsInput({}, {"0": SubtopologyInput(1, is_stateful=False)})
     for assign in (assign_sticky, assign_mock):
         with pytest.raises(TaskAssignorError, match="No member"):
-            finish_tasks(assign(group))
+            run_to_end(assign(group))
 
 
 def test_two_owners_of_a_task_fail_the_mock_assignor() -> None:
@@ -158,7 +158,7 @@ def test_two_owners_of_a_task_fail_the_mock_assignor() -> None:
     members = {name: StreamsMemberInput(name, owned) for name in "ab"}
     group = StreamsInput(members, {"0": SubtopologyInput(1, is_stateful=False)})
     with pytest.raises(TaskAssignorError, match="0_0 has two owners"):
-        finish_tasks(assign_mock(group))
+        run_to_end(assign_mock(group))
 
 
 def test_a_large_group_is_computed_in_many_steps() -> None:

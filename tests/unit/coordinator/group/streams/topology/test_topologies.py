@@ -147,8 +147,8 @@ def test_an_existing_changelog_must_have_the_count_of_its_inputs() -> None:
         (subtopology("0", "in", logs=(topic("log", 3),)), "must be undefined"),
         (subtopology("0", "in", logs=(topic("log"), topic("log"))), "log occurs twice"),
         (subtopology("0", "in", reads=(topic("r", -1),)), "negative"),
-        (subtopology("0", "in", together=(([1], []),)), "place 1 of 1"),
-        (subtopology("0", "in", together=(([], [-1]),)), "place -1 of 0"),
+        (subtopology("0", "in", together=(([1], []),)), "index 1 of 1"),
+        (subtopology("0", "in", together=(([], [-1]),)), "index -1 of 0"),
         (subtopology("0", " ".join(["in"] * TOPOLOGY_SIZE_MAX)), "at most"),
     ],
 )

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["LoopKeeper"]
+__all__ = ["LoopThread"]
 
 # Delay (s) between the last call that ran the loop and the time when this thread takes the turn.
 # During continuous polls the user therefore always has the turn.
-_PATIENCE_S = 0.1
+_TAKE_OVER_DELAY_S = 0.1
 
 
-class LoopKeeper:
-    """Runs `loop` between `take_over` and `step_aside`, which the user of the loop calls."""
+class LoopThread:
+    """Runs `loop` between `release_turn` and `acquire_turn`, which the user of the loop calls."""
 
     __slots__ = ("_ended", "_is_user_inside", "_loop", "_stepped_s", "_thread", "_turn")
 
@@ -36,20 +36,20 @@ class LoopKeeper:
         # When the user last left after running the loop (s, monotonic).
         self._stepped_s = 0.0
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="barnabas-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="barnabas-loop", daemon=True)
 
     def start(self) -> None:
         """Start the thread. The caller holds the turn."""
         self._thread.start()
 
-    def step_aside(self) -> None:
+    def acquire_turn(self) -> None:
         """Give the turn to the calling thread, which runs the loop from now on."""
         self._is_user_inside = True
         if not self._turn.acquire(blocking=False):
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._turn.acquire()
 
-    def take_over(self, *, has_stepped: bool) -> None:
+    def release_turn(self, *, has_stepped: bool) -> None:
         """Return the turn to this thread, after a delay if the user has run the loop."""
         if has_stepped:
             self._stepped_s = monotonic()
@@ -63,8 +63,8 @@ class LoopKeeper:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(_PATIENCE_S):
-            if self._is_user_inside or monotonic() - self._stepped_s < _PATIENCE_S:
+        while not self._ended.wait(_TAKE_OVER_DELAY_S):
+            if self._is_user_inside or monotonic() - self._stepped_s < _TAKE_OVER_DELAY_S:
                 continue
             if not self._turn.acquire(blocking=False):
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.console.gatekeeper import BODY_BYTES_MAX, host_name
+from barnabas.console.request_checks import BODY_BYTES_MAX, host_name
 from barnabas.console.settings import ConsoleSettings
 from console_in_process import FORM, HOST, NO_BROKER, ConsoleInProcess
 

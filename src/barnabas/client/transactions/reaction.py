@@ -1,4 +1,4 @@
-"""Decides the effect of a coordinator's error on the transaction (KIP-588, KIP-890)."""
+"""How a transactional producer reacts to errors of brokers (KIP-588, KIP-890)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from barnabas.client.errors import ClientError
 
-__all__ = ["Verdict", "fenced", "judge", "judge_batch", "worst"]
+__all__ = ["Reaction", "fenced", "most_severe", "reaction_to", "reaction_to_failed_batch"]
 
 
-class Verdict(Enum):
+class Reaction(Enum):
     """How the producer reacts to an error."""
 
     # Send the same request again after the backoff.
@@ -56,22 +56,22 @@ _FATAL_FOR_BATCHES = frozenset({
 })  # fmt: skip
 
 
-def judge(error: ClientError) -> Verdict:
+def reaction_to(error: ClientError) -> Reaction:
     """Return the reaction to a coordinator's error."""
     if isinstance(error, DisconnectedError) or error.error_code in _MOVED:
-        return Verdict.MOVED
+        return Reaction.MOVED
     if error.retriable:
-        return Verdict.RETRY
-    return Verdict.ABORT if error.error_code in _ABORT else Verdict.FATAL
+        return Reaction.RETRY
+    return Reaction.ABORT if error.error_code in _ABORT else Reaction.FATAL
 
 
-def judge_batch(error: ClientError) -> Verdict:
+def reaction_to_failed_batch(error: ClientError) -> Reaction:
     """Return the reaction to a failed batch of the transaction.
 
     INVALID_PRODUCER_EPOCH from a partition leader does not prove that another producer exists. The
-    abort asks the transaction coordinator, which knows (KIP-588).
+    response of the transaction coordinator to the abort shows it (KIP-588).
     """
-    return Verdict.FATAL if error.error_code in _FATAL_FOR_BATCHES else Verdict.ABORT
+    return Reaction.FATAL if error.error_code in _FATAL_FOR_BATCHES else Reaction.ABORT
 
 
 def fenced(error: ClientError, transactional_id: str) -> ClientError:
@@ -81,10 +81,10 @@ def fenced(error: ClientError, transactional_id: str) -> ClientError:
     return error
 
 
-def worst(errors: Iterable[ClientError | None]) -> ClientError | None:
+def most_severe(errors: Iterable[ClientError | None]) -> ClientError | None:
     """Return the most severe error of a request with several results, None without errors."""
-    order = {Verdict.FATAL: 0, Verdict.ABORT: 1, Verdict.MOVED: 2, Verdict.RETRY: 3}
+    order = {Reaction.FATAL: 0, Reaction.ABORT: 1, Reaction.MOVED: 2, Reaction.RETRY: 3}
     found = [error for error in errors if error is not None]
     # OPERATION_NOT_ATTEMPTED only says that another partition failed.
     causes = [e for e in found if e.error_code != ErrorCode.OPERATION_NOT_ATTEMPTED] or found
-    return min(causes, key=lambda error: order[judge(error)], default=None)
+    return min(causes, key=lambda error: order[reaction_to(error)], default=None)

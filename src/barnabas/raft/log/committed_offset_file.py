@@ -23,7 +23,7 @@ FILE_NAME = "committed-offset"
 _INTERVAL_MS = 1000
 
 
-def read_committed_note(disk: Disk, directory: str) -> int:
+def read_committed_offset(disk: Disk, directory: str) -> int:
     """Return the offset below which metadata is known to be committed; 0 if unknown."""
     path = f"{directory}/{FILE_NAME}"
     if not disk.exists(path):
@@ -37,19 +37,19 @@ def read_committed_note(disk: Disk, directory: str) -> int:
         return 0
 
 
-def write_committed_note(disk: Disk, directory: str, offset: int) -> None:
+def write_committed_offset(disk: Disk, directory: str, offset: int) -> None:
     """Write the file without a sync, because an older offset is also correct."""
     content = encode_lines([str(offset)])
     disk.write_atomically(f"{directory}/{FILE_NAME}", content, sync=False)
 
 
-class CommittedNote:
+class CommittedOffsetFile:
     """Writes the file outside the event loop, at most once a second."""
 
-    __slots__ = ("_directory", "_doors", "_is_writing", "_offset", "_timer")
+    __slots__ = ("_directory", "_is_writing", "_log_dependencies", "_offset", "_timer")
 
-    def __init__(self, doors: LogDependencies, directory: str) -> None:
-        self._doors = doors
+    def __init__(self, log_dependencies: LogDependencies, directory: str) -> None:
+        self._log_dependencies = log_dependencies
         self._directory = directory
         # The latest committed offset, exclusive, and the timer of the next write.
         self._offset = 0
@@ -61,21 +61,23 @@ class CommittedNote:
         """Note that the metadata below `offset` is committed."""
         self._offset = max(self._offset, offset)
         if self._timer is None:
-            self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._write)
+            self._timer = self._log_dependencies.timer.call_later(_INTERVAL_MS, self._write)
 
     def _write(self) -> None:
         if self._is_writing:
-            self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._write)
+            self._timer = self._log_dependencies.timer.call_later(_INTERVAL_MS, self._write)
             return
         self._timer = None
         self._is_writing = True
-        disk, directory, offset = self._doors.disk, self._directory, self._offset
+        disk, directory, offset = self._log_dependencies.disk, self._directory, self._offset
 
         def done(_: None, __: BaseException | None) -> None:
             # No error handling: a disk that fails here also fails the log, which reports the error.
             self._is_writing = False
 
-        self._doors.executor.submit(lambda: write_committed_note(disk, directory, offset), done)
+        self._log_dependencies.executor.submit(
+            lambda: write_committed_offset(disk, directory, offset), done
+        )
 
     def close(self) -> None:
         """Write the file a last time before returning, unless another write is running."""
@@ -83,4 +85,4 @@ class CommittedNote:
             self._timer.cancel()
             self._timer = None
         if self._offset and not self._is_writing:
-            write_committed_note(self._doors.disk, self._directory, self._offset)
+            write_committed_offset(self._log_dependencies.disk, self._directory, self._offset)

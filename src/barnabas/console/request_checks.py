@@ -1,7 +1,7 @@
-"""What every request must pass before a page sees it, and what every response gets.
+"""Checks of each request before its page is called, and headers of each response.
 
 - Host: only known names. A site whose name was pointed at this machine (DNS rebinding) is refused.
-- Origin: a form of another site is refused, before its CSRF token is looked at.
+- Origin: a form of another site is refused, before its CSRF token is checked.
 - Size of the body, and time until the response begins.
 - A log-in, if the console can be reached from other machines.
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from barnabas.console.sessions import Sessions
     from barnabas.console.settings import ConsoleSettings
 
-__all__ = ["BODY_BYTES_MAX", "FORM_TYPE", "Gatekeeper", "host_name"]
+__all__ = ["BODY_BYTES_MAX", "FORM_TYPE", "RequestChecks", "host_name"]
 
 BODY_BYTES_MAX = 1024 * 1024
 FORM_TYPE = "application/x-www-form-urlencoded"
 _TARGET_CHARACTERS_MAX = 8 * 1024
-# Longest time of a request (s). The requests to the cluster have shorter limits of their own.
+# Time limit of a request (s). The requests to the cluster have shorter limits.
 _REQUEST_S = 40.0
-# Paths without the limit of time.
+# Paths without a time limit.
 _ENDLESS = ("/messages/tail",)
 # Paths that are shown without a log-in.
 _OPEN = ("/login", "/static/")
@@ -50,7 +50,7 @@ _HEADERS = (
 )
 
 
-class Gatekeeper:
+class RequestChecks:
     """An ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings, sessions: Sessions) -> None:
@@ -115,7 +115,7 @@ def host_name(header: str) -> str:
 
 
 def _is_foreign(request: Request, host: str) -> bool:
-    """Return whether a browser says that the form comes from elsewhere, or it is no form."""
+    """Return whether the headers name another site, or a content type other than a form."""
     if request.headers.get("content-type", "").split(";")[0].strip() != FORM_TYPE:
         return True
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):

@@ -48,7 +48,7 @@ _BEAT_MS = 300
 
 @dataclass
 class SimBroker:
-    """A broker from the view of controllers."""
+    """A simulated broker that only communicates with controllers."""
 
     id: int
     life: int = 1
@@ -57,18 +57,18 @@ class SimBroker:
     wants_shut_down: bool = False
 
 
-class ControllerFate:
-    """Acts on the cluster; the surviving controllers must respond once to every request."""
+class ControllerFaults:
+    """Causes random events. Live controllers must respond exactly once to each request."""
 
     def __init__(self, seed: int) -> None:
-        # Snapshots so often that a node that was away has to load one.
+        # Frequent snapshots, so that a node loads one after a downtime.
         self.hosts = ControllerHosts(seed, snapshot_record_bytes=4_000, retention_bytes=1)
         self.rng = self.hosts.rng
         self.brokers = {each: SimBroker(each) for each in BROKERS}
         self._topics = 0
         # Requests without a response so far, and the node that has each of them.
         self.open: dict[int, ControllerReplica] = {}
-        self._asked = 0
+        self._requests = 0
         self.answered: dict[int, int] = {}
         self._acts: list[tuple[int, Callable[[], None]]] = [
             (20, self._change_isr),
@@ -79,7 +79,7 @@ class ControllerFate:
             (4, self._elect),
             (3, self._configure),
             (3, self._kill_or_revive_controller),
-            (2, self._part_controllers),
+            (2, self._partition_controllers),
             (4, self._wait),
         ]
 
@@ -94,10 +94,10 @@ class ControllerFate:
                 if drawn <= 0:
                     act()
                     break
-            self._live(self.rng.randint(1, 120))
+            self._advance(self.rng.randint(1, 120))
 
     def settle(self) -> ClusterImage:
-        """Restart everything, and wait until every broker is unfenced."""
+        """Restart all nodes, and wait until every broker is unfenced."""
         self.hosts.world.network.heal()
         self.hosts.start_all()
 
@@ -110,7 +110,7 @@ class ControllerFate:
             for broker in self.brokers.values():
                 broker.wants_shut_down = False
                 self._revive(broker)
-            self._live(100)
+            self._advance(100)
             if are_in():
                 break
         assert are_in(), (self._image(), self.brokers)
@@ -124,16 +124,16 @@ class ControllerFate:
 
     # -- brokers' lives ---------------------------------------------------------------------------
 
-    def _live(self, duration_ms: int) -> None:
+    def _advance(self, duration_ms: int) -> None:
         """Advance time while live brokers send heartbeats."""
         while duration_ms > 0:
             for broker in self.brokers.values():
                 if broker.is_alive:
-                    self._speak(broker)
+                    self._send_heartbeat(broker)
             self.hosts.run_for(min(duration_ms, _BEAT_MS))
             duration_ms -= _BEAT_MS
 
-    def _speak(self, broker: SimBroker) -> None:
+    def _send_heartbeat(self, broker: SimBroker) -> None:
         if broker.epoch < 0:
             self._register(broker)
             return
@@ -180,7 +180,7 @@ class ControllerFate:
         self._send(request, on_done)
 
     def _read_offset(self) -> int:
-        """How far a broker has read: as far as some replica."""
+        """Return the metadata offset of a broker: that of a random replica."""
         running = self.hosts.running()
         replica = running[self.rng.randint(0, len(running) - 1)] if running else None
         return -1 if replica is None else replica.publisher.image.provenance.offset
@@ -188,13 +188,13 @@ class ControllerFate:
     # -- acts -------------------------------------------------------------------------------------
 
     def _kill_or_revive_broker(self) -> None:
-        broker = self._some_broker()
+        broker = self._random_broker()
         if self._revive(broker):
             return
         broker.is_alive = False
         active = self.hosts.active()
         if active is not None and self.rng.random() < 0.7:
-            # Else it is fenced when its session is over.
+            # Otherwise it is fenced when its session expires.
             active.controller.on_broker_lost(broker.id, broker.epoch)
 
     @staticmethod
@@ -206,7 +206,7 @@ class ControllerFate:
         return True
 
     def _shut_down_broker(self) -> None:
-        self._some_broker().wants_shut_down = True
+        self._random_broker().wants_shut_down = True
 
     def _create_topic(self) -> None:
         self._topics += 1
@@ -224,7 +224,7 @@ class ControllerFate:
         self._send(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
 
     def _change_isr(self) -> None:
-        found = self._some_partition()
+        found = self._random_partition()
         if found is None:
             return
         topic_id, _, index, partition = found
@@ -250,7 +250,7 @@ class ControllerFate:
         self._send(request)
 
     def _reassign(self) -> None:
-        found = self._some_partition()
+        found = self._random_partition()
         if found is None:
             return
         _, name, index, _ = found
@@ -269,7 +269,7 @@ class ControllerFate:
         self._send(request)
 
     def _elect(self) -> None:
-        found = self._some_partition()
+        found = self._random_partition()
         wanted = None
         if found is not None and self.rng.random() < 0.7:
             wanted = [TopicPartitions(topic=found[1], partitions=[found[2]])]
@@ -279,7 +279,7 @@ class ControllerFate:
         self._send(request)
 
     def _configure(self) -> None:
-        found = self._some_partition()
+        found = self._random_partition()
         if found is None:
             return
         value = str(self.rng.randint(1, 3))
@@ -308,26 +308,26 @@ class ControllerFate:
         else:
             self.hosts.lose_power(self.rng.randint(1, 3))
 
-    def _part_controllers(self) -> None:
+    def _partition_controllers(self) -> None:
         if self.rng.random() < 0.6:
             self.hosts.world.network.heal()
         else:
             self.hosts.isolate(self.rng.randint(1, 3))
 
     def _wait(self) -> None:
-        self._live(self.rng.randint(500, 6_000))
+        self._advance(self.rng.randint(500, 6_000))
 
     # -- choices ----------------------------------------------------------------------------------
 
-    def _some_broker(self) -> SimBroker:
+    def _random_broker(self) -> SimBroker:
         return self.brokers[BROKERS[self.rng.randint(0, len(BROKERS) - 1)]]
 
     def _image(self) -> ClusterImage | None:
         active = self.hosts.active()
         return None if active is None else active.controller.image
 
-    def _some_partition(self) -> tuple[bytes, str, int, PartitionRegistration] | None:
-        """As some replica knows it: perhaps not as it is any more."""
+    def _random_partition(self) -> tuple[bytes, str, int, PartitionRegistration] | None:
+        """Return a random partition in the image of a random replica, which may be outdated."""
         running = self.hosts.running()
         if not running:
             return None
@@ -340,7 +340,7 @@ class ControllerFate:
         return topic.id, topic.name, index, topic.partitions[index]
 
     def _send(self, request: Any, on_done: Callable[[Any], None] = lambda _: None) -> None:
-        """Send a request to the active controller, or sometimes to another one."""
+        """Send a request to the active controller, or sometimes to another controller."""
         replica = self.hosts.active()
         running = self.hosts.running()
         if replica is None or self.rng.random() < 0.05:
@@ -349,8 +349,8 @@ class ControllerFate:
             chosen = running[self.rng.randint(0, len(running) - 1)]
             assert isinstance(chosen, ControllerReplica)
             replica = chosen
-        self._asked += 1
-        number, asked = self._asked, replica
+        self._requests += 1
+        number, asked = self._requests, replica
         self.open[number] = replica
 
         def answered(answer: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.raft.log.committed_note import CommittedNote, read_committed_note
+from barnabas.raft.log.committed_offset_file import CommittedOffsetFile, read_committed_offset
 from barnabas.sim.world import sim_runtime
 from unit.storage.storage_fixtures import LaterExecutor
 
@@ -16,30 +16,34 @@ def test_writes_of_the_committed_offset_do_not_overlap() -> None:
     world, runtime = sim_runtime(1)
     runtime.disk.make_directory(DIRECTORY)
     executor = LaterExecutor()
-    doors: Any = SimpleNamespace(disk=runtime.disk, timer=runtime.timer, executor=executor)
-    note = CommittedNote(doors, DIRECTORY)
+    log_dependencies: Any = SimpleNamespace(
+        disk=runtime.disk, timer=runtime.timer, executor=executor
+    )
+    note = CommittedOffsetFile(log_dependencies, DIRECTORY)
     note.note(5)
     world.run_for(1_500)
     note.note(9)
     world.run_for(3_000)
     assert len(executor.waiting) == 1
     executor.run()
-    assert read_committed_note(runtime.disk, DIRECTORY) == 5
+    assert read_committed_offset(runtime.disk, DIRECTORY) == 5
     world.run_for(1_500)
     executor.run()
-    assert read_committed_note(runtime.disk, DIRECTORY) == 9
+    assert read_committed_offset(runtime.disk, DIRECTORY) == 9
 
 
 def test_the_write_at_shutdown_is_omitted_during_another_write() -> None:
     world, runtime = sim_runtime(1)
     runtime.disk.make_directory(DIRECTORY)
     executor = LaterExecutor()
-    doors: Any = SimpleNamespace(disk=runtime.disk, timer=runtime.timer, executor=executor)
-    note = CommittedNote(doors, DIRECTORY)
+    log_dependencies: Any = SimpleNamespace(
+        disk=runtime.disk, timer=runtime.timer, executor=executor
+    )
+    note = CommittedOffsetFile(log_dependencies, DIRECTORY)
     note.note(5)
     world.run_for(1_500)
     note.note(9)
     note.close()
-    assert read_committed_note(runtime.disk, DIRECTORY) == 0
+    assert read_committed_offset(runtime.disk, DIRECTORY) == 0
     executor.run()
-    assert read_committed_note(runtime.disk, DIRECTORY) == 5
+    assert read_committed_offset(runtime.disk, DIRECTORY) == 5

@@ -1,4 +1,4 @@
-"""Calls user code whose exceptions must not stop the client (KIP-42)."""
+"""Logs exceptions of user code that must not stop the client (KIP-42)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Shielded"]
+__all__ = ["LogUserErrors"]
 
 _log = logging.getLogger(__name__)
 
 
-class Shielded:
+class LogUserErrors:
     """A `with` block that logs exceptions of user code and continues after the block.
 
     Args:
