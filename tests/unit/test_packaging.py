@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from archives import unpack
 from tools import release
 
 ROOT = Path(__file__).parents[2]
@@ -50,9 +51,7 @@ def test_a_source_archive_with_files_of_a_run_is_refused(
     built: tuple[Path, Path], tmp_path: Path
 ) -> None:
     with tarfile.open(built[1]) as archive:
-        # Python 3.11.4 and later have the filter; 3.12 warns without it.
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(tmp_path)
+        unpack(archive, tmp_path)
     [top] = tmp_path.glob("barnabas-*")
     (top / "src" / "barnabas" / "left.pyc").write_bytes(b"")
     source = tmp_path / built[1].name
