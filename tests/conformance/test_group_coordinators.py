@@ -15,7 +15,6 @@ from barnabas.client.facade import Client
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     AssignorInput,
     MemberInput,
-    finish,
 )
 from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
 from barnabas.protocol.api_table import ApiKey
@@ -32,6 +31,7 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.waiting.steps import run_to_end
 from conformance.cli_shell import Shell
 from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess
@@ -254,7 +254,7 @@ def test_targets_are_those_that_the_uniform_assignor_computes(bootstrap: str) ->
         )
         known.clear()
         known.update(group.targets())
-        assert finish(assign_uniformly(given)) == {
+        assert run_to_end(assign_uniformly(given)) == {
             name: {topic_id: own for (_, topic_id), own in target.items()}
             for name, target in known.items()
         }
