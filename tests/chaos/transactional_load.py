@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from chaos.transaction_checker import UNENDED
-from chaos.transactional.clients import QUICK, TRANSACTION_TIMEOUT_MS
+from chaos.transactional.clients import CALL_S, QUICK, TRANSACTION_TIMEOUT_MS
 from chaos.transactional.history import (
     CommittedLog,
     Ends,
@@ -353,13 +353,15 @@ class TransactionalLoad:
         self.check_alive()
         return history
 
-    def _await(self, look: Callable[[], bool], missing: object) -> None:
+    def _await(
+        self, look: Callable[[], bool], missing: object, within_s: float = PATIENCE_S
+    ) -> None:
         def is_met() -> bool:
             self.check_alive()
             with self._lock:
                 return look()
 
-        eventually(is_met, missing)
+        eventually(is_met, missing, within_s)
 
     def _end_role(self, role: str) -> None:
         """Stop the processes of a role. Fenced or replaced processes end by themselves."""
@@ -371,6 +373,8 @@ class TransactionalLoad:
         self._await(
             lambda: not any(worker in self._workers for worker in own),
             lambda: "\n".join([f"{role} did not end", *map(_work_of, own)]),
+            # A process may first repeat a call whose result is unknown.
+            CALL_S + PATIENCE_S,
         )
 
     def _await_end_of_transactions(self) -> None:
