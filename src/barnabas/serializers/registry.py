@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import ssl
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import msgspec
@@ -18,6 +18,7 @@ from barnabas.runtime import web
 from barnabas.serializers.bounded_cache import BoundedCache
 from barnabas.serializers.errors import RegistryError, SchemaError, UnknownSchemaError
 from barnabas.serializers.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+from barnabas.serializers.wire_format import ID_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,6 +55,10 @@ class RegistryOptions(TypedDict, total=False):
     cache_size: int
 
 
+# Ids have four bytes in records, and are not negative.
+_SchemaId: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=ID_MAX)]
+
+
 class _SchemaAnswer(msgspec.Struct):
     """A schema in a response. A registry omits the type of Avro schemas."""
 
@@ -68,11 +73,11 @@ class _SchemaAnswer(msgspec.Struct):
 class _VersionAnswer(_SchemaAnswer, kw_only=True):
     subject: str
     version: int
-    id: int
+    id: _SchemaId
 
 
 class _IdAnswer(msgspec.Struct):
-    id: int
+    id: _SchemaId
 
 
 class _ErrorAnswer(msgspec.Struct):

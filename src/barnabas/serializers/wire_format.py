@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HEADER_BYTES",
+    "ID_MAX",
     "decode_indexes",
     "encode_header",
     "encode_indexes",
@@ -28,7 +29,7 @@ __all__ = [
 _MAGIC = 0
 _HEADER = struct.Struct(">bI")
 HEADER_BYTES = _HEADER.size
-_ID_MAX = (1 << 31) - 1
+ID_MAX = (1 << 31) - 1
 # Messages are nested far less deep; longer paths are damaged data.
 _INDEXES_MAX = 64
 _VARINT_BYTES_MAX = 10
@@ -36,7 +37,7 @@ _VARINT_BYTES_MAX = 10
 
 def encode_header(schema_id: int) -> bytes:
     """Return the bytes before the payload."""
-    assert 0 <= schema_id <= _ID_MAX, schema_id
+    assert 0 <= schema_id <= ID_MAX, schema_id
     return _HEADER.pack(_MAGIC, schema_id)
 
 
@@ -52,7 +53,7 @@ def schema_id_of(data: bytes) -> int:
             f"serializer of a schema registry"
         )
     magic, schema_id = _HEADER.unpack_from(data)
-    if magic != _MAGIC or schema_id > _ID_MAX:
+    if magic != _MAGIC or schema_id > ID_MAX:
         raise WireFormatError(
             f"the record begins with {bytes(data[:HEADER_BYTES])!r} instead of a zero byte and a "
             f"schema id: it was not written by a serializer of a schema registry"

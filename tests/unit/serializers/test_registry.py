@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.runtime import web
 from barnabas.serializers import (
+    AvroSerializer,
     RegistryError,
     Schema,
     SchemaError,
@@ -103,6 +104,15 @@ def test_an_unreachable_registry_is_reported_with_its_address() -> None:
 def test_a_wrong_answer_is_an_error_of_the_registry(body: bytes) -> None:
     with RegistryServer(lambda *_: (200, body)) as server, pytest.raises(RegistryError):
         SchemaRegistry(server.url).schema(1)
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 31, 1 << 64])
+def test_an_id_that_no_record_can_have_is_an_error_of_the_registry(number: int) -> None:
+    body = json.dumps({"id": number}).encode()
+    with RegistryServer(lambda *_: (200, body)) as server:
+        serializer = AvroSerializer(SchemaRegistry(server.url), '"string"')
+        with pytest.raises(RegistryError, match="something else than a schema registry"):
+            serializer.serialize("orders", "value")
 
 
 def test_credentials_are_sent_and_never_shown() -> None:
