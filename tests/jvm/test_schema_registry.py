@@ -217,12 +217,31 @@ def test_both_register_one_schema_and_write_the_same_bytes(topic: str, pair: Pai
         assert ours == theirs
 
 
+class CountingInterceptor:
+    """Keeps the values of all records that pass."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def on_send(self, record: Any) -> Any:
+        self.values.append(record.value)
+        return record
+
+    def on_acknowledgement(self, metadata: object, error: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def test_asyncio_clients_use_the_same_serializers(
     broker: str, topic: str, registry: SchemaRegistry
 ) -> None:
     async def write_and_read() -> list[Any]:
         serializer = AvroSerializer(registry, FLIGHT_AVRO)
-        async with aio.Producer(broker, value_serializer=serializer) as producer:
+        async with aio.Producer(
+            broker, value_serializer=serializer, interceptors=[interceptor]
+        ) as producer:
             await producer.send(topic, FLIGHT)
             await producer.send_batch(topic, [(None, FLIGHT, (), None), (None, None, (), None)])
         found: list[Any] = []
@@ -239,7 +258,10 @@ def test_asyncio_clients_use_the_same_serializers(
                 found += [record.value for record in records]
         return found
 
+    interceptor = CountingInterceptor()
     assert asyncio.run(write_and_read()) == [FLIGHT, FLIGHT, None]
+    # A lookup repeats the serializer only.
+    assert interceptor.values == [FLIGHT, FLIGHT, None]
 
 
 def test_an_asyncio_share_consumer_looks_schemas_up(
