@@ -19,7 +19,11 @@ ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 # Public modules that are imported by their own names.
-MODULES = {"barnabas.testing", "barnabas.spark.session"}
+MODULES = {
+    "barnabas.spark.pipelines.expectations",
+    "barnabas.spark.session",
+    "barnabas.testing",
+}
 
 
 def imports(page: str) -> set[tuple[str, str]]:

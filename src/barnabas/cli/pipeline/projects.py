@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import click
 from barnabas.cli.common.output import DEFAULT_BOOTSTRAP, EXIT_FAILED, connected, problem
 from barnabas.client.errors import UnknownTopicError
 from barnabas.spark.pipelines.errors import ProjectError
+from barnabas.spark.pipelines.project import load_project
 from barnabas.spark.pipelines.status import TopicBounds, noted_brokers
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.spark.pipelines.checkpoints import Checkpoint
     from barnabas.spark.pipelines.notes import Notes
+    from barnabas.spark.pipelines.project import Project
 
 project_option = click.option(
     "-p",
@@ -44,6 +47,22 @@ def reported() -> Iterator[None]:
     except ProjectError as error:
         problem(str(error))
         sys.exit(EXIT_FAILED)
+
+
+def project_of(directory: str) -> Project:
+    """Read the project of a directory.
+
+    Raises:
+        ProjectError: there is no project, or it is wrong.
+    """
+    return load_project(Path(directory))
+
+
+def moment(milliseconds: int) -> str | None:
+    """Return a time as text; None for 0, which stands for no watermark."""
+    if milliseconds <= 0:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def topic_bounds(

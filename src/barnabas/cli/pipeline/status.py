@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ from barnabas.cli.common.output import EXIT_FAILED, client_options, echo_json, w
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table, warn
 from barnabas.cli.pipeline.projects import (
+    moment,
     offline_option,
     project_option,
     reported,
@@ -90,7 +90,7 @@ def _echo_status(statuses: Sequence[FlowStatus], *, running: bool, last_result: 
             short(each.checkpoint.key),
             each.checkpoint.committed_batch if each.checkpoint.committed_batch >= 0 else None,
             lag_text(each.lag_by_topic),
-            _time(each.checkpoint.watermark_ms),
+            moment(each.checkpoint.watermark_ms),
             each.state_rows,
             warn("unfinished batch") if each.has_unfinished_batch else "",
         )
@@ -122,14 +122,8 @@ def _status_json(status: FlowStatus) -> dict[str, object]:
             }
             for tp, offset in sorted(checkpoint.topic_offsets.items())
         ],
-        "watermark": _time(checkpoint.watermark_ms),
+        "watermark": moment(checkpoint.watermark_ms),
         "operators": list(checkpoint.operators),
         "state_rows": status.state_rows,
         "expectations": status.progress.get("expectations", {}),
     }
-
-
-def _time(milliseconds: int) -> str | None:
-    if milliseconds <= 0:
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from barnabas.cli.pipeline.projects import listed_bounds
+from barnabas.cli.pipeline.projects import listed_bounds, moment, project_of
 from barnabas.cli.pipeline.run_display import lag_text, short
 from barnabas.console.console import console_of
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
 from barnabas.spark.pipelines.errors import ProjectError
 from barnabas.spark.pipelines.notes import read_notes
-from barnabas.spark.pipelines.project import load_project
 from barnabas.spark.pipelines.run_lock import is_running
 from barnabas.spark.pipelines.status import flow_statuses
 
@@ -39,7 +36,7 @@ async def show_pipelines(request: Request) -> Response:
 def _load(client: Client, directory: str) -> dict[str, Any]:
     """Return a pipeline from its files, with the lag behind the topics of this cluster."""
     try:
-        project = load_project(Path(directory))
+        project = project_of(directory)
     except ProjectError as error:
         return {"name": directory, "state": "", "problem": str(error), "flows": []}
     checkpoints, notes = read_checkpoints(project), read_notes(project.notes)
@@ -54,7 +51,6 @@ def _load(client: Client, directory: str) -> dict[str, Any]:
 
 def _flow(status: FlowStatus) -> dict[str, Any]:
     checkpoint = status.checkpoint
-    watermark_ms = checkpoint.watermark_ms
     unmet = status.progress.get("expectations", {})
     return {
         "name": short(checkpoint.key),
@@ -63,7 +59,7 @@ def _flow(status: FlowStatus) -> dict[str, Any]:
         "rows": status.progress.get("rows"),
         "lag": lag_text(status.lag_by_topic),
         "lost": sum(status.lost.values()),
-        "watermark": datetime.fromtimestamp(watermark_ms / 1000, UTC) if watermark_ms else None,
+        "watermark": moment(checkpoint.watermark_ms),
         "state_rows": status.state_rows,
         "unmet": ", ".join(
             f"{name}: {counts['failed']} of {counts['rows']}" for name, counts in unmet.items()

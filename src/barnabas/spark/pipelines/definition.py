@@ -10,6 +10,8 @@ import hashlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.options import NAMES
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
@@ -23,8 +25,8 @@ _STATEFUL = {
 }
 # Parts of a relation that differ between two equal definitions: numbers of plans and lines of code.
 _NOISE = {"common", "plan_id"}
-# Options that may hold secrets are not noted. The client's address is no secret.
-_NOTED_CLIENT_OPTIONS = ("kafka.bootstrap.servers",)
+# Options that are compared, in lower case. Others may hold secrets, so they are not noted.
+_NOTED_OPTIONS = {*NAMES, "kafka.bootstrap.servers", "path"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class StreamSource:
 
     # "table" for a table of the pipeline.
     format: str
-    # Options with names in lower case, without settings of clients; of a table its name.
+    # The options that are compared, with names in lower case; of a table its name.
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -91,11 +93,7 @@ class FlowDefinition:
 def noted_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options that a note may contain, with names in lower case."""
     named = {name.lower(): value for name, value in options.items()}
-    return {
-        name: value
-        for name, value in sorted(named.items())
-        if not name.startswith("kafka.") or name in _NOTED_CLIENT_OPTIONS
-    }
+    return {name: value for name, value in sorted(named.items()) if name in _NOTED_OPTIONS}
 
 
 def define_flow(target: str, flow: str, plan: Any, sink: StreamSource | None) -> FlowDefinition:

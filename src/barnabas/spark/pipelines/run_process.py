@@ -90,7 +90,10 @@ def _end_with_command() -> None:
     """Wait for the end of standard input, then end the process group, with Java in it."""
     while sys.stdin.readline():
         pass
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    # Someone started this process in a group of others.
+    os._exit(_FAILED)
 
 
 def _end_with_java(process_id: int, ending: threading.Event, events: EventWriter) -> None:

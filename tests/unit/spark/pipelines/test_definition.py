@@ -20,6 +20,7 @@ read {
     options { key: "startingOffsets" value: "earliest" }
     options { key: "kafka.bootstrap.servers" value: "b:1" }
     options { key: "kafka.sasl.jaas.config" value: "a secret" }
+    options { key: "storage.aws_secret_access_key" value: "a secret" }
   }
   is_streaming: true
 }
@@ -53,7 +54,7 @@ def defined(relation: str, sink: StreamSource | None = None) -> FlowDefinition:
     return define_flow("t", "f", plan, sink)
 
 
-def test_a_source_has_its_options_without_settings_of_clients() -> None:
+def test_a_source_has_the_options_that_hold_no_secrets() -> None:
     (source,) = defined(f"filter {{ input {{ {TOPIC} }} }}").sources
     assert source.format == "barnabas"
     assert source.options == {
