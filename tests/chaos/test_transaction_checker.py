@@ -327,8 +327,8 @@ def an_offset_beyond_an_input_record_without_output(builder: Builder) -> None:
 
 @fault("offset ahead")
 def an_offset_that_no_transaction_may_have_committed(builder: Builder) -> None:
-    sample = builder.history.samples[-1]
-    builder.history.samples.append(replace(sample, offset=sample.offset + 1))
+    last = builder.history.samples[-1]
+    builder.history.samples.append(replace(last, offset=last.offset + 1))
 
 
 @fault("offset ahead")
@@ -346,11 +346,9 @@ def an_output_whose_offset_is_not_committed(builder: Builder) -> None:
 
 @fault("offset behind", "offset went back")
 def an_acknowledged_offset_that_is_not_there(builder: Builder) -> None:
-    sample = builder.history.samples[-1]
+    last = builder.history.samples[-1]
     now = builder.tick()
-    builder.history.samples.append(
-        replace(sample, offset=sample.offset - 1, started=now, ended=now)
-    )
+    builder.history.samples.append(replace(last, offset=last.offset - 1, started=now, ended=now))
 
 
 @fault("offset went back")
@@ -540,11 +538,9 @@ def test_a_commit_requested_before_the_fence_may_be_visible() -> None:
 
 def test_an_old_offset_is_no_fault_while_a_broker_is_isolated() -> None:
     builder = correct()
-    sample = builder.history.samples[-1]
+    last = builder.history.samples[-1]
     began, now = builder.tick(), builder.tick()
-    builder.history.samples.append(
-        replace(sample, offset=sample.offset - 1, started=now, ended=now)
-    )
+    builder.history.samples.append(replace(last, offset=last.offset - 1, started=now, ended=now))
     builder.history.isolations.append((began, builder.tick()))
     assert check_transactions(builder.finish()).is_clean
 
