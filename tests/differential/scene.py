@@ -35,6 +35,7 @@ PATIENCE_S, PINGS = 0.01, 4
 LATE_S, LATE_PINGS = 0.07, 10
 # Kafka's network threads, which take new connections in turn.
 NETWORK_THREADS = 3
+AGREEMENT_S = 2.0
 SHOWN_MAX = 200
 # Names of objects begin with the name of their case, or with so much of it.
 NAME_MAX = 80
@@ -288,6 +289,15 @@ class Scene:
         for side in self.pair.sides():
             words = f"{self._name} v{self.version}: {side.name}"
             eventually(partial(condition, side), words, pause_s=POLL_S)
+
+    def await_agreement(self, look: Callable[[Side], object]) -> None:
+        """Wait until both brokers show the same, for a short time; a comparison follows.
+
+        Kafka responds before the record of a change is committed, and shows the change only then.
+        """
+        deadline = time.monotonic() + AGREEMENT_S
+        while look(self.pair.kafka) != look(self.pair.barnabas) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def name(self, what: str = "topic") -> str:
         """A name that no other case uses."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
+from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.protocol.api_table import ApiKey
 from differential.matrix.standing import id_of, resolved
-from differential.scene import batch
+from differential.scene import ask, batch
 from differential.secured import PREFIX
 from differential.secured_cases import CASES, Names, Values, case
 from differential.share_fetches import LOADING_MS_MAX, initialize
+from differential.started import SETTINGS
 
 if TYPE_CHECKING:
     from differential.secured import SecuredScene
+    from differential.side import Side
 
 
 _FETCH_LIMITS = {
@@ -40,27 +44,49 @@ def _joining(group: str, topics: list[str], **more: Any) -> Values:
     }
 
 
+def _joining_known(scene: SecuredScene, group: str, topics: list[str], known: str) -> Values:
+    """The same, once the group's coordinator knows a topic.
+
+    Kafka publishes a new topic to its coordinators after Metadata shows it. Another group of the
+    same coordinator tells when.
+    """
+    count = int(SETTINGS["offsets.topic.num.partitions"])
+    others = (f"{group}-other-{number}" for number in itertools.count())
+    other = next(
+        each for each in others if partition_for(each, count) == partition_for(group, count)
+    )
+
+    def is_known(side: Side) -> bool:
+        joining = _joining(other, [known])
+        answer = ask(side, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
+        return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+    scene.until(is_known)
+    return _joining(group, topics)
+
+
 def _group(scene: SecuredScene) -> str:
     return f"{PREFIX}{scene.name('group')}"
 
 
 @case(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(scene: SecuredScene, names: Names) -> Values:
-    return _joining(_group(scene), names.each())
+    return _joining_known(scene, _group(scene), names.each(), names.may)
 
 
 @case(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat_for_own_topics(scene: SecuredScene, names: Names) -> Values:
-    return _joining(_group(scene), [names.may, names.may_absent])
+    return _joining_known(scene, _group(scene), [names.may, names.may_absent], names.may)
 
 
 @case(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat_of_a_hidden_group(scene: SecuredScene, names: Names) -> Values:
-    return _joining(scene.name("group"), [names.may])
+    return _joining_known(scene, scene.name("group"), [names.may], names.may)
 
 
 def _describing(scene: SecuredScene, group: str, topics: list[str]) -> Values:
-    scene.do(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, _joining(group, topics))
+    joining = _joining_known(scene, group, topics, topics[0])
+    scene.do(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
     return {"group_ids": [group], "include_authorized_operations": True}
 
 

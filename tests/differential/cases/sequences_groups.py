@@ -71,8 +71,7 @@ def given_an_id(scene: Scene, group: Group) -> None:
     """Its first member was told its id, and has not joined yet."""
     answers = scene.do(JOIN, 9, group.joins())
     scene.remember("member", *(answer.member_id for answer in answers))
-    # Kafka responds before the record of the new group is committed, and shows it only then.
-    scene.until(lambda side: described(side, group).group_state == "Empty")
+    scene.await_agreement(lambda side: described(side, group).group_state)
 
 
 def only_offsets(scene: Scene, group: Group) -> None:
@@ -444,6 +443,7 @@ def play(scene: Scene, state: Callable[[Scene, Group], None], row: Row) -> None:
 
     scene.send(row.build(group), on="asked")
     is_answered = scene.answer_if_any(ping, on="asked")
+    scene.await_agreement(lambda side: described(side, group).group_state)
     scene.compare({"groups": [group.id]}, DESCRIBE, 6)
     for who in MEMBERS:
         scene.compare(beating(group.id, who, GENERATION), HEARTBEAT, 4)
