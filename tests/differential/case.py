@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
 from differential.known_differences import KNOWN_DIFFERENCES
+from differential.playing import play_case
 from differential.scene import Compared, Scene
 
 if TYPE_CHECKING:
@@ -55,10 +56,15 @@ class Case:
         by_class: Counter[str] = Counter()
         before = pair.compared[self.api]
         for version in played:
-            scene = Scene(pair, self.api, f"{self.api.name.lower()}-{self.name}", version)
-            self.play(scene)
+            scene, differing = play_case(
+                lambda name, version=version: Scene(pair, self.api, name, version),
+                f"{self.api.name.lower()}-{self.name}",
+                self.play,
+                differs,
+                expected,
+            )
             by_class += scene.by_class
-            for line in scene.unexpected(differs, expected):
+            for line in differing:
                 versions.setdefault(line, []).append(version)
         pair.by_case[str(self)] = Compared(pair.compared[self.api] - before, by_class)
         found = [f"{spans(seen)} {line}" for line, seen in versions.items()]

@@ -38,3 +38,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         f"differential: {played} cases x versions of {apis} APIs, {compared} answers compared "
         "with Apache Kafka 4.4.0"
     )
+    if pair.differed_once:
+        lines = "\n  ".join(pair.differed_once)
+        session.config.stash[SUMMARY].append(f"differed once, and not again:\n  {lines}")

@@ -72,6 +72,8 @@ class Pair:
         self.standing: dict[str, Any] = {}
         # Comparisons of each case.
         self.by_case: dict[str, Compared] = {}
+        # Differences that were not there when the case was played again.
+        self.differed_once: list[str] = []
         # Cases that were played in all versions.
         self.complete: set[str] = set()
         self._served = [advertised(side) for side in self.sides()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,16 +18,18 @@ from differential.matrix.loose import loose_request
 from differential.matrix.of_others import without_others
 from differential.matrix.standing import resolved
 from differential.matrix.valid import VALID
+from differential.playing import play_case
 from differential.request import request
 from differential.secured import FEW_HOSTS, HOSTS, SecuredScene, started_secured_pair
 from differential.secured_cases import play
 from differential.secured_group_cases import ALL_CASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.protocol.schema import Message
     from differential.matrix.valid import Make
+    from differential.request import Values
     from differential.scene import Pair
     from differential.secured_cases import Make as MakeSome
     from differential.side import Side
@@ -69,16 +72,13 @@ def test_a_valid_request_gets_the_same_response_for_all_permissions(
     versions = pair.versions(api)
     for version in versions:
         for host in HOSTS if version in (versions[0], versions[-1]) else FEW_HOSTS:
-            title = f"{api.name.lower()}-{name}-{host}".replace(" ", "-")
-            scene = SecuredScene(pair, api, title, version, host)
-            values = make(scene)
 
-            def build(side: Side) -> Message:
-                return request(api, version, resolved(values, side))  # noqa: B023
+            def compare(scene: SecuredScene) -> None:
+                values = make(scene)
+                scene.before_comparing = _without_others(scene)
+                scene.compare(lambda side: request(api, scene.version, resolved(values, side)))
 
-            scene.before_comparing = _without_others(scene)
-            scene.compare(build)
-            for line in scene.unexpected(KNOWN, set()):
+            for line in _differences(pair, api, f"{name}-{host}", version, host, compare):
                 found.setdefault(f"{host}: {line}", []).append(version)
     assert not found, "\n" + "\n".join(f"{spans(seen)} {line}" for line, seen in found.items())
 
@@ -92,24 +92,43 @@ def test_an_invalid_request_gets_the_same_response_for_all_permissions(
 ) -> None:
     found: dict[str, list[int]] = {}
     loose = loose_request(api)
+
+    def build(version: int, values: Values, side: Side) -> Message:
+        return request(api, version, resolved(values, side), loose)
+
     for version in {min(pair.versions(api)), max(pair.versions(api))}:
-        title = f"part-{api.name.lower()}-{name}-{host}".replace(" ", "-")
-        scene = SecuredScene(pair, api, title, version, host)
-        for each in inputs(request_class(api), version, make(scene)):
-            if not is_sent(api, make, each.label):
-                continue
-            values = changed(make(scene), each.path, partial(each.change, scene))
 
-            def build(side: Side) -> Message:
-                return request(api, version, resolved(values, side), loose)  # noqa: B023
+        def compare(scene: SecuredScene) -> None:
+            for each in inputs(request_class(api), scene.version, make(scene)):
+                if is_sent(api, make, each.label):
+                    values = changed(make(scene), each.path, partial(each.change, scene))
+                    scene.label = f"{each.group}: {each.label} ->"
+                    scene.before_comparing = _without_others(scene)
+                    scene.compare(partial(build, scene.version, values))
 
-            scene.label = f"{each.group}: {each.label} ->"
-            scene.before_comparing = _without_others(scene)
-            scene.compare(build)
         known = KNOWN_DIFFERENCES.get(f"{api.name.lower()}: matrix-of-{name.replace(' ', '-')}", {})
-        for line in scene.unexpected({**KNOWN, **known}, set()):
+        for line in _differences(pair, api, f"part-{name}-{host}", version, host, compare, known):
             found.setdefault(line, []).append(version)
     assert not found, "\n" + "\n".join(f"{spans(seen)} {line}" for line, seen in found.items())
+
+
+def _differences(
+    pair: Pair,
+    api: ApiKey,
+    name: str,
+    version: int,
+    host: str,
+    compare: Callable[[SecuredScene], None],
+    known: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    _scene, found = play_case(
+        lambda title: SecuredScene(pair, api, title, version, host),
+        f"{api.name.lower()}-{name}".replace(" ", "-"),
+        compare,
+        {**KNOWN, **known},
+        set(),
+    )
+    return found
 
 
 def _without_others(scene: SecuredScene) -> Callable[[Any], None]:
@@ -137,9 +156,7 @@ def test_the_refused_part_of_a_request_gets_the_same_response(
 ) -> None:
     found: dict[str, list[int]] = {}
     for version in pair.versions(api):
-        title = f"wrong-{api.name.lower()}-{name}-{host}".replace(" ", "-")
-        scene = SecuredScene(pair, api, title, version, host)
-        play(scene, make)
-        for line in scene.unexpected(KNOWN, set()):
+        compare = partial(play, make=make)
+        for line in _differences(pair, api, f"wrong-{name}-{host}", version, host, compare):
             found.setdefault(line, []).append(version)
     assert not found, "\n" + "\n".join(f"{spans(seen)} {line}" for line, seen in found.items())
