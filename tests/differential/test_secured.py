@@ -78,7 +78,7 @@ def test_a_valid_request_gets_the_same_response_for_all_permissions(
                 scene.before_comparing = _without_others(scene)
                 scene.compare(lambda side: request(api, scene.version, resolved(values, side)))
 
-            for line in _differences(pair, api, f"{name}-{host}", version, host, compare):
+            for line in _differences(_scenes(pair, api, version, host), f"{name}-{host}", compare):
                 found.setdefault(f"{host}: {line}", []).append(version)
     assert not found, "\n" + "\n".join(f"{spans(seen)} {line}" for line, seen in found.items())
 
@@ -107,28 +107,26 @@ def test_an_invalid_request_gets_the_same_response_for_all_permissions(
                     scene.compare(partial(build, scene.version, values))
 
         known = KNOWN_DIFFERENCES.get(f"{api.name.lower()}: matrix-of-{name.replace(' ', '-')}", {})
-        for line in _differences(pair, api, f"part-{name}-{host}", version, host, compare, known):
+        for line in _differences(
+            _scenes(pair, api, version, host), f"part-{name}-{host}", compare, known
+        ):
             found.setdefault(line, []).append(version)
     assert not found, "\n" + "\n".join(f"{spans(seen)} {line}" for line, seen in found.items())
 
 
 def _differences(
-    pair: Pair,
-    api: ApiKey,
+    new_scene: Callable[[str], SecuredScene],
     name: str,
-    version: int,
-    host: str,
     compare: Callable[[SecuredScene], None],
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    _scene, found = play_case(
-        lambda title: SecuredScene(pair, api, title, version, host),
-        f"{api.name.lower()}-{name}".replace(" ", "-"),
-        compare,
-        {**KNOWN, **known},
-        set(),
-    )
+    _scene, found = play_case(new_scene, name.replace(" ", "-"), compare, {**KNOWN, **known}, set())
     return found
+
+
+def _scenes(pair: Pair, api: ApiKey, version: int, host: str) -> Callable[[str], SecuredScene]:
+    """Return a function that makes scenes; their names begin with that of the API."""
+    return lambda name: SecuredScene(pair, api, f"{api.name.lower()}-{name}", version, host)
 
 
 def _without_others(scene: SecuredScene) -> Callable[[Any], None]:
@@ -157,6 +155,8 @@ def test_the_refused_part_of_a_request_gets_the_same_response(
     found: dict[str, list[int]] = {}
     for version in pair.versions(api):
         compare = partial(play, make=make)
-        for line in _differences(pair, api, f"wrong-{name}-{host}", version, host, compare):
+        for line in _differences(
+            _scenes(pair, api, version, host), f"wrong-{name}-{host}", compare
+        ):
             found.setdefault(line, []).append(version)
     assert not found, "\n" + "\n".join(f"{spans(seen)} {line}" for line, seen in found.items())

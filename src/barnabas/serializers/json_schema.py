@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from barnabas.serializers.avro_schema import check_depth
+from barnabas.serializers.avro.schema import check_depth
 from barnabas.serializers.errors import SchemaError, SchemaMismatchError, WireFormatError
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
 from barnabas.serializers.schema import Schema, SchemaType

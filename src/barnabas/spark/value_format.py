@@ -101,8 +101,8 @@ def resolve(given: ValueFormat) -> ValueFormat:
     try:
         import msgspec
 
-        from barnabas.serializers.avro import parse_registered
-        from barnabas.serializers.avro_arrow import plain_schema
+        from barnabas.serializers.avro.arrow import plain_schema
+        from barnabas.serializers.avro.serializers import parse_registered
 
         registry = open_registry(given)
         parsed = parse_registered(registry, registry.latest(subject).schema)
@@ -142,8 +142,8 @@ def column_type(given: ValueFormat) -> str:
     Raises:
         OptionError: The schema is invalid, or has no type of columns.
     """
-    from barnabas.serializers.avro_arrow import arrow_type
-    from barnabas.serializers.avro_schema import AvroSchema
+    from barnabas.serializers.avro.arrow import arrow_type
+    from barnabas.serializers.avro.schema import AvroSchema
     from barnabas.serializers.errors import SchemaError
 
     try:
@@ -161,8 +161,8 @@ class ValueColumn:
     """
 
     def __init__(self, given: ValueFormat, target: pa.DataType) -> None:
-        from barnabas.serializers.avro_arrow import AvroColumn
-        from barnabas.serializers.avro_schema import AvroSchema
+        from barnabas.serializers.avro.arrow import AvroColumn
+        from barnabas.serializers.avro.schema import AvroSchema
 
         self._null_on_error = given.null_on_error
         self._column = AvroColumn(open_registry(given), AvroSchema(given.schema), target)

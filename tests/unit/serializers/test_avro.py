@@ -17,8 +17,8 @@ from barnabas.serializers import (
     SchemaRegistry,
     WireFormatError,
 )
-from barnabas.serializers.avro_resolution import find_mismatch
-from barnabas.serializers.avro_schema import AvroSchema
+from barnabas.serializers.avro.resolution import find_mismatch
+from barnabas.serializers.avro.schema import AvroSchema
 from barnabas.serializers.wire_format import encode_header
 from unit.serializers.registry_server import RegistryServer
 

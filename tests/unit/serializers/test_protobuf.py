@@ -22,7 +22,7 @@ from barnabas.serializers import (
     SchemaRegistry,
     WireFormatError,
 )
-from barnabas.serializers.proto_text import UnsupportedProtoError, parse_proto
+from barnabas.serializers.protobuf.proto_text import UnsupportedProtoError, parse_proto
 from barnabas.serializers.wire_format import encode_header
 from unit.serializers.registry_server import RegistryServer
 

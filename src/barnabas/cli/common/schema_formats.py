@@ -178,21 +178,21 @@ def _content(path: str) -> str:
 
 def _serializer(name: str, registry: SchemaRegistry, schema: str | None) -> SchemaSerializer:
     if name == "avro":
-        from barnabas.serializers.avro import AvroSerializer
+        from barnabas.serializers.avro.serializers import AvroSerializer
 
         return AvroSerializer(registry, schema)
     if name == "json-schema":
         from barnabas.serializers.json_schema import JsonSchemaSerializer
 
         return JsonSchemaSerializer(registry, schema)
-    from barnabas.serializers.protobuf import ProtobufSerializer
+    from barnabas.serializers.protobuf.serializers import ProtobufSerializer
 
     return ProtobufSerializer(registry, schema=schema)
 
 
 def _writer(serializer: SchemaSerializer, topic: str, part: Part) -> Callable[[Any], bytes | None]:
     """Return a function from text or a JSON value to bytes. It registers the schema at once."""
-    from barnabas.serializers.avro import AvroSerializer
+    from barnabas.serializers.avro.serializers import AvroSerializer
     from barnabas.serializers.basic import deserialize_json
 
     bound = serializer.for_topic(topic, part)
@@ -221,7 +221,7 @@ def _reader(name: str, registry: SchemaRegistry, schema: str | None) -> Callable
     deserializer: SchemaDeserializer
     convert: Callable[[Any], Any] | None = None
     if name == "avro":
-        from barnabas.serializers.avro import AvroDeserializer
+        from barnabas.serializers.avro.serializers import AvroDeserializer
 
         deserializer = AvroDeserializer(registry, schema)
     elif name == "json-schema":
@@ -229,7 +229,7 @@ def _reader(name: str, registry: SchemaRegistry, schema: str | None) -> Callable
 
         deserializer = JsonSchemaDeserializer(registry, schema)
     else:
-        from barnabas.serializers.protobuf import ProtobufDeserializer, message_as_json
+        from barnabas.serializers.protobuf.serializers import ProtobufDeserializer, message_as_json
 
         deserializer, convert = ProtobufDeserializer(registry), message_as_json
 

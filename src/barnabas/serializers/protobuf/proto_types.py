@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
 from barnabas.serializers.errors import SchemaError
-from barnabas.serializers.proto_text import parse_proto
+from barnabas.serializers.protobuf.proto_text import parse_proto
 from barnabas.serializers.schema import SchemaType
 
 if TYPE_CHECKING:

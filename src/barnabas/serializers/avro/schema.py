@@ -2,7 +2,7 @@
 
 `fastavro` compiles its functions, so that data of a recursive schema could exhaust the C stack and
 end the process, and a few bytes could be an endless list of nulls. This file refuses schemas of
-unlimited size; `avro_skim` checks the data of the others that need it.
+unlimited size; `skim` checks the data of the others that need it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AvroSchema:
         self.names: Mapping[str, AvroNode] = _defined(root)
         sizes = _Sizes(self.names)
         sizes.measure(root)
-        # Whether data must be checked before it is decoded; see `avro_skim`.
+        # Whether data must be checked before it is decoded; see `skim`.
         self.needs_skim = sizes.is_recursive or sizes.has_empty_items
 
     @property

@@ -19,10 +19,10 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from barnabas.serializers.errors import SchemaError
-from barnabas.serializers.proto_tokens import TokenStream, unescape
+from barnabas.serializers.protobuf.proto_tokens import TokenStream, unescape
 
 if TYPE_CHECKING:
-    from barnabas.serializers.proto_tokens import Token
+    from barnabas.serializers.protobuf.proto_tokens import Token
 
 __all__ = ["UnsupportedProtoError", "parse_proto"]
 

@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 
 from barnabas.serializers.errors import SchemaMismatchError, WireFormatError
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
-from barnabas.serializers.proto_text import UnsupportedProtoError
-from barnabas.serializers.proto_types import ProtoTypes, is_well_known, message_indexes
+from barnabas.serializers.protobuf.proto_text import UnsupportedProtoError
+from barnabas.serializers.protobuf.proto_types import ProtoTypes, is_well_known, message_indexes
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
 from barnabas.serializers.wire_format import (
     HEADER_BYTES,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from barnabas.serializers.avro_resolution import find_mismatch
-from barnabas.serializers.avro_schema import AvroSchema
-from barnabas.serializers.avro_skim import skim
+from barnabas.serializers.avro.resolution import find_mismatch
+from barnabas.serializers.avro.schema import AvroSchema
+from barnabas.serializers.avro.skim import skim
 from barnabas.serializers.errors import (
     RegistryError,
     SchemaError,
@@ -196,7 +196,7 @@ class AvroDeserializer(SchemaDeserializer):
 
 def _unfit(value: Any, schema: AvroSchema, error: Exception) -> SchemaMismatchError:
     """Return the error of a value that does not fit, with the field if it is found."""
-    from barnabas.serializers.avro_unfit import find_unfit
+    from barnabas.serializers.avro.unfit import find_unfit
 
     found = find_unfit(value, schema)
     if found is None:

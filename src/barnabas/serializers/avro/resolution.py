@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.serializers.avro_schema import node_type
+from barnabas.serializers.avro.schema import node_type
 
 if TYPE_CHECKING:
-    from barnabas.serializers.avro_schema import AvroNode, AvroSchema
+    from barnabas.serializers.avro.schema import AvroNode, AvroSchema
 
 __all__ = ["Mismatch", "find_mismatch"]
 

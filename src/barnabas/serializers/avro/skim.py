@@ -1,21 +1,21 @@
 """A check of Avro data before it is decoded: nesting, and items without bytes, have a limit.
 
 Only data of recursive schemas, and of arrays whose items may be empty, needs it: all other data is
-limited by its own length. See `avro_schema` for the reason.
+limited by its own length. See `schema` for the reason.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.serializers.avro_schema import node_type
+from barnabas.serializers.avro.schema import node_type
 from barnabas.serializers.errors import WireFormatError
 from barnabas.serializers.wire_format import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.serializers.avro_schema import AvroNode, AvroSchema
+    from barnabas.serializers.avro.schema import AvroNode, AvroSchema
 
 __all__ = ["skim"]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from fastavro.validation import validate
 
-from barnabas.serializers.avro_resolution import Mismatch
-from barnabas.serializers.avro_schema import node_type
+from barnabas.serializers.avro.resolution import Mismatch
+from barnabas.serializers.avro.schema import node_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.serializers.avro_schema import AvroNode, AvroSchema
+    from barnabas.serializers.avro.schema import AvroNode, AvroSchema
 
 __all__ = ["find_unfit"]
 

@@ -1,0 +1,1 @@
+"""Avro: serializers, schemas, and columns of Arrow."""

@@ -1,0 +1,1 @@
+"""Protobuf: serializers, and the .proto texts of a registry."""
