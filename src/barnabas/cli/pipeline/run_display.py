@@ -12,7 +12,7 @@ from barnabas.cli.common.printable import echo, printable_lines
 from barnabas.cli.common.tables import bad, console, dim, good, table, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -117,10 +117,15 @@ def render(totals: RunTotals) -> RenderableType:
         for flow, each in totals.flows.items()
     ]
     head = Text.assemble(("barnabas pipeline", "bold"), ("  ", ""), (totals.phase, "dim"))
-    # Columns without a value would make the table wider than a terminal.
-    filled = [n for n in range(len(_COLUMNS)) if any(row[n] is not None for row in rows)]
-    shown_rows = [[row[n] for n in filled] for row in rows]
-    return Group(head, table([_COLUMNS[n] for n in filled], shown_rows)) if rows else head
+    return Group(head, table(*filled(_COLUMNS, rows))) if rows else head
+
+
+def filled(
+    columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[list[str], list[list[object]]]:
+    """Return a table without its empty columns, which make it wider than a terminal."""
+    kept = [n for n in range(len(columns)) if any(row[n] not in (None, "") for row in rows)]
+    return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
 
 
 def _seconds_only(moment: str | None) -> str | None:

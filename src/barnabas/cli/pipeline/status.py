@@ -17,7 +17,7 @@ from barnabas.cli.pipeline.projects import (
     reported,
     topic_bounds,
 )
-from barnabas.cli.pipeline.run_display import lag_text, short
+from barnabas.cli.pipeline.run_display import filled, lag_text, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,9 @@ def _echo_status(statuses: Sequence[FlowStatus], *, running: bool, last_result: 
         )
         for each in statuses
     ]
-    echo_table(("flow", "batch", "lag", "watermark", "state rows", ""), rows)
+    columns = ("flow", "batch", "lag", "watermark", "state rows", "")
+    # Scripts get all columns.
+    echo_table(*(filled(columns, rows) if sys.stdout.isatty() else (columns, rows)))
     if running:
         echo("a run is going on", err=True)
     elif last_result is None:
