@@ -238,6 +238,19 @@ def test_directories_of_other_clusters_and_nodes_are_reported(
     assert any("several clusters" in what for what, _ in found)
 
 
+def test_the_file_of_a_running_broker_has_no_problem(
+    written: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with BrokerProcess(tmp_path / "running") as broker:
+        path = written(
+            f"listeners=PLAINTEXT://{broker.bootstrap}\nlog.dirs={broker.data_directory}\n"
+        )
+        found = examine(path)[1]
+    assert [what for verdict, what, _ in found if verdict == "wrong"] == []
+    (remedy,) = [remedy for _, what, remedy in found if "this broker runs already" in what]
+    assert remedy.endswith(f"barnabas doctor {broker.bootstrap}")
+
+
 def test_a_port_in_use_is_reported(written: Callable[[str], Path]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"

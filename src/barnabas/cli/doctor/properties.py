@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import examine_directory
+from barnabas.cli.log.read_only import is_locked
 from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
 from barnabas.server.configs.configuration import (
@@ -23,12 +24,14 @@ from barnabas.server.listeners.listener_tls import ListenerTls
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.config import TOPIC_CONFIGS
+from barnabas.storage.files.log_directory import LOCK_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.server.configs.configuration import Configuration
+    from barnabas.server.configs.endpoint import Endpoint
     from barnabas.settings.definition import ParsedConfig
 
 __all__ = ["examine_properties"]
@@ -182,6 +185,8 @@ def _examine_own(name: str, tls: ListenerTls, hosts: list[str], diagnosis: Diagn
 
 
 def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> None:
+    directories = configuration.parsed.strings(_directories_key(configuration.parsed))
+    used = next((path for path in directories if is_locked(f"{path}/{LOCK_FILE}")), None)
     for endpoint in configuration.endpoints:
         if endpoint.port == 0:
             diagnosis.ok(f"{endpoint} takes any free port")
@@ -192,9 +197,25 @@ def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> No
             try:
                 trial.bind((endpoint.host, endpoint.port))
             except OSError as error:
+                if error.errno == errno.EADDRINUSE and used is not None:
+                    diagnosis.note(
+                        f"{endpoint} and {used} are in use: this broker runs already",
+                        f"to examine the running broker: barnabas doctor {_address(endpoint)}",
+                    )
+                    continue
                 _report_unbound(str(endpoint), error, diagnosis)
             else:
                 diagnosis.ok(f"{endpoint} is free to listen on")
+
+
+def _address(endpoint: Endpoint) -> str:
+    """Return an address to connect to."""
+    is_any = endpoint.host in ("", "0.0.0.0", "::")  # noqa: S104
+    return endpoint._replace(host="localhost").address if is_any else endpoint.address
+
+
+def _directories_key(parsed: ParsedConfig) -> str:
+    return "log.dirs" if parsed["log.dirs"] is not None else "log.dir"
 
 
 def _report_unbound(endpoint: str, error: OSError, diagnosis: Diagnosis) -> None:
@@ -209,9 +230,8 @@ def _report_unbound(endpoint: str, error: OSError, diagnosis: Diagnosis) -> None
 
 def _examine_directories(configuration: Configuration, diagnosis: Diagnosis) -> None:
     parsed = configuration.parsed
-    key = "log.dirs" if parsed["log.dirs"] is not None else "log.dir"
     clusters: dict[str, str] = {}
-    for path in parsed.strings(key):
+    for path in parsed.strings(_directories_key(parsed)):
         meta = examine_directory(
             path,
             diagnosis,
