@@ -210,7 +210,7 @@ def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> No
 
 def _address(endpoint: Endpoint) -> str:
     """Return an address to connect to."""
-    is_any = endpoint.host in ("", "0.0.0.0", "::")  # noqa: S104
+    is_any = endpoint.host in ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
     return endpoint._replace(host="localhost").address if is_any else endpoint.address
 
 
