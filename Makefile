@@ -1,5 +1,5 @@
 # make setup  creates .venv with everything, `.venv/bin/barnabas` is the command
-# make demo   the pipeline over real data, with kills        make test   ten minutes of tests, no Java needed but Spark's
+# make demo   the pipeline over real data, with kills        make test   five minutes of tests, no Java needed but Spark's
 # make fuzz   minutes of hostile requests                   make kills  kill -9 under load, KILLS=100 times
 # make check  format, lint, types, layers, tidy, all tests   make bench  numbers beside other brokers
 # make chaos  half an hour of faults on three brokers       make storms 200 rounds of members that join, die and pause
