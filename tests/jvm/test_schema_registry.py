@@ -9,8 +9,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -57,32 +55,11 @@ from barnabas.serializers import (
 )
 from barnabas.testing.broker_process import BrokerProcess
 from console_in_process import ConsoleInProcess
+from flight_schema import FLIGHT, FLIGHT_AVRO
 
 _numbers = itertools.count(1)
 DEADLINE_S = 60.0
 
-FLIGHT_AVRO = {
-    "type": "record",
-    "name": "Flight",
-    "namespace": "flights",
-    "fields": [
-        {"name": "origin", "type": "string"},
-        {"name": "delay", "type": ["null", "int"], "default": None},
-        {"name": "departed", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {
-            "name": "fare",
-            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-        },
-        {"name": "stops", "type": {"type": "array", "items": "string"}},
-    ],
-}
-FLIGHT = {
-    "origin": "JFK",
-    "delay": 42,
-    "departed": datetime(2026, 1, 31, 12, tzinfo=UTC),
-    "fare": Decimal("120.50"),
-    "stops": ["ORD", "DEN"],
-}
 PLANE_JSON = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "title": "Plane",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
-from decimal import Decimal
+from datetime import UTC
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+import flight_schema
 from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
 from documents.blocks import sections_of
@@ -22,29 +22,10 @@ from spark.queries import to_the_end
 
 pytestmark = pytest.mark.spark
 
-SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "Flight",
-    "fields": [
-        {"name": "origin", "type": "string"},
-        {"name": "delay", "type": ["null", "int"], "default": None},
-        {"name": "departed", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {
-            "name": "fare",
-            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-        },
-        {"name": "stops", "type": {"type": "array", "items": "string"}},
-        {"name": "bags", "type": {"type": "map", "values": "int"}},
-    ],
-}
-FLIGHT = {
-    "origin": "JFK",
-    "delay": 42,
-    "departed": datetime(2026, 1, 31, 12, tzinfo=UTC),
-    "fare": Decimal("120.50"),
-    "stops": ["ORD"],
-    "bags": {"red": 2},
-}
+BAGS = {"name": "bags", "type": {"type": "map", "values": "int"}}
+SCHEMA: dict[str, Any] = {**flight_schema.FLIGHT_AVRO}
+SCHEMA["fields"] = [*SCHEMA["fields"], BAGS]
+FLIGHT = {**flight_schema.FLIGHT, "stops": ["ORD"], "bags": {"red": 2}}
 TYPE = (
     "struct<origin:string,delay:int,departed:timestamp,fare:decimal(9,2),stops:array<string>,"
     "bags:map<string,int>>"

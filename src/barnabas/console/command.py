@@ -10,6 +10,7 @@ import click
 
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    bootstrap_option,
     client_config,
     metrics_option,
     problem,
@@ -19,9 +20,7 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.schema_formats import open_registry, registry_option
 from barnabas.cli.profiles.selection import (
-    BOOTSTRAP_VARIABLE,
     CONFIG_VARIABLE,
-    DEFAULT_BOOTSTRAP,
     PROFILE_VARIABLE,
     select,
 )
@@ -53,15 +52,7 @@ _PASSWORD_BYTES_MAX = 1024
 
 
 @click.command(epilog=EXAMPLES)
-@click.option(
-    "-b",
-    "--bootstrap",
-    "--bootstrap-server",
-    "bootstrap",
-    metavar="HOST:PORT[,...]",
-    help=f"Brokers to connect to first.  [env var: {BOOTSTRAP_VARIABLE}; "
-    f"default: from the profile, else {DEFAULT_BOOTSTRAP}]",
-)
+@bootstrap_option()
 @property_option
 @click.option(
     "-F",

@@ -14,7 +14,7 @@ import msgspec
 from barnabas.serializers.avro.schema import check_depth
 from barnabas.serializers.errors import SchemaError, SchemaMismatchError, WireFormatError
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
-from barnabas.serializers.schema import Schema, SchemaType
+from barnabas.serializers.schema import Schema, SchemaType, schema_text
 from barnabas.serializers.wire_format import HEADER_BYTES, encode_header
 
 if TYPE_CHECKING:
@@ -51,10 +51,8 @@ class JsonSchemaSerializer(SchemaSerializer):
         schema: str | dict[str, Any] | Schema | None = None,
         **options: Unpack[SerializerOptions],
     ) -> None:
-        if isinstance(schema, dict):
-            schema = msgspec.json.encode(schema).decode()
-        if isinstance(schema, str):
-            schema = Schema(schema, SchemaType.JSON)
+        if schema is not None and not isinstance(schema, Schema):
+            schema = Schema(schema_text(schema), SchemaType.JSON)
         super().__init__(registry, schema, options)
         if schema is not None:
             _validator(registry, schema)
@@ -98,11 +96,9 @@ class JsonSchemaDeserializer(SchemaDeserializer):
         self, registry: SchemaRegistry, reader_schema: str | dict[str, Any] | None = None
     ) -> None:
         super().__init__(registry)
-        if isinstance(reader_schema, dict):
-            reader_schema = msgspec.json.encode(reader_schema).decode()
         self._check: Callable[[Any], None] | None = None
         if reader_schema is not None:
-            self._check = _validator(registry, Schema(reader_schema, SchemaType.JSON))
+            self._check = _validator(registry, Schema(schema_text(reader_schema), SchemaType.JSON))
 
     def decoder(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
         """Return a function from the bytes of a record to its value."""

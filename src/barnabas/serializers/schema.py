@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import msgspec
 
-__all__ = ["RegisteredSchema", "Schema", "SchemaReference", "SchemaType"]
+__all__ = ["RegisteredSchema", "Schema", "SchemaReference", "SchemaType", "schema_text"]
 
 
 class SchemaType(enum.StrEnum):
@@ -48,3 +49,8 @@ class RegisteredSchema(msgspec.Struct, frozen=True):
     version: int
     schema_id: int
     schema: Schema
+
+
+def schema_text(schema: str | dict[str, Any] | list[Any]) -> str:
+    """Return the JSON text of a schema that is given as text or as a value of Python."""
+    return schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()

@@ -99,14 +99,12 @@ def resolve(given: ValueFormat) -> ValueFormat:
 
     subject = f"{given.topic}-value"
     try:
-        import msgspec
-
-        from barnabas.serializers.avro.arrow import plain_schema
+        from barnabas.serializers.avro.arrow import plain_text
         from barnabas.serializers.avro.serializers import parse_registered
 
         registry = open_registry(given)
         parsed = parse_registered(registry, registry.latest(subject).schema)
-        text = msgspec.json.encode(plain_schema(parsed.root)).decode()
+        text = plain_text(parsed)
     except (RegistryError, SchemaError) as error:
         raise OptionError(f"valueFormat=avro, subject {subject}: {error}") from None
     except ModuleNotFoundError as error:

@@ -12,17 +12,22 @@ from unit.storage.storage_fixtures import LaterExecutor
 DIRECTORY = "/metadata"
 
 
-def test_writes_of_the_committed_offset_do_not_overlap() -> None:
+def new_file() -> tuple[Any, Any, LaterExecutor, CommittedOffsetFile]:
+    """Return a world, its runtime, the executor of writes and the file."""
     world, runtime = sim_runtime(1)
     runtime.disk.make_directory(DIRECTORY)
     executor = LaterExecutor()
     log_dependencies: Any = SimpleNamespace(
         disk=runtime.disk, timer=runtime.timer, executor=executor
     )
-    note = CommittedOffsetFile(log_dependencies, DIRECTORY)
-    note.note(5)
+    return world, runtime, executor, CommittedOffsetFile(log_dependencies, DIRECTORY)
+
+
+def test_writes_of_the_committed_offset_do_not_overlap() -> None:
+    world, runtime, executor, file = new_file()
+    file.note(5)
     world.run_for(1_500)
-    note.note(9)
+    file.note(9)
     world.run_for(3_000)
     assert len(executor.waiting) == 1
     executor.run()
@@ -33,17 +38,11 @@ def test_writes_of_the_committed_offset_do_not_overlap() -> None:
 
 
 def test_the_write_at_shutdown_is_omitted_during_another_write() -> None:
-    world, runtime = sim_runtime(1)
-    runtime.disk.make_directory(DIRECTORY)
-    executor = LaterExecutor()
-    log_dependencies: Any = SimpleNamespace(
-        disk=runtime.disk, timer=runtime.timer, executor=executor
-    )
-    note = CommittedOffsetFile(log_dependencies, DIRECTORY)
-    note.note(5)
+    world, runtime, executor, file = new_file()
+    file.note(5)
     world.run_for(1_500)
-    note.note(9)
-    note.close()
+    file.note(9)
+    file.close()
     assert read_committed_offset(runtime.disk, DIRECTORY) == 0
     executor.run()
     assert read_committed_offset(runtime.disk, DIRECTORY) == 5

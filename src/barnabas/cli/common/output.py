@@ -133,21 +133,26 @@ class ClientOptions(NamedTuple):
     as_json: bool
 
 
+def bootstrap_option(help_text: str = "Brokers to connect to first.") -> Callable[[F], F]:
+    """Return --bootstrap; the command passes its value to `select`."""
+    return click.option(
+        "-b",
+        "--bootstrap",
+        "--bootstrap-server",
+        "bootstrap",
+        metavar="HOST:PORT[,...]",
+        help=f"{help_text}  [env var: {BOOTSTRAP_VARIABLE}; "
+        f"default: from the profile, else {DEFAULT_BOOTSTRAP}]",
+    )
+
+
 def client_options(command: F) -> F:
     """Add the options of every command that connects to a cluster.
 
     The command receives `bootstrap`, `properties` and `as_json`; `select` determines their values.
     """
     options = [
-        click.option(
-            "-b",
-            "--bootstrap",
-            "--bootstrap-server",
-            "bootstrap",
-            metavar="HOST:PORT[,...]",
-            help=f"Brokers to connect to first.  [env var: {BOOTSTRAP_VARIABLE}; "
-            f"default: from the profile, else {DEFAULT_BOOTSTRAP}]",
-        ),
+        bootstrap_option(),
         property_option,
         config_file_option,
         click.option(

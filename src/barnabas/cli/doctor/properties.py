@@ -13,12 +13,14 @@ from barnabas.cli.doctor.directory import examine_directory
 from barnabas.cli.log.read_only import is_locked
 from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
+from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.configuration import (
     BROKER_KEYS,
     is_listener_key,
     may_be_secret,
     read_configuration,
 )
+from barnabas.server.configs.endpoint import is_wildcard
 from barnabas.server.configs.listener_endpoints import advertised_endpoints
 from barnabas.server.listeners.listener_tls import ListenerTls
 from barnabas.settings.key import ConfigError
@@ -185,7 +187,7 @@ def _examine_own(name: str, tls: ListenerTls, hosts: list[str], diagnosis: Diagn
 
 
 def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> None:
-    directories = configuration.parsed.strings(_directories_key(configuration.parsed))
+    directories = log_directories(configuration.parsed)
     used = next((path for path in directories if is_locked(f"{path}/{LOCK_FILE}")), None)
     for endpoint in configuration.endpoints:
         if endpoint.port == 0:
@@ -210,12 +212,9 @@ def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> No
 
 def _address(endpoint: Endpoint) -> str:
     """Return an address to connect to."""
-    is_any = endpoint.host in ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
-    return endpoint._replace(host="localhost").address if is_any else endpoint.address
-
-
-def _directories_key(parsed: ParsedConfig) -> str:
-    return "log.dirs" if parsed["log.dirs"] is not None else "log.dir"
+    if is_wildcard(endpoint.host):
+        endpoint = endpoint._replace(host="localhost")
+    return endpoint.address
 
 
 def _report_unbound(endpoint: str, error: OSError, diagnosis: Diagnosis) -> None:
@@ -229,9 +228,8 @@ def _report_unbound(endpoint: str, error: OSError, diagnosis: Diagnosis) -> None
 
 
 def _examine_directories(configuration: Configuration, diagnosis: Diagnosis) -> None:
-    parsed = configuration.parsed
     clusters: dict[str, str] = {}
-    for path in parsed.strings(_directories_key(parsed)):
+    for path in log_directories(configuration.parsed):
         meta = examine_directory(
             path,
             diagnosis,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.completing import complete_topics
-from barnabas.cli.common.output import duration_ms, echo_json, key_values
+from barnabas.cli.common.output import bootstrap_option, duration_ms, echo_json, key_values
 from barnabas.cli.common.printable import echo
 from barnabas.cli.pipeline.projects import project_option, reported
 from barnabas.cli.pipeline.reset import reset_datasets
 from barnabas.cli.pipeline.running import run_request
 from barnabas.cli.pipeline.status import status
-from barnabas.cli.profiles.selection import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, select
+from barnabas.cli.profiles.selection import select
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,15 +72,7 @@ pipeline.add_command(status)
 @click.option(
     "--output", metavar="TOPIC", help="The topic to write.  [default: the topic's name and -out]"
 )
-@click.option(
-    "-b",
-    "--bootstrap",
-    "--bootstrap-server",
-    "bootstrap",
-    metavar="HOST:PORT[,...]",
-    help=f"Brokers that the pipeline connects to first.  [env var: {BOOTSTRAP_VARIABLE}; "
-    f"default: from the profile, else {DEFAULT_BOOTSTRAP}]",
-)
+@bootstrap_option("Brokers that the pipeline connects to first.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def init(
     directory: Path, topic: str, output: str | None, bootstrap: str | None, as_json: bool

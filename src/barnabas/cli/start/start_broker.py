@@ -14,7 +14,6 @@ from barnabas.cli.start.start_files import StartFiles
 from barnabas.cli.start.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
 from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
@@ -103,8 +102,7 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
                 return
             _print_ready(address, broker.metrics_address)
             manager.ready(f"ready at {address}")
-            if not is_optimized():
-                logging.getLogger(__name__).info("Slow Python: %s", UNOPTIMIZED)
+            _log_slow_python()
             # These modules are not needed for the first response, so import them afterwards.
             from barnabas.server.process.preload import Preloader, needed_modules
 
@@ -153,6 +151,17 @@ def _collect_garbage() -> None:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
+
+
+def _log_slow_python() -> None:
+    log = logging.getLogger(__name__)
+    if not log.isEnabledFor(logging.INFO):
+        # Most starts need neither the module nor the configuration of Python's build.
+        return
+    from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
+
+    if not is_optimized():
+        log.info("Slow Python: %s", UNOPTIMIZED)
 
 
 def _print_ready(address: str, metrics_address: str | None) -> None:

@@ -48,9 +48,11 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
     readers: list[ReaderFacts] = []
     shares = None
     if described.type == "share":
-        shares, elapsed = gather_shares(client, described, seconds)
+        existing = client.describe_topics()
+        shares, elapsed = gather_shares(client, described, existing, seconds)
     else:
         readers, described, elapsed = _read_twice(client, described, seconds)
+        existing = client.describe_topics()
     subscribed = {topic for member in described.members for topic in member.topics}
     streams = _streams(client, described)
     changelogs = {
@@ -58,7 +60,6 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         for each in (streams.subtopologies if streams is not None else ())
         for topic in each.changelog_topics
     }
-    existing = client.describe_topics()
     read = {tp for member in described.members for tp in member.assignment}
     unread = [
         TopicPartition(topic, number)

@@ -18,9 +18,10 @@ from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
@@ -28,19 +29,19 @@ __all__ = ["gather_shares"]
 
 
 def gather_shares(
-    client: Client, described: GroupDescription, seconds: float
+    client: Client, described: GroupDescription, topics: Mapping[str, TopicInfo], seconds: float
 ) -> tuple[ShareFacts, float]:
     """Gather the facts about the share partitions of a group; read their states twice.
 
     Args:
         client: A client of the cluster.
         described: The group.
+        topics: All topics.
         seconds: Time between the two reads, if members have records to process.
 
     Returns:
         The facts, and the time between the reads (s); 0 after a single read.
     """
-    topics = client.describe_topics()
     members: dict[TopicPartition, list[GroupMember]] = {}
     for member in described.members:
         for tp in member.assignment:

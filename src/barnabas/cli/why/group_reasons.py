@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.members import member_name
+from barnabas.cli.why.members import listed, member_name
+from barnabas.cli.why.missing_topics import missing_topics
 from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
 from barnabas.cli.why.share_reasons import share_reasons
 from barnabas.cli.why.streams_reasons import streams_reasons
@@ -44,21 +45,14 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
             )
         ]
     reasons = _state_reasons(facts, described)
-    reasons += [
-        wrong(
-            "topic-missing",
-            f"a member subscribes to {topic}, but this topic does not exist",
-            f"`barnabas topics create {topic}`, or check the name",
-        )
-        for topic in sorted(facts.missing_topics)
-        if facts.streams is None
-    ]
+    if facts.streams is None:
+        reasons += missing_topics(facts.missing_topics)
     if facts.unread and described.state == "Stable":
-        shown = ", ".join(map(str, facts.unread[:5])) + (" ..." if len(facts.unread) > 5 else "")
         reasons.append(
             wrong(
                 "partitions-unread",
-                f"no member reads {shown}, although members subscribe to the topic",
+                f"no member reads {listed(map(str, facts.unread))}, although members subscribe to "
+                "the topic",
                 "the group's assignor did not assign them; when a member joins or "
                 "leaves, it assigns all partitions again",
             )

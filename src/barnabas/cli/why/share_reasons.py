@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.why.members import listed, member_name
+from barnabas.cli.why.missing_topics import missing_topics
 from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
 from barnabas.cli.why.share_records import record_reasons
 from barnabas.cli.why.transaction_reasons import transaction_reasons
@@ -38,14 +39,7 @@ def share_reasons(
         shares: the facts about its partitions.
     """
     reasons = _member_reasons(described, shares)
-    reasons += [
-        wrong(
-            "topic-missing",
-            f"a member subscribes to {topic}, but this topic does not exist",
-            f"`barnabas topics create {topic}`, or check the name",
-        )
-        for topic in sorted(facts.missing_topics)
-    ]
+    reasons += missing_topics(facts.missing_topics)
     if facts.unread and described.members:
         reasons.append(
             note(
@@ -61,7 +55,7 @@ def share_reasons(
                 "states-not-allowed",
                 "this user may not read the states of the records, so deliveries are unknown: that "
                 "needs CLUSTER_ACTION on the cluster",
-                "use the principal of a broker, or an administrator who has this right",
+                "use the principal of a broker, or an administrator with this right",
             )
         )
     for each in shares.partitions:

@@ -6,6 +6,8 @@ such a Python. The builds of Linux distributions, python.org, conda and uv are o
 `make setup` runs this file as a program: exit status 0 if Barnabas runs well with this Python.
 """
 
+from __future__ import annotations
+
 import sys
 import sysconfig
 
@@ -20,7 +22,7 @@ OLDEST = (3, 11)
 _DISTRIBUTION_PREFIX = "/usr"
 
 
-def is_optimized(arguments: "str | None" = None, base_prefix: str = sys.base_prefix) -> bool:
+def is_optimized(arguments: str | None = None, base_prefix: str = sys.base_prefix) -> bool:
     """Return whether a Python was compiled with PGO.
 
     Args:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from barnabas.serializers.avro.schema import MARKS, AvroSchema, node_type
 from barnabas.serializers.avro.serializers import AvroDeserializer, parse_registered
 from barnabas.serializers.errors import SchemaError
+from barnabas.serializers.schema import schema_text
 from barnabas.serializers.wire_format import schema_id_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.serializers.avro.schema import AvroNode
     from barnabas.serializers.registry import SchemaRegistry
 
-__all__ = ["AvroColumn", "arrow_type", "avro_to_arrow", "plain_schema"]
+__all__ = ["AvroColumn", "arrow_type", "avro_to_arrow", "plain_text"]
 
 # Deeper types are of recursive schemas, which have no Arrow type.
 _DEPTH_MAX = 50
@@ -83,9 +84,7 @@ def avro_to_arrow(
             return pa.nulls(len(given))
         schema = parse_registered(registry, registry.schema(schema_id_of(first)))
     else:
-        if not isinstance(reader_schema, str):
-            reader_schema = msgspec.json.encode(reader_schema).decode()
-        schema = AvroSchema(reader_schema)
+        schema = AvroSchema(schema_text(reader_schema))
     return AvroColumn(registry, schema).array(given)
 
 
@@ -113,8 +112,7 @@ class AvroColumn:
         self, registry: SchemaRegistry, schema: AvroSchema, target: pa.DataType | None = None
     ) -> None:
         self.type = arrow_type(schema) if target is None else target
-        text = msgspec.json.encode(plain_schema(schema.root)).decode()
-        self._decode = AvroDeserializer(registry, text)
+        self._decode = AvroDeserializer(registry, plain_text(schema))
         self._convert = _converter(schema.root, schema.names)
 
     def array(self, values: Iterable[bytes | None], *, null_on_error: bool = False) -> pa.Array:
@@ -243,10 +241,14 @@ def _applied(convert: Callable[[Any], Any], value: Any) -> Any:
     return None if value is None else convert(value)
 
 
-def plain_schema(node: Any) -> Any:
-    """Return a schema without the marks of `fastavro`."""
+def plain_text(schema: AvroSchema) -> str:
+    """Return the JSON text of a schema without the marks of `fastavro`."""
+    return msgspec.json.encode(_plain(schema.root)).decode()
+
+
+def _plain(node: Any) -> Any:
     if isinstance(node, list):
-        return [plain_schema(each) for each in node]
+        return [_plain(each) for each in node]
     if isinstance(node, dict):
-        return {key: plain_schema(value) for key, value in node.items() if key not in MARKS}
+        return {key: _plain(value) for key, value in node.items() if key not in MARKS}
     return node

@@ -10,8 +10,6 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Unpack
 
-import msgspec
-
 from barnabas.serializers.avro.resolution import find_mismatch
 from barnabas.serializers.avro.schema import AvroSchema
 from barnabas.serializers.avro.skim import skim
@@ -22,7 +20,7 @@ from barnabas.serializers.errors import (
     WireFormatError,
 )
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
-from barnabas.serializers.schema import Schema, SchemaType
+from barnabas.serializers.schema import Schema, SchemaType, schema_text
 from barnabas.serializers.wire_format import HEADER_BYTES, encode_header
 
 if TYPE_CHECKING:
@@ -70,10 +68,8 @@ class AvroSerializer(SchemaSerializer):
         schema: str | dict[str, Any] | list[Any] | Schema | None = None,
         **options: Unpack[SerializerOptions],
     ) -> None:
-        if isinstance(schema, dict | list):
-            schema = msgspec.json.encode(schema).decode()
-        if isinstance(schema, str):
-            schema = Schema(schema)
+        if schema is not None and not isinstance(schema, Schema):
+            schema = Schema(schema_text(schema))
         super().__init__(registry, schema, options)
         self._parsed = None if schema is None else parse_registered(registry, schema)
 
@@ -152,9 +148,7 @@ class AvroDeserializer(SchemaDeserializer):
         reader_schema: str | dict[str, Any] | list[Any] | None = None,
     ) -> None:
         super().__init__(registry)
-        if isinstance(reader_schema, dict | list):
-            reader_schema = msgspec.json.encode(reader_schema).decode()
-        self._reader = None if reader_schema is None else AvroSchema(reader_schema)
+        self._reader = None if reader_schema is None else AvroSchema(schema_text(reader_schema))
 
     def decoder(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
         """Return a function from the bytes of a record to its value."""

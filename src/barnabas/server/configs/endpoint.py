@@ -8,6 +8,7 @@ from barnabas.server.configs.security_protocol import SecurityProtocol
 from barnabas.settings.key import whole_number
 
 _PORT_MAX = 65_535
+_WILDCARD_HOSTS = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
 
 
 class Endpoint(NamedTuple):
@@ -47,6 +48,11 @@ def parse_address(text: str) -> tuple[str, int] | None:
     if host.startswith("[") and host.endswith("]"):
         return host[1:-1], number
     return None if ":" in host else (host, number)
+
+
+def is_wildcard(host: str) -> bool:
+    """Return whether the host stands for all interfaces, so that clients cannot connect to it."""
+    return host in _WILDCARD_HOSTS
 
 
 def is_loopback(host: str) -> bool:

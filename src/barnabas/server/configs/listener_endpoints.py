@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.system.host import host_name
-from barnabas.server.configs.endpoint import Endpoint, parse_endpoint
+from barnabas.server.configs.endpoint import Endpoint, is_wildcard, parse_endpoint
 from barnabas.server.configs.security_protocol import SecurityProtocol
 from barnabas.settings.definition import ConfigError
 
@@ -18,7 +18,6 @@ _PLAINTEXT = "PLAINTEXT"
 _INTER_BROKER_NAME = "inter.broker.listener.name"
 _INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 _PROTOCOL_MAP = "listener.security.protocol.map"
-_WILDCARD_HOSTS = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
 
 
 def bound_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list[Endpoint]:
@@ -209,7 +208,7 @@ def _given_addresses(config: ParsedConfig) -> dict[str, Endpoint]:
 
 def _check_connectable(config: ParsedConfig, endpoint: Endpoint) -> None:
     """Raise an error for a wildcard address, which clients cannot connect to."""
-    if endpoint.host not in _WILDCARD_HOSTS:
+    if not is_wildcard(endpoint.host):
         return
     host = host_name()
     raise ConfigError(
@@ -227,8 +226,7 @@ def _with_host(config: ParsedConfig, host: str) -> str:
     endpoints = (_endpoint("listeners", text) for text in config.strings("listeners"))
     advertised = (given.get(each.name, each) for each in endpoints)
     return ",".join(
-        str(each._replace(host=host) if each.host in _WILDCARD_HOSTS else each)
-        for each in advertised
+        str(each._replace(host=host) if is_wildcard(each.host) else each) for each in advertised
     )
 
 

@@ -19,7 +19,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SPEC = Template("""\
 # A pipeline of Spark. `barnabas pipeline run` runs it.
 name: $name
-# Checkpoints, tables and catalog. Whoever deletes this directory starts anew.
+# Checkpoints, tables and catalog. Deleting this directory resets the pipeline.
 storage: $storage
 database: default
 # Settings of Spark, with text as values.

@@ -8,10 +8,10 @@ that holds the run's lock writes them.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from barnabas.runtime.disk import RealDisk
 from barnabas.spark.pipelines.definition import FlowDefinition
 
 if TYPE_CHECKING:
@@ -52,6 +52,5 @@ def write_notes(directory: Path, notes: Notes) -> None:
         "progress": notes.progress,
         "last_run": notes.last_run,
     }
-    temporary = directory / f"{_FILE}.new"
-    temporary.write_text(json.dumps(value, indent=1))
-    os.replace(temporary, directory / _FILE)  # noqa: PTH105 - atomic on all systems
+    data = json.dumps(value, indent=1).encode()
+    RealDisk().write_atomically(str(directory / _FILE), data, sync=False)
