@@ -15,6 +15,10 @@ from barnabas.testing.node_process import NodeProcess
 from chaos.cluster_view import await_that
 from chaos.small_disk import limit_file_sizes
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress
+from chaos.transactional_load import GROUP as PROCESSORS
+
+# Longest time in which a coordinator that is cut off may have a successor.
+TWO_COORDINATORS_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,21 @@ def isolate_leader(stress: Stress) -> str:
     return f"node {node.node_id}"
 
 
+def isolate_coordinator(stress: Stress) -> str:
+    """Isolate the coordinator of a group from all nodes. Clients reach it, and may prefer it.
+
+    Apache Kafka's coordinator then returns offsets that are out of date, and input is processed
+    twice.
+    """
+    assert stress.relays is not None
+    group = stress.load.options.group if stress.transactional is None else PROCESSORS
+    node = stress.cluster.node(stress.view.coordinator(group))
+    stress.relays.isolate(node.node_id, stress.cluster.nodes)
+    # Longer than an election takes, so that there are two coordinators.
+    let_pass(stress, stress.rng.random() * TWO_COORDINATORS_S)
+    return f"node {node.node_id}"
+
+
 def stall_leader(stress: Stress) -> str:
     """Drop all bytes between a leader and the other nodes. Connections stay open."""
     assert stress.relays is not None
@@ -145,6 +164,13 @@ FAULTS = (
     Fault("SIGSTOP for 0.5 s", pause_leader_briefly, weight=2),
     Fault("link to a follower cut", cut_followers, needs_relays=True, weight=2),
     Fault("leader cut off", isolate_leader, needs_relays=True, weight=2),
+    Fault(
+        "group coordinator cut off",
+        isolate_coordinator,
+        needs_relays=True,
+        needs_injection=True,
+        weight=2,
+    ),
     Fault("leader cut off silently", stall_leader, needs_relays=True, weight=2),
     Fault("controller cut off", isolate_controller, needs_relays=True, weight=2),
     Fault("slow link", delay_link, needs_relays=True, weight=2),

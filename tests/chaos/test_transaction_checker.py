@@ -536,15 +536,6 @@ def test_a_commit_requested_before_the_fence_may_be_visible() -> None:
     assert check_transactions(builder.finish()).is_clean
 
 
-def test_an_old_offset_is_no_fault_while_a_broker_is_isolated() -> None:
-    builder = correct()
-    last = builder.history.samples[-1]
-    began, now = builder.tick(), builder.tick()
-    builder.history.samples.append(replace(last, offset=last.offset - 1, started=now, ended=now))
-    builder.history.isolations.append((began, builder.tick()))
-    assert check_transactions(builder.finish()).is_clean
-
-
 def test_of_two_overlapping_initializations_either_may_be_the_later_one() -> None:
     builder = correct()
     first, second = builder.tick(), builder.tick()

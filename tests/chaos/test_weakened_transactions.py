@@ -383,6 +383,11 @@ def offsets_of_an_aborted_transaction_take_effect(patch: pytest.MonkeyPatch) -> 
     )
 
 
+@rule("offset went back", "offset behind", "processed twice", style="isolations", seconds=LONG)
+def stable_reads_do_not_check_for_another_coordinator(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OffsetRequests, "confirm", lambda self, partitions, on_done: on_done({}))
+
+
 # The producer's client.
 
 

@@ -58,7 +58,6 @@ from chaos.transactional.history import (
     CommittedLog,
     Content,
     Initialization,
-    OffsetSample,
     Place,
     ReadRun,
     Result,
@@ -367,9 +366,8 @@ class _Check:
         highest: dict[int, tuple[float, int]] = {}
         for sample in sorted(self.history.samples, key=lambda each: each.started):
             text = f"input partition {sample.partition}: the group's offset was {sample.offset}"
-            is_current = not self._is_isolated(sample)
             at_least = _highest(sure[sample.partition], sample.started)
-            if sample.offset < at_least and is_current:
+            if sample.offset < at_least:
                 self.verdict.add("offset behind", f"{text} after {at_least} was acknowledged")
             at_most = _highest(possible[sample.partition], sample.ended)
             if sample.offset > at_most:
@@ -377,17 +375,10 @@ class _Check:
                     "offset ahead", f"{text}, no commit was requested beyond {at_most}"
                 )
             ended, before = highest.get(sample.partition, (0.0, 0))
-            if sample.offset < before and ended < sample.started and is_current:
+            if sample.offset < before and ended < sample.started:
                 self.verdict.add("offset went back", f"{text} after {before}")
             if sample.offset > before:
                 highest[sample.partition] = (sample.ended, sample.offset)
-
-    def _is_isolated(self, sample: OffsetSample) -> bool:
-        """Return whether the offset may come from a former leader."""
-        return any(
-            begin <= sample.ended and sample.started <= end
-            for begin, end in self.history.isolations
-        )
 
     # The end.
 

@@ -40,6 +40,7 @@ from barnabas.replication.requests.delayed_delete_records import (
     PendingDelete,
 )
 from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
+from barnabas.replication.requests.leadership_checks import LeadershipChecks
 from barnabas.replication.requests.replica_appends import AppendDependencies, ReplicaAppends
 from barnabas.replication.requests.replica_reads import ReadDependencies, ReplicaReads
 from barnabas.storage.errors import StorageError
@@ -134,6 +135,9 @@ class ReplicaManager:
         self.idle_partitions = IdlePartitionRegistry(
             self._online, self._brokers, self._fetches, self.metrics
         )
+        self._checks = LeadershipChecks(
+            self._online, self._fetches, self.idle_partitions, self._wheel
+        )
         self._isr = IsrMaintenance(
             config.replica_lag_time_max_ms, self._wheel, dependencies.alter_partition_sender,
             self.metrics, self._online.values, self.wake,
@@ -157,20 +161,25 @@ class ReplicaManager:
                 self._take_offline, dependencies.inspections,
             )
         ).append_records  # fmt: skip
-        damaged = DamagedReplicas(
-            DamageDependencies(
-                node_id, self._registry, self._brokers, self._wheel, self._take_offline, self.wake,
-                dependencies.give_up_replica,
-            )
-        )  # fmt: skip
-        reads = ReplicaReads(
-            ReadDependencies(
-                self._registry, self.metrics, self._isr, self._fetches, self._deletes,
-                self.throttles.leader, self._preferred_replicas(), self.wake, damaged.on_damage,
-            )
-        )  # fmt: skip
+        reads = self._make_reads(dependencies)
+        self.confirm_leadership = self._checks.confirm_leadership
         self.fetch = reads.fetch
         self.read = reads.read_again
+
+    def _make_reads(self, dependencies: ReplicationDependencies) -> ReplicaReads:
+        damaged = DamagedReplicas(
+            DamageDependencies(
+                self._node_id, self._registry, self._brokers, self._wheel, self._take_offline,
+                self.wake, dependencies.give_up_replica,
+            )
+        )  # fmt: skip
+        return ReplicaReads(
+            ReadDependencies(
+                self._registry, self.metrics, self._isr, self._fetches, self._deletes,
+                self._checks, self.throttles.leader, self._preferred_replicas(), self.wake,
+                damaged.on_damage,
+            )
+        )  # fmt: skip
 
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:
@@ -196,6 +205,7 @@ class ReplicaManager:
             self._checkpoint_entry.cancel()
         for purgatory in self._purgatories:
             purgatory.shutdown()
+        self._checks.close()
         self._logs.checkpoint_high_watermarks()
 
     def complete_delayed_fetches(self) -> None:
@@ -360,6 +370,7 @@ class ReplicaManager:
         if (
             not (self._fetches.delayed or self._produces.delayed or self._deletes.delayed)
             and not self.share_fetches.delayed
+            and not self._checks.pending
             and topic_partition not in self.high_watermark_listeners
         ):
             return
@@ -374,6 +385,7 @@ class ReplicaManager:
                 self._produces.check_and_complete(key)
                 self._deletes.check_and_complete(key)
                 self.share_fetches.check_and_complete(key)
+                self._checks.recheck(key)
                 # Last: a pending append first decides its own result.
                 self.high_watermark_listeners.check(key)
         finally:

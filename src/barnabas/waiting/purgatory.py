@@ -136,6 +136,10 @@ class Purgatory:
                 _log.exception("Unexpected error in a waiting %s: key=%s", self.name, key)
         return completed
 
+    def operations(self, key: Hashable) -> list[DelayedOperation]:
+        """Return the operations that are pending under `key`, the oldest first."""
+        return list(self._watchers.get(key, ()))
+
     def complete_all(self) -> int:
         """Complete all pending operations as after a timeout; return their number."""
         waiting = dict.fromkeys(each for watchers in self._watchers.values() for each in watchers)

@@ -192,9 +192,6 @@ class TransactionHistory:
     logs: dict[Place, CommittedLog] = field(default_factory=dict)
     runs: list[ReadRun] = field(default_factory=list)
     samples: list[OffsetSample] = field(default_factory=list)
-    # Start and end of each time in which a former leader may not know of its successor. Until
-    # then it may return old offsets, as in Apache Kafka.
-    isolations: list[tuple[float, float]] = field(default_factory=list)
     # The group's committed offsets at the end, by input partition.
     committed_offsets: dict[int, int] = field(default_factory=dict)
     # Final state of each transactional id, from ListTransactions.

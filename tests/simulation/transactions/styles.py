@@ -92,6 +92,12 @@ COORDINATORS = replace(
     hold_ms=(1_500.0, 5_000.0),
     conditions=NetworkConditions(delay_min_ms=2.0, delay_max_ms=15.0),
 )
+# The group's coordinator is isolated from the cluster, not from clients.
+ISOLATIONS = replace(
+    KILLS,
+    chosen=("_isolate_group_coordinator",),
+    hold_ms=(1_500.0, 8_000.0),
+)
 # Connections end at any time.
 RESETS = Style(
     actions=0.2,
@@ -138,6 +144,7 @@ STYLES = {
     "decisions": DECISIONS,
     "leaders": LEADERS,
     "coordinators": COORDINATORS,
+    "isolations": ISOLATIONS,
     "resets": RESETS,
     "stalls": STALLS,
     "timeouts": TIMEOUTS,

@@ -25,16 +25,6 @@ from simulation.transactions.transactional_world import Client, TransactionalWor
 
 # Virtual seconds of a walk.
 SECONDS = 20.0
-# Faults after which a former leader may not know of its successor.
-ISOLATING = (
-    "_cut_link",
-    "_isolate_node",
-    "_isolate_coordinator",
-    "_isolate_decider",
-    "_pause_node",
-    "_pause_coordinator",
-    "_pause_decider",
-)
 # Duration of a pause of a process (ms): short, or longer than sessions and transactions.
 NODE_PAUSE_MS = ((20.0, 400.0), (500.0, 10_000.0))
 # Error of a wrong wall clock (ms), in either direction.
@@ -65,8 +55,6 @@ class Walk:
         self._targets = Targets(self.world, self.rng)
         # Description of each action.
         self.log: list[str] = []
-        # When the last paused process continues (virtual seconds).
-        self._paused_until = 0.0
         self._faults = self._chosen(
             self._kill_node,
             self._lose_power,
@@ -84,6 +72,7 @@ class Walk:
             self._kill_group_coordinator,
             self._isolate_coordinator,
             self._isolate_decider,
+            self._isolate_group_coordinator,
             self._pause_node,
             self._pause_coordinator,
             self._pause_decider,
@@ -131,13 +120,8 @@ class Walk:
         return check_transactions(self.world.finish())
 
     def _do_fault(self) -> None:
-        began, fault = self.world.now, self.rng.choice(self._faults)
-        self._perform(fault)
+        self._perform(self.rng.choice(self._faults))
         self._heal()
-        if fault.__name__ in ISOLATING:
-            # A node may still be paused although all replicas are in sync.
-            ended = max(self.world.now, self._paused_until)
-            self.world.history.isolations.append((began, ended))
 
     def _perform(self, action: Callable[[], None]) -> None:
         self.log.append(f"{self.world.now:.2f} {action.__name__}")
@@ -190,6 +174,9 @@ class Walk:
 
     def _isolate_decider(self) -> None:
         self._isolate(self._targets.deciding_coordinator())
+
+    def _isolate_group_coordinator(self) -> None:
+        self._isolate(self._targets.group_coordinator())
 
     def _lose_power(self) -> None:
         node = self.rng.choice(NODES)
@@ -256,7 +243,6 @@ class Walk:
         """Pause a process. Afterwards its timers fire late."""
         if duration_ms is None:
             duration_ms = self.rng.uniform(*self.rng.choice(NODE_PAUSE_MS))
-        self._paused_until = max(self._paused_until, self.world.now + duration_ms / 1000)
         self.world.cluster.world.host(host).timer.pause(duration_ms)
 
     def _jump_node_clock(self) -> None:

@@ -26,6 +26,9 @@ class CoordinatorResult(msgspec.Struct, Generic[R]):
     # Changes the shard after the append in place of the replay of many records, if it is set. The
     # result is the same.
     apply: Callable[[], None] | None = None
+    # Whether a response without records is held until this broker's leadership is confirmed. The
+    # state of a coordinator that is cut off from the cluster may be out of date.
+    needs_leadership: bool = False
     # Called before the response is sent: with NONE after commit, or with an error. After an error,
     # the records may still be committed.
     on_appended: Callable[[ErrorCode], None] | None = None

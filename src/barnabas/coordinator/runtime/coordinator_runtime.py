@@ -135,6 +135,23 @@ class CoordinatorRuntime(Generic[S]):
         led = self._find(key)
         return ErrorCode.NOT_COORDINATOR if led is None else led.read(operation)
 
+    def confirm_leadership(self, partition: int, on_done: Callable[[ErrorCode], None]) -> None:
+        """Check that the state of a state partition was not out of date when this was called.
+
+        A coordinator that is cut off from the cluster may not know of its successor. A client that
+        may read no outdated state calls this before `read`.
+
+        Args:
+            partition: index of the state partition.
+            on_done: called once, perhaps before this returns, with NONE or the error for the
+                client.
+        """
+        led = self._partitions.get(partition)
+        if led is None:
+            on_done(ErrorCode.NOT_COORDINATOR)
+        else:
+            led.confirm_leadership(on_done)
+
     def write(
         self,
         key: str,

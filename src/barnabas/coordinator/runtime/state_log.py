@@ -27,6 +27,18 @@ class StateLog(Protocol):
         """Return the partition if it is online on this broker, else an error."""
         ...
 
+    def confirm_leadership(
+        self,
+        topic_partition: TopicPartition,
+        timeout_ms: float,
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Check that no other broker had become the leader when this method was called.
+
+        `on_done` gets NONE or an error, perhaps before this returns.
+        """
+        ...
+
     def append_records(
         self,
         timeout_ms: int,

@@ -40,6 +40,8 @@ S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
 
 _ACKS_ALL = -1
+# Limit of a check of this broker's leadership: many round trips to a follower.
+_CONFIRMATION_MS_MAX = 1_000.0
 
 
 class StatePartition(Generic[S]):
@@ -187,6 +189,22 @@ class StatePartition(Generic[S]):
             )
             return ErrorCode.UNKNOWN_SERVER_ERROR
 
+    def confirm_leadership(self, on_done: Callable[[ErrorCode], None]) -> None:
+        """Check that the state was not out of date when this method was called.
+
+        `on_done` gets NONE, or the error for the client. It may run before this returns.
+        """
+        error = self._availability()
+        if error is not ErrorCode.NONE:
+            on_done(error)
+            return
+
+        def finish(error: ErrorCode) -> None:
+            # The error makes clients look for the coordinator that the controller has elected.
+            on_done(error if error is ErrorCode.NONE else ErrorCode.NOT_COORDINATOR)
+
+        self._dependencies.log.confirm_leadership(self.key, _CONFIRMATION_MS_MAX, finish)
+
     def write(
         self,
         operation: Callable[[S], CoordinatorResult[R]],
@@ -273,7 +291,19 @@ class StatePartition(Generic[S]):
         if result.records:
             self._append(result, held, producer)
             return
-        # The response may depend on uncommitted records: hold it until their commit.
+        if result.needs_leadership:
+            self.confirm_leadership(partial(self._on_confirmed, held))
+        else:
+            self._hold_unwritten(held)
+
+    def _on_confirmed(self, held: HeldResponse, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self._hold_unwritten(held)
+        else:
+            held.finish(error)
+
+    def _hold_unwritten(self, held: HeldResponse) -> None:
+        """Hold a response without records. It may depend on uncommitted records."""
         self._hold(held, self._written_end)
         self._advance()
         if not held.is_done:

@@ -147,7 +147,12 @@ class TransactionCoordinator:
                 found = operation(shard, None)
             except NeedsProducerIdError:
                 return CoordinatorResult(None)
-            return CoordinatorResult(found.response, found.records, on_appended=found.on_appended)
+            return CoordinatorResult(
+                found.response,
+                found.records,
+                needs_leadership=found.needs_leadership,
+                on_appended=found.on_appended,
+            )
 
         def on_attempted(
             response: TransactionMetadata | ErrorCode | None, error: ErrorCode

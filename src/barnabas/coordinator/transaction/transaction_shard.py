@@ -237,8 +237,10 @@ class TransactionShard:
             return CoordinatorResult(ErrorCode.CONCURRENT_TRANSACTIONS)
         after = decisions.end(metadata, request, new_producer_id, self._clock.wall_ms())
         if after is ErrorCode.NONE:
-            # A retry gets the response of the first request.
-            return CoordinatorResult(metadata)
+            # A retry gets the response of the first request. A coordinator with a successor must
+            # not take the end of a later transaction for such a retry: in the versions of EndTxn
+            # before 5, both have the same epoch.
+            return CoordinatorResult(metadata, needs_leadership=True)
         return (
             CoordinatorResult(after) if isinstance(after, ErrorCode) else self._change(after, after)
         )

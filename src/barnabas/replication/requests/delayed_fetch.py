@@ -130,6 +130,11 @@ class DelayedFetch(DelayedOperation):
         # Sum of `available` of all partitions.
         self._accumulated = sum(each.available for each in partitions)
 
+    @property
+    def follower_id(self) -> int:
+        """Broker id of the follower that fetches, or the negative id of a consumer."""
+        return self._params.replica_id
+
     def add(self, changed: SessionPartition) -> None:
         """Add a partition that was idle and has changed."""
         key = changed.where.topic_partition

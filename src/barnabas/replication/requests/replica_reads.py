@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
+    from barnabas.replication.requests.leadership_checks import LeadershipChecks
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.purgatory import Purgatory
@@ -47,6 +48,8 @@ class ReadDependencies(msgspec.Struct, frozen=True):
     # Pending fetches, and pending deletions of records, which depend on followers' log starts.
     fetches: Purgatory
     deletes: Purgatory
+    # Pending checks of this broker's leadership, which depend on followers' fetches.
+    checks: LeadershipChecks
     # Throttle of the records that this broker sends as leader.
     throttle: ReplicationThrottle
     # None if consumers read only from leaders.
@@ -61,6 +64,7 @@ class ReplicaReads:
     """Reads for fetch requests. A fetch waits in purgatory until enough bytes are available."""
 
     __slots__ = (
+        "_checks",
         "_deletes",
         "_fetches",
         "_isr",
@@ -81,6 +85,7 @@ class ReplicaReads:
         self._isr = dependencies.isr
         self._fetches = dependencies.fetches
         self._deletes = dependencies.deletes
+        self._checks = dependencies.checks
         self._throttle = dependencies.throttle
         self._preferred = dependencies.preferred
         self._wake = dependencies.wake
@@ -116,12 +121,26 @@ class ReplicaReads:
         if params.max_wait_ms <= 0 or is_request_empty or _completes_at_once(params, results):
             self._wake_all(moved)
             on_done(results)
+            if self._checks.pending:
+                self._report_fetches(params, results)
             return None
         waiting = self._waiting(params, partitions, results)
         operation = self._park(params, waiting, on_done, idle)
         # After the fetch is parked, since completed operations may append to these partitions.
         self._wake_all(moved)
+        if self._checks.pending:
+            self._report_fetches(params, results)
         return operation
+
+    def _report_fetches(self, params: FetchParams, results: list[PartitionResult]) -> None:
+        """Report a follower's accepted partitions to the pending checks of leadership."""
+        if params.is_from_follower:
+            fetched = [
+                where.topic_partition
+                for where, result in results
+                if result.error is _NONE and result.position is not None
+            ]
+            self._checks.on_fetches(params.replica_id, fetched)
 
     def _waiting(
         self,

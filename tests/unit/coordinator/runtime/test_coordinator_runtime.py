@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from barnabas.coordinator.runtime.loading.loader import Loader
@@ -136,6 +137,33 @@ def test_an_unexpected_error_of_one_group_does_not_affect_other_groups_of_an_off
     bad, good = answer.groups
     assert (bad.error_code, bad.topics) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
     assert (good.error_code, good.topics[0].partitions[0].committed_offset) == (0, 7)
+
+
+def test_stable_offsets_are_confirmed_by_the_followers_of_the_coordinator() -> None:
+    world = CoordinatorWorld((1, 2))
+    world.load()
+    confirmed: list[Mapping[int, ErrorCode]] = []
+    world.coordinator.offsets.confirm({0}, confirmed.append)
+    world.follow(0)
+    assert confirmed == []
+    world.follow(0)
+    assert confirmed == [{}]
+
+
+def test_a_coordinator_without_contact_to_its_followers_returns_no_stable_offsets() -> None:
+    world = CoordinatorWorld((1, 2))
+    world.load()
+    world.commit(5)
+    world.follow(1)
+    confirmed: list[Mapping[int, ErrorCode]] = []
+    world.coordinator.offsets.confirm({0, 1}, confirmed.append)
+    world.replicas.world.run_for(2_000)
+    (errors,) = confirmed
+    assert errors == {0: ErrorCode.NOT_COORDINATOR, 1: ErrorCode.NOT_COORDINATOR}
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=None)]
+    request = OffsetFetchRequest(groups=groups, require_stable=True)
+    (group,) = finish(world.coordinator.offsets.fetch(request, 8, errors)).groups
+    assert (group.error_code, group.topics) == (ErrorCode.NOT_COORDINATOR, [])
 
 
 def test_responses_and_reads_wait_for_the_commit_of_the_offsets() -> None:

@@ -22,11 +22,12 @@ from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.topic_record import TopicRecord
-from barnabas.storage.topic_partition import TopicPartition
+from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.coordinator.coordinator_world import Topics
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 ID, TIMEOUT_MS = "t", 30_000
+WHERE = TopicIdPartition(b"transactions-id.", TRANSACTION_TOPIC, 0)
 P0, P1 = TopicPartition("a", 0), TopicPartition("a", 1)
 CONFIG = TransactionConfig(
     transactional_id_expiration_ms=100_000,
@@ -73,10 +74,10 @@ class World:
         self.config = config
         self.replicas = ReplicaSet()
         self.replicas.replay(
-            TopicRecord(name=TRANSACTION_TOPIC, topic_id=b"transactions-id."),
+            TopicRecord(name=TRANSACTION_TOPIC, topic_id=WHERE.topic_id),
             PartitionRecord(
                 partition_id=0,
-                topic_id=b"transactions-id.",
+                topic_id=WHERE.topic_id,
                 replicas=list(replicas),
                 isr=list(replicas),
                 removing_replicas=[],
@@ -112,6 +113,10 @@ class World:
         )
         self.coordinator.runtime.on_elected(0, leader_epoch)
         self.run_for(50)
+
+    def follow(self, offset: int) -> None:
+        """Make the other replica fetch from `offset`; it has all records below this offset."""
+        self.replicas.follow(2, offset, where=WHERE)
 
     def _next_id(self, on_id: Callable[[int, ErrorCode], None]) -> None:
         self.next_id += 1
@@ -234,6 +239,41 @@ def test_no_request_changes_a_transaction_whose_markers_are_being_written(
         fenced = concurrent if world.version == 2 else ErrorCode.PRODUCER_FENCED
         assert world.end(others[0], result) is fenced
     assert world.state().is_prepared
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_retried_end_is_answered_only_by_a_coordinator_without_a_successor(version: int) -> None:
+    world = World(replicas=(LEADER, 2))
+    world.version = version
+    found: list[TransactionMetadata | ErrorCode] = []
+    world.coordinator.initialize(Initialization(ID, TIMEOUT_MS, Producer()), found.append)
+    world.follow(1)
+    (metadata,) = found
+    assert isinstance(metadata, TransactionMetadata)
+    producer = Producer(metadata.producer_id, metadata.producer_epoch)
+    partition = TopicPartition("t", 0)
+    world.coordinator.add_partitions(ID, producer, frozenset([partition]), version, lambda _: None)
+    world.follow(2)
+    ending = Ending(ID, producer, True, version)
+    world.coordinator.end(ending, lambda _: None)
+    world.follow(3)
+    world.markers.write()
+    world.follow(4)
+    assert world.state() is TransactionState.COMPLETE_COMMIT
+
+    retried: list[TransactionMetadata | ErrorCode] = []
+    world.coordinator.end(ending, retried.append)
+    assert retried == []
+    world.follow(4)
+    world.follow(4)
+    (answer,) = retried
+    assert isinstance(answer, TransactionMetadata)
+
+    # The other broker no longer fetches from here: it may be the coordinator of a later
+    # transaction, whose end this one must not confirm.
+    world.coordinator.end(ending, retried.append)
+    world.run_for(2_000)
+    assert retried[1:] == [ErrorCode.NOT_COORDINATOR]
 
 
 def test_describe_transactions_shows_partitions_without_a_marker(world: World) -> None:

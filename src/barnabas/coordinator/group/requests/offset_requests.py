@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,6 +59,11 @@ _NO_EXPIRY = -1
 _RECORD_BYTES_MIN = 40
 # The largest timestamp of a record.
 _LATEST_MS = (1 << 63) - 1
+
+
+# Errors by state partition.
+Errors = Mapping[int, ErrorCode]
+_NO_ERRORS: Errors = MappingProxyType({})
 
 
 class InTransaction(msgspec.Struct, frozen=True):
@@ -206,21 +213,71 @@ class OffsetRequests:
 
     # OffsetFetch.
 
-    def fetch(
+    def partitions_of(
         self, request: OffsetFetchRequest, version: int
+    ) -> Generator[None, None, set[int]]:
+        """Return the state partitions of the request's groups. Yields after each group."""
+        partitions: set[int] = set()
+        for each in groups_of(request, version):
+            partition = self._runtime.partition_for(each.group_id)
+            if partition is not None:
+                partitions.add(partition)
+            yield
+        return partitions
+
+    def confirm(self, partitions: set[int], on_done: Callable[[Errors], None]) -> None:
+        """Check that the committed offsets of state partitions are not out of date.
+
+        Otherwise a transaction could begin at offsets that an earlier transaction has processed:
+        this broker may be cut off from the cluster, which has elected another coordinator.
+
+        Args:
+            partitions: the state partitions.
+            on_done: called once with the errors by partition, perhaps before this returns.
+        """
+        errors: dict[int, ErrorCode] = {}
+        awaited = set(partitions)
+
+        def confirmed(partition: int, error: ErrorCode) -> None:
+            awaited.remove(partition)
+            if error is not ErrorCode.NONE:
+                errors[partition] = error
+            if not awaited:
+                on_done(errors)
+
+        if not partitions:
+            on_done(errors)
+        for partition in partitions:
+            self._runtime.confirm_leadership(partition, partial(confirmed, partition))
+
+    def fetch(
+        self, request: OffsetFetchRequest, version: int, errors: Errors = _NO_ERRORS
     ) -> Generator[None, None, OffsetFetchResponse]:
-        """Return the committed offsets or errors (versions 0 to 10). Yields after each step."""
+        """Return the committed offsets or errors (versions 0 to 10). Yields after each step.
+
+        Args:
+            request: the request.
+            version: its version.
+            errors: the results of `confirm`.
+        """
         groups: list[OffsetFetchResponseGroup] = []
         for each in groups_of(request, version):
-            groups.append((yield from self._fetch_group(each, version, request.require_stable)))
+            groups.append((yield from self._fetch_group(each, version, request, errors)))
             yield
         return response_of(groups, version)
 
     def _fetch_group(
-        self, group: OffsetFetchRequestGroup, version: int, require_stable: bool
+        self,
+        group: OffsetFetchRequestGroup,
+        version: int,
+        request: OffsetFetchRequest,
+        errors: Errors,
     ) -> Generator[None, None, OffsetFetchResponseGroup]:
         try:
-            offsets = self._group_offsets(group, require_stable)
+            partition = self._runtime.partition_for(group.group_id) if errors else None
+            if partition is not None and partition in errors:
+                return group_error(group, errors[partition], version)
+            offsets = self._group_offsets(group, request.require_stable)
             return (yield from fetch_group(offsets, self._topics, group, version))
         except AssertionError:
             raise

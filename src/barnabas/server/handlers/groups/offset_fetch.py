@@ -2,6 +2,9 @@
 
 v0 was for offsets in ZooKeeper. Like Kafka 3.9 without ZooKeeper, this broker responds
 UNSUPPORTED_VERSION for each partition.
+
+A client of transactions requests stable offsets (KIP-447). Before it gets them, this coordinator
+checks that no other broker has become the coordinator. Apache Kafka does not check this.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
@@ -36,11 +40,23 @@ class OffsetFetchHandler:
 
     def handle_offset_fetch(
         self, context: RequestContext, request: OffsetFetchRequest
-    ) -> OffsetFetchResponse | None:
+    ) -> Message | None:
         """Return the committed offsets, or an error for each group."""
-        if context.version == 0:
+        version = context.version
+        if version == 0:
             return _refused(request)
-        return context.in_slices(self._offsets.fetch(request, context.version))
+        if not request.require_stable:
+            return context.in_slices(self._offsets.fetch(request, version))
+
+        def confirm(partitions: set[int]) -> None:
+            self._offsets.confirm(
+                partitions,
+                lambda errors: context.respond_in_slices(
+                    self._offsets.fetch(request, version, errors)
+                ),
+            )
+
+        return context.after(self._offsets.partitions_of(request, version), confirm)
 
 
 def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:
