@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
@@ -14,6 +15,20 @@ C = TypeVar("C")
 
 def _no_overrides(_group_id: str) -> Mapping[str, str]:
     return {}
+
+
+@cache
+def _fields_of(name: str) -> tuple[str, str, str]:
+    """Return the fields of the broker's value for a group's config, of its minimum and maximum."""
+    type_name, _, rest = name.partition(".")
+    field = rest.replace(".", "_")
+    # The limit of `num.standby.replicas` is `max.standby.replicas`.
+    limited = field.removeprefix("num_")
+    return (
+        f"group_{type_name}_{field}",
+        f"group_{type_name}_min_{limited}",
+        f"group_{type_name}_max_{limited}",
+    )
 
 
 class GroupTypeSettings(msgspec.Struct, Generic[C]):
@@ -31,15 +46,12 @@ class GroupTypeSettings(msgspec.Struct, Generic[C]):
             group_id: the group.
             name: the name of the config, such as `share.session.timeout.ms`.
         """
-        type_name, _, rest = name.partition(".")
-        field = rest.replace(".", "_")
         own = self.overrides(group_id).get(name)
+        broker_field, lowest_field, highest_field = _fields_of(name)
         if own is None:
-            broker_value: int = getattr(self.config, f"group_{type_name}_{field}")
+            broker_value: int = getattr(self.config, broker_field)
             return broker_value
-        # The limit of `num.standby.replicas` is `max.standby.replicas`.
-        limited = field.removeprefix("num_")
-        lowest: int | None = getattr(self.config, f"group_{type_name}_min_{limited}", None)
-        highest: int | None = getattr(self.config, f"group_{type_name}_max_{limited}", None)
+        lowest: int | None = getattr(self.config, lowest_field, None)
+        highest: int | None = getattr(self.config, highest_field, None)
         value = int(own) if lowest is None else max(int(own), lowest)
         return value if highest is None else min(value, highest)

@@ -157,12 +157,14 @@ class ConsumerMembership:
             The group epoch, and whether the subscription of the member has changed.
         """
         member, updated = change
-        self._shard.check_memory(group, updated)
         if updated != member:
+            self._shard.check_memory(group, updated)
             heartbeat.records.append(member_record(group.group_id, updated))
         has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
         regex_change = self._regexes.update(group, member, updated, heartbeat)
-        has_new_assignor = self._assignor(group) != self._assignor(group, member, updated)
+        has_new_assignor = updated.server_assignor != member.server_assignor and (
+            self._assignor(group) != self._assignor(group, member, updated)
+        )
         is_bumped = has_new_names or has_new_assignor or regex_change is RegexChange.RESOLVED
         group_epoch = group.group_epoch
         if is_bumped or group.needs_refresh(self._shard.clock.wall_ms()):
@@ -221,6 +223,8 @@ class ConsumerMembership:
         """Return epoch and target assignment of the member. Compute them if they are outdated."""
         before, after = change
         current = group.target_of(after.member_id, after.instance_id)
+        if group.assignment_epoch >= group_epoch:
+            return group.assignment_epoch, current
         now_ms = self._shard.clock.wall_ms()
         interval_ms = self._shard.assignment_interval_ms(group.group_id)
         is_too_early = (
@@ -228,8 +232,7 @@ class ConsumerMembership:
             and interval_ms
             and now_ms < group.assignment_timestamp + interval_ms
         )
-        is_waiting = is_too_early or self._targets.is_running(group.group_id)
-        if group.assignment_epoch >= group_epoch or is_waiting:
+        if is_too_early or self._targets.is_running(group.group_id):
             return group.assignment_epoch, current
         if self._targets.is_large(group, before, after):
             self._targets.start(group.group_id)

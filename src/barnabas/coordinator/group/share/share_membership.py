@@ -102,8 +102,8 @@ class ShareMembership:
         self._check_size(group, request.member_id)
         member = _find_member(group, request)
         updated = _updated(member, heartbeat)
-        self._shard.check_memory(group, updated)
         if updated != member:
+            self._shard.check_memory(group, updated)
             heartbeat.records.append(member_record(group.group_id, updated))
         group_epoch, is_bumped, names = self._update_epoch(group, heartbeat, member, updated)
         epoch, target = self._update_target(group, heartbeat, group_epoch, updated)
@@ -165,6 +165,8 @@ class ShareMembership:
         self, group: ShareGroup, heartbeat: _Heartbeating, group_epoch: int, updated: ShareMember
     ) -> tuple[int, Target]:
         """Return epoch and target assignment of the member. Compute them if they are outdated."""
+        if group.assignment_epoch >= group_epoch:
+            return group.assignment_epoch, group.target_of(updated.member_id)
         now_ms = self._shard.clock.wall_ms()
         interval_ms = self._shard.assignment_interval_ms(group.group_id)
         is_too_early = (
@@ -172,7 +174,7 @@ class ShareMembership:
             and interval_ms
             and now_ms < group.assignment_timestamp + interval_ms
         )
-        if group.assignment_epoch >= group_epoch or is_too_early:
+        if is_too_early:
             return group.assignment_epoch, group.target_of(updated.member_id)
         targets, differing = compute_share_targets(group, updated, self._shard.topics)
         heartbeat.records += [
