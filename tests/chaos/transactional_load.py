@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from chaos.transaction_checker import UNENDED
-from chaos.transactional.clients import CALL_S, QUICK, TRANSACTION_TIMEOUT_MS
+from chaos.transactional.clients import CALL_S, QUICK, REPLACE_ME, TRANSACTION_TIMEOUT_MS
 from chaos.transactional.history import (
     CommittedLog,
     Ends,
@@ -39,7 +39,8 @@ from chaos.transactional.history import (
     content_in,
 )
 from chaos.transactional.journal import JournalReader
-from chaos.transactional.worker import REPLACE_ME, Task
+from chaos.transactional.watchdog import HungCallError
+from chaos.transactional.worker import Task
 from waiting import PATIENCE_S, eventually
 
 INPUT_TOPIC = "moves"
@@ -100,11 +101,13 @@ class Counts:
     paused: int = 0
     doubled: int = 0
     replaced: int = 0
+    # Processes that ended because a call of librdkafka did not return.
+    hung: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.killed} clients killed, {self.paused} paused, {self.doubled} doubled, "
-            f"{self.replaced} replaced after an error"
+            f"{self.replaced} replaced after an error, {self.hung} ended in a hung call"
         )
 
 
@@ -213,7 +216,9 @@ class TransactionalLoad:
                 worker.resumes_at = None
             status = worker.process.poll()
             worker.journal.catch_up()
-            self._errors.update(f"{worker.task.name}: {each}" for each in worker.journal.errors)
+            for error in worker.journal.errors:
+                self._errors[f"{worker.task.name}: {error}"] += 1
+                self.counts.hung += error.startswith(HungCallError.__name__)
             worker.journal.errors.clear()
             if status is None:
                 continue
@@ -337,7 +342,10 @@ class TransactionalLoad:
         self._await(lambda: self._due == [], "the last replacements")
         self._end_role("move")
         self._await_end_of_transactions()
-        self._await(self._group_is_at_the_end, lambda: "the group did not come to the end")
+        self._await(
+            self._group_is_at_the_end,
+            lambda: f"the group did not come to the end\n{self.describe()}",
+        )
         self._end_role("process")
         self._await_end_of_transactions()
         history = self.history
@@ -346,7 +354,10 @@ class TransactionalLoad:
             for partition in range(partitions):
                 place = (topic, partition)
                 history.logs[place] = read_committed_log(self._bootstrap, place)
-        self._await(self._readers_are_at_the_end, "readers did not come to the end")
+        self._await(
+            self._readers_are_at_the_end,
+            lambda: f"readers did not come to the end\n{self.describe()}",
+        )
         self._end_role("read")
         self._stopping.set()
         self._thread.join()

@@ -7,6 +7,7 @@ transaction that must be aborted, and a fatal error of the producer.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -16,12 +17,17 @@ import confluent_kafka
 import barnabas
 from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFencedError
 from chaos.transactional.history import Place
+from chaos.transactional.watchdog import HungCallError, Watchdog
 
 T = TypeVar("T")
 # Time limit of the retries of a call. Then its result is unknown, and the producer is replaced.
 CALL_S = 120.0
 # Time limit of one attempt.
 ATTEMPT_S = 5.0
+# Time limit of an attempt that does not keep its own: longer than the longest pause of a process.
+HUNG_S = 30.0
+# Exit status of a process whose producer cannot continue.
+REPLACE_ME = 3
 ANSWER_TIMEOUT_MS = 3000
 SESSION_TIMEOUT_MS = 6000
 # Coordinators abort transactions that are open for longer.
@@ -142,10 +148,22 @@ class OwnProducer:
 
 
 class LibrdkafkaProducer:
-    """confluent-kafka's producer."""
+    """confluent-kafka's producer.
 
-    def __init__(self, bootstrap: str, transactional_id: str, errs: Callable[[object], None]):
+    Its calls sometimes never return, in spite of their time limit: the offsets of a transaction,
+    when librdkafka removes the broker that it has found to be the group's coordinator. The process
+    then ends and is replaced. Calls of our own client have no such excuse.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        errs: Callable[[object], None],
+        hung_s: float = HUNG_S,
+    ):
         self._errs = errs
+        self._watchdog = Watchdog(hung_s, self._end_process)
         self._producer = confluent_kafka.Producer(
             {
                 **_LIBRDKAFKA,
@@ -176,8 +194,22 @@ class LibrdkafkaProducer:
                     raise FatalError from error
                 time.sleep(0.05)
 
+    def _call_limited(self, call: Callable[..., Any], *args: Any) -> None:
+        """Call with the time limit of an attempt as the last argument."""
+
+        def watched() -> None:
+            with self._watchdog.watch(call.__name__):
+                call(*args, ATTEMPT_S)
+
+        self._call(watched)
+
+    def _end_process(self, error: HungCallError) -> None:
+        self._errs(error)
+        # Nothing else ends the thread that hangs.
+        os._exit(REPLACE_ME)
+
     def initialize(self) -> None:
-        self._call(self._producer.init_transactions, ATTEMPT_S)
+        self._call_limited(self._producer.init_transactions)
 
     def begin(self) -> None:
         self._call(self._producer.begin_transaction)
@@ -202,20 +234,20 @@ class LibrdkafkaProducer:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        self._call(self._producer.flush, ATTEMPT_S)
+        self._call_limited(self._producer.flush)
 
     def send_offsets(self, offsets: dict[Place, int], group: Any) -> None:
         told = [
             confluent_kafka.TopicPartition(topic, partition, offset)
             for (topic, partition), offset in offsets.items()
         ]
-        self._call(self._producer.send_offsets_to_transaction, told, group, ATTEMPT_S)
+        self._call_limited(self._producer.send_offsets_to_transaction, told, group)
 
     def commit(self) -> None:
-        self._call(self._producer.commit_transaction, ATTEMPT_S)
+        self._call_limited(self._producer.commit_transaction)
 
     def abort(self) -> None:
-        self._call(self._producer.abort_transaction, ATTEMPT_S)
+        self._call_limited(self._producer.abort_transaction)
 
 
 class CommittedConsumer(Protocol):

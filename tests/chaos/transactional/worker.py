@@ -3,9 +3,9 @@
     python -m chaos.transactional.worker JSON
 
 The argument holds the fields of `Task`. SIGTERM ends the process between two transactions. The exit
-status `REPLACE_ME` means that the producer cannot continue: it was fenced, or does not know the
-result of a call. A new process may then use its transactional id. SIGUSR1 prints the
-stack of each thread.
+status `REPLACE_ME` means that the producer cannot continue: it was fenced, does not know the result
+of a call, or a call of librdkafka does not return. A new process may then use its transactional id.
+SIGUSR1 prints the stack of each thread.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from chaos.transactional.clients import (
     CONSUMERS,
     PRODUCERS,
+    REPLACE_ME,
     TRANSACTION_TIMEOUT_MS,
     AbortableError,
     CommittedConsumer,
@@ -38,7 +39,6 @@ from chaos.transactional.history import (
 )
 from chaos.transactional.journal import Journal
 
-REPLACE_ME = 3
 ACCOUNTS = 40
 PADDING = b"." * 60
 # Moves of one transaction, each of two records.
