@@ -209,7 +209,8 @@ class DelayedShareFetch(DelayedOperation):
             if result.error is not _NONE or records_left <= 0 or batches_left <= 0:
                 continue
             try:
-                batches = scan(result.records, batches_left)
+                last_needed = partition.last_acquirable(fetch_offset, records_left)
+                batches = scan(result.records, last_needed, batches_left)
             except StorageError as error:
                 made.error = error.error_code
                 continue

@@ -282,6 +282,12 @@ class SharePartition:
             return False
         return self.records.in_flight.can_acquire(self._limits())
 
+    def last_acquirable(self, fetch_offset: int, records_max: int) -> int:
+        """Return an offset that no acquisition of `records_max` records from a fetch exceeds."""
+        end_offset = self._active_records().in_flight.end_offset
+        # Records up to the end offset may be acquired already.
+        return max(fetch_offset, end_offset + 1) + records_max - 1
+
     def acquire(
         self, request: MemberRequest, records_max: int, fetched: FetchedRecords
     ) -> list[AcquiredRange]:

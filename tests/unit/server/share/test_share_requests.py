@@ -72,15 +72,26 @@ def records(*sizes: int) -> bytes:
 
 def test_only_batches_with_acquired_records_are_sent() -> None:
     data = records(2, 3, 1)
-    batches = scan(data)
+    batches = scan(data, 5)
     assert [(each.first, each.last) for each in batches] == [(0, 1), (2, 4), (5, 5)]
     begin = batches[0].size
     assert cut(data, batches, 3, 4) == data[begin : begin + batches[1].size]
     assert cut(data, batches, 0, 5) == data
     assert cut(data, batches, 1, 2) == data[: begin + batches[1].size]
-    # A last batch without its end is not sent, unless it is alone.
-    assert cut(data[:-1], scan(data[:-1]), 0, 4) == data[: begin + batches[1].size]
-    assert [each.last for each in scan(data, 2)] == [1, 4]
+    # A last batch without its end is not sent.
+    assert cut(data[:-1], scan(data[:-1], 5), 0, 4) == data[: begin + batches[1].size]
+    assert cut(data, scan(data, 0), 0, 1) == data[:begin]
+
+
+def test_a_read_is_scanned_up_to_the_last_acquirable_batch() -> None:
+    data = records(2, 3, 1)
+    assert [[each.last for each in scan(data, last)] for last in (1, 2, 4, 5)] == [
+        [1],
+        [1, 4],
+        [1, 4],
+        [1, 4, 5],
+    ]
+    assert [each.last for each in scan(data, 5, 2)] == [1, 4]
 
 
 class FakePersister:

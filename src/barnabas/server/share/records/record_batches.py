@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 
     from barnabas.record.batch import BatchHeader
 
-# Further batches of a read are not looked at, so they are not acquired. Each takes a microsecond.
+# Further batches of a read are not acquired. Each takes a microsecond.
 BATCHES_MAX = 10_000
 
 
-def scan(records: FileSlice | bytes, batches_max: int = BATCHES_MAX) -> list[FetchedBatch]:
-    """Return the whole batches of a read, at most `batches_max`.
+def scan(
+    records: FileSlice | bytes, last_needed: int, batches_max: int = BATCHES_MAX
+) -> list[FetchedBatch]:
+    """Return the whole batches of a read up to an offset, since each costs a read of its header.
+
+    Args:
+        records: the result of the read.
+        last_needed: the last offset of interest. The batch with this offset is the last one.
+        batches_max: maximum number of batches.
 
     Raises:
         DamagedLogError: a header in the file is invalid.
@@ -42,6 +49,8 @@ def scan(records: FileSlice | bytes, batches_max: int = BATCHES_MAX) -> list[Fet
                 header.size,
             )
         )
+        if header.last_offset >= last_needed:
+            break
     return found
 
 
@@ -56,8 +65,6 @@ def cut(
         first: the first acquired offset.
         last: the last acquired offset.
     """
-    if len(batches) == 1:
-        return records
     begin = max(0, bisect_right(batches, first, key=_first_of) - 1)
     end = bisect_right(batches, last, key=_first_of)
     start = sum(each.size for each in batches[:begin])
