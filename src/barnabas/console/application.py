@@ -23,7 +23,6 @@ from barnabas.console.changes import (
     topics as topic_changes,
 )
 from barnabas.console.console import Console, console_of
-from barnabas.console.forms import FormError, query_fields
 from barnabas.console.pages import (
     brokers,
     cluster,
@@ -36,7 +35,8 @@ from barnabas.console.pages import (
     security,
     topics,
 )
-from barnabas.console.request_checks import RequestChecks
+from barnabas.console.web.forms import FormError, query_fields
+from barnabas.console.web.request_checks import RequestChecks
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -10,10 +10,10 @@ from starlette.responses import HTMLResponse
 
 from barnabas.console.cluster_access import ClusterAccess
 from barnabas.console.history import History
-from barnabas.console.message_decoding import MessageDecoder, Shown
-from barnabas.console.message_tail import Tails
-from barnabas.console.rendering import Renderer, assets
-from barnabas.console.sessions import Session, Sessions
+from barnabas.console.messages.message_decoding import MessageDecoder, Shown
+from barnabas.console.messages.message_tail import Tails
+from barnabas.console.web.rendering import Renderer, assets
+from barnabas.console.web.sessions import Session, Sessions
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.rng import SystemRng
 

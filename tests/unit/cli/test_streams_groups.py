@@ -12,8 +12,8 @@ from barnabas.cli.groups.streams_tables import (
     echo_topology,
     streams_json,
 )
-from barnabas.cli.why.facts import BrokerFacts, GroupFacts
-from barnabas.cli.why.group_reasons import group_reasons
+from barnabas.cli.why.facts.facts import BrokerFacts, GroupFacts
+from barnabas.cli.why.reasons.group_reasons import group_reasons
 from barnabas.client.admin.groups.groups import GroupDescription
 from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription, as_group
 from barnabas.client.admin.plans.groups import describe_groups

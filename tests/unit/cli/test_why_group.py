@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.why.facts import BrokerFacts, FetchQuota, GroupFacts, ReaderFacts
-from barnabas.cli.why.gather_group import lowest_fetch_quotas
-from barnabas.cli.why.group_reasons import group_reasons
-from barnabas.cli.why.reason import Reason
+from barnabas.cli.why.facts.facts import BrokerFacts, FetchQuota, GroupFacts, ReaderFacts
+from barnabas.cli.why.facts.gather_group import lowest_fetch_quotas
+from barnabas.cli.why.reasons.group_reasons import group_reasons
+from barnabas.cli.why.reasons.reason import Reason
 from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
 from barnabas.client.errors import DisconnectedError, broker_error
 from barnabas.client.topic_partition import TopicPartition

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from barnabas.cli.common.quorum_state import QuorumState
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
 from barnabas.cli.why import commands
-from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
+from barnabas.cli.why.facts.facts import BrokerFacts, PartitionFacts
 from barnabas.client.admin.topics.topic_partitions import PartitionState
 from barnabas.client.topic_partition import TopicPartition
 
@@ -77,7 +77,8 @@ def test_the_partition_is_explained_if_the_record_is_not_read_in_time(
     state = PartitionState(0, 1, 5, (1,), (1,), (), (), ())
     now = PartitionSnapshot(tp, state, False, 1, 9, {1: 9})
     facts = PartitionFacts(now, now, 2.0, BrokerFacts(frozenset({1}), controller=1), log_start=0)
-    monkeypatch.setattr("barnabas.cli.why.gather.gather_partitions", lambda *_arguments: [facts])
+    gather = "barnabas.cli.why.facts.gather.gather_partitions"
+    monkeypatch.setattr(gather, lambda *_arguments: [facts])
     done, _ = run_why(monkeypatch, target="orders:0@3", client=UnreadableCluster())
     answers = json.loads(done.stdout)["answers"]
     assert [(each["subject"], each["reasons"][0]["kind"]) for each in answers] == [

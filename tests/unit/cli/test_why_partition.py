@@ -11,11 +11,11 @@ import pytest
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
 from barnabas.cli.transactions.held_back import HeldBack, Owner
 from barnabas.cli.transactions.no_timeout import NO_TIMEOUT_MS
-from barnabas.cli.why.cluster_reasons import cluster_reasons
-from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
-from barnabas.cli.why.offset_reasons import offset_reasons
-from barnabas.cli.why.partition_reasons import partition_reasons
-from barnabas.cli.why.reason import Reason, duration
+from barnabas.cli.why.facts.facts import BrokerFacts, PartitionFacts
+from barnabas.cli.why.reasons.cluster_reasons import cluster_reasons
+from barnabas.cli.why.reasons.offset_reasons import offset_reasons
+from barnabas.cli.why.reasons.partition_reasons import partition_reasons
+from barnabas.cli.why.reasons.reason import Reason, duration
 from barnabas.client.admin.topics.partitions import ActiveProducer
 from barnabas.client.admin.topics.reassignments import Reassignment
 from barnabas.client.admin.topics.topic_partitions import PartitionState

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.why.facts import BrokerFacts, GroupFacts
-from barnabas.cli.why.group_reasons import group_reasons
-from barnabas.cli.why.log_offsets import LogOffsets
-from barnabas.cli.why.reason import Reason
-from barnabas.cli.why.share_facts import ShareFacts, ShareLimits, SharePartitionFacts, ShareReading
+from barnabas.cli.why.facts.facts import BrokerFacts, GroupFacts
+from barnabas.cli.why.facts.log_offsets import LogOffsets
+from barnabas.cli.why.facts.share_facts import (
+    ShareFacts,
+    ShareLimits,
+    SharePartitionFacts,
+    ShareReading,
+)
+from barnabas.cli.why.reasons.group_reasons import group_reasons
+from barnabas.cli.why.reasons.reason import Reason
 from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
 from barnabas.client.admin.groups.share_groups import ShareOffset
 from barnabas.client.admin.groups.share_states import ShareRecordState, ShareState, ShareStateBatch

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from starlette.routing import Route
 
-from barnabas.console.sessions import Sessions
 from barnabas.console.settings import ConsoleSettings
+from barnabas.console.web.sessions import Sessions
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock
 from barnabas.sim.scheduler import SimScheduler

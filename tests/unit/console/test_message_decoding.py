@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from barnabas.client.fetch.record_decoding import ConsumerRecord
-from barnabas.console.message_decoding import MessageDecoder
-from barnabas.console.shown_bytes import FULL_BYTES, LISTED_BYTES, ShownBytes
+from barnabas.console.messages.message_decoding import MessageDecoder
+from barnabas.console.messages.shown_bytes import FULL_BYTES, LISTED_BYTES, ShownBytes
 from barnabas.runtime import web
 from barnabas.runtime.clock import SystemClock
 from barnabas.serializers import (

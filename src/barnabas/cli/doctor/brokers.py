@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply
-from barnabas.cli.why.reason import duration
+from barnabas.cli.why.reasons.reason import duration
 from barnabas.server.configs.endpoint import is_loopback
 
 if TYPE_CHECKING:

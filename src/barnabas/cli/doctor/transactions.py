@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.transactions.held_back import gather_held_back
-from barnabas.cli.why.transaction_reasons import transaction_reasons
+from barnabas.cli.why.reasons.transaction_reasons import transaction_reasons
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 

@@ -21,13 +21,13 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
 from barnabas.cli.why.examination import WHY_DEFAULTS, Question, examine
-from barnabas.cli.why.reason import is_healthy
+from barnabas.cli.why.reasons.reason import is_healthy
 from barnabas.cli.why.target import parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.cli.why.reason import Reason
+    from barnabas.cli.why.reasons.reason import Reason
 
 EXAMPLES = """\b
 Examples:
@@ -82,7 +82,7 @@ def why(
 ) -> None:
     """Explain why a partition, an offset or a group does not advance, and what to do."""
     from barnabas.cli.top.metrics import MetricsError
-    from barnabas.cli.why.metric_facts import gather_metrics
+    from barnabas.cli.why.facts.metric_facts import gather_metrics
 
     if is_group and is_topic:
         raise click.UsageError("give only one of --group and --topic")

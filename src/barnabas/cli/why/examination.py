@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.why.reason import Reason, note
+from barnabas.cli.why.reasons.reason import Reason, note
 from barnabas.cli.why.target import parse_target
 from barnabas.client.errors import ClientError, UnknownPartitionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.cli.why.facts import PartitionFacts
-    from barnabas.cli.why.metric_facts import MetricFacts
+    from barnabas.cli.why.facts.facts import PartitionFacts
+    from barnabas.cli.why.facts.metric_facts import MetricFacts
     from barnabas.cli.why.target import Target
     from barnabas.client.facade import Client
 
@@ -86,7 +86,7 @@ class _Examination:
         This comes first: without a leader, nothing else recovers.
         """
         from barnabas.cli.common.quorum_state import quorum_state
-        from barnabas.cli.why.cluster_reasons import no_controller
+        from barnabas.cli.why.reasons.cluster_reasons import no_controller
 
         self._quorum_lost = quorum_state(self._client).is_lost
         if self._quorum_lost:
@@ -142,7 +142,7 @@ class _Examination:
 
     def examine_partition(self, target: Target) -> None:
         """Examine a partition, or an offset in it."""
-        from barnabas.cli.why.offset_reasons import offset_reasons
+        from barnabas.cli.why.reasons.offset_reasons import offset_reasons
         from barnabas.client.topic_partition import TopicPartition
 
         assert target.partition is not None
@@ -167,15 +167,15 @@ class _Examination:
     def _partitions(
         self, names: Sequence[str], only: tuple[str, int] | None
     ) -> list[PartitionFacts]:
-        from barnabas.cli.why.gather import gather_partitions
+        from barnabas.cli.why.facts.gather import gather_partitions
         from barnabas.client.topic_partition import TopicPartition
 
         wanted = None if only is None else [TopicPartition(*only)]
         return gather_partitions(self._client, names, wanted, self._seconds, self._metrics)
 
     def _add_partitions(self, found: Sequence[PartitionFacts], *, only_unhealthy: bool) -> None:
-        from barnabas.cli.why.cluster_reasons import cluster_reasons
-        from barnabas.cli.why.partition_reasons import partition_reasons
+        from barnabas.cli.why.reasons.cluster_reasons import cluster_reasons
+        from barnabas.cli.why.reasons.partition_reasons import partition_reasons
 
         if found:
             reasons = cluster_reasons(found[0].brokers)
@@ -189,8 +189,8 @@ class _Examination:
                 self.answers.append((str(facts.partition), reasons))
 
     def _group(self, name: str) -> list[Reason]:
-        from barnabas.cli.why.gather_group import gather_group
-        from barnabas.cli.why.group_reasons import group_reasons
+        from barnabas.cli.why.facts.gather_group import gather_group
+        from barnabas.cli.why.reasons.group_reasons import group_reasons
 
         return group_reasons(gather_group(self._client, name, self._seconds))
 

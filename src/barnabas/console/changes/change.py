@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
-from barnabas.console.forms import Fields, FormError, form_fields
-from barnabas.console.sessions import Notice, Session
+from barnabas.console.web.forms import Fields, FormError, form_fields
+from barnabas.console.web.sessions import Notice, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

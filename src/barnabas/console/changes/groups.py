@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.output import moment_ms
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.changes.change import Done, change
-from barnabas.console.forms import FormError
-from barnabas.console.rendering import link
+from barnabas.console.web.forms import FormError
+from barnabas.console.web.rendering import link
 
 if TYPE_CHECKING:
     from barnabas.client.facade import Client
-    from barnabas.console.forms import Fields
+    from barnabas.console.web.forms import Fields
 
 __all__ = ["ROUTES"]
 

@@ -15,13 +15,13 @@ from barnabas.client.admin.security.acls import (
 from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
 from barnabas.client.errors import BrokerError
 from barnabas.console.changes.change import Done, change
-from barnabas.console.forms import FormError
+from barnabas.console.web.forms import FormError
 
 if TYPE_CHECKING:
     import enum
 
     from barnabas.client.facade import Client
-    from barnabas.console.forms import Fields
+    from barnabas.console.web.forms import Fields
 
     E = TypeVar("E", bound=enum.Enum)
 

@@ -10,7 +10,7 @@ from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.explained_configs import explained_configs
-from barnabas.console.forms import query_fields
+from barnabas.console.web.forms import query_fields
 
 if TYPE_CHECKING:
     from starlette.requests import Request

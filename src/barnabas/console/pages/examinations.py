@@ -13,15 +13,15 @@ from starlette.routing import Route
 from barnabas.cli.doctor.addresses import examine_addresses
 from barnabas.cli.doctor.diagnosis import Diagnosis
 from barnabas.cli.why.examination import WHY_DEFAULTS, Question, examine
-from barnabas.cli.why.metric_facts import gather_metrics
+from barnabas.cli.why.facts.metric_facts import gather_metrics
 from barnabas.console.console import console_of
-from barnabas.console.forms import query_fields
+from barnabas.console.web.forms import query_fields
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.cli.why.reason import Reason
+    from barnabas.cli.why.reasons.reason import Reason
     from barnabas.client.facade import Client
 
 __all__ = ["ROUTES"]

@@ -9,8 +9,8 @@ from starlette.routing import Route
 from barnabas.cli.groups.group_lag import group_progress
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
-from barnabas.console.forms import query_fields
-from barnabas.console.paging import paged
+from barnabas.console.web.forms import query_fields
+from barnabas.console.web.paging import paged
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from barnabas.console.changes.change import check_token
 from barnabas.console.console import console_of
-from barnabas.console.forms import form_fields, query_fields
+from barnabas.console.web.forms import form_fields, query_fields
 
 if TYPE_CHECKING:
     from starlette.requests import Request

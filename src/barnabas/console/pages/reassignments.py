@@ -8,8 +8,8 @@ from starlette.routing import Route
 
 from barnabas.cli.partitions.moving import moves_with_progress
 from barnabas.console.console import console_of
-from barnabas.console.forms import query_fields
-from barnabas.console.paging import paged
+from barnabas.console.web.forms import query_fields
+from barnabas.console.web.paging import paged
 
 if TYPE_CHECKING:
     from starlette.requests import Request

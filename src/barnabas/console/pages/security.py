@@ -16,8 +16,8 @@ from barnabas.client.admin.security.acls import (
 from barnabas.client.admin.security.scram import ScramMechanism
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
-from barnabas.console.forms import query_fields
-from barnabas.console.paging import paged
+from barnabas.console.web.forms import query_fields
+from barnabas.console.web.paging import paged
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -11,9 +11,9 @@ from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.explained_configs import explained_configs
-from barnabas.console.forms import query_fields
 from barnabas.console.inherited_times import inherited_times, needs_broker
-from barnabas.console.paging import paged
+from barnabas.console.web.forms import query_fields
+from barnabas.console.web.paging import paged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
     from barnabas.cli.transactions.held_back import HeldBack
-    from barnabas.cli.why.share_facts import ShareFacts
+    from barnabas.cli.why.facts.share_facts import ShareFacts
     from barnabas.client.admin.groups.groups import GroupDescription
     from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
     from barnabas.client.errors import ClientError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.reason import Reason, wrong
+from barnabas.cli.why.reasons.reason import Reason, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

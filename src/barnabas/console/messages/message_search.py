@@ -6,8 +6,8 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.console.rendering import size
-from barnabas.console.shown_bytes import LISTED_BYTES, ShownBytes, shown_headers
+from barnabas.console.messages.shown_bytes import LISTED_BYTES, ShownBytes, shown_headers
+from barnabas.console.web.rendering import size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.fetch.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.console.message_decoding import Shown
+    from barnabas.console.messages.message_decoding import Shown
     from barnabas.console.settings import SearchLimits
     from barnabas.runtime.clock import Clock
 

@@ -18,8 +18,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from barnabas.console.sessions import Sessions
     from barnabas.console.settings import ConsoleSettings
+    from barnabas.console.web.sessions import Sessions
 
 __all__ = ["BODY_BYTES_MAX", "FORM_TYPE", "RequestChecks", "host_name"]
 

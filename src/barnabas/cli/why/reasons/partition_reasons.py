@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.damage_reasons import damage_reasons
-from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
-from barnabas.cli.why.replica_reasons import replica_reason
-from barnabas.cli.why.transaction_reasons import transaction_reasons
+from barnabas.cli.why.reasons.damage_reasons import damage_reasons
+from barnabas.cli.why.reasons.reason import Reason, duration, note, ok, wrong
+from barnabas.cli.why.reasons.replica_reasons import replica_reason
+from barnabas.cli.why.reasons.transaction_reasons import transaction_reasons
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cli.why.facts import PartitionFacts
+    from barnabas.cli.why.facts.facts import PartitionFacts
     from barnabas.client.errors import ClientError
 
 __all__ = ["partition_reasons", "watermark_reasons"]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.partitions.snapshot import PartitionSnapshot, take_snapshots
 from barnabas.cli.transactions.held_back import HeldBack, gather_held_back
-from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
+from barnabas.cli.why.facts.facts import BrokerFacts, PartitionFacts
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.cli.why.metric_facts import MetricFacts
+    from barnabas.cli.why.facts.metric_facts import MetricFacts
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.members import listed, member_name
-from barnabas.cli.why.missing_topics import missing_topics
-from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
-from barnabas.cli.why.share_reasons import share_reasons
-from barnabas.cli.why.streams_reasons import streams_reasons
-from barnabas.cli.why.transaction_reasons import transaction_reasons
+from barnabas.cli.why.facts.members import listed, member_name
+from barnabas.cli.why.reasons.missing_topics import missing_topics
+from barnabas.cli.why.reasons.reason import Reason, duration, note, ok, wrong
+from barnabas.cli.why.reasons.share_reasons import share_reasons
+from barnabas.cli.why.reasons.streams_reasons import streams_reasons
+from barnabas.cli.why.reasons.transaction_reasons import transaction_reasons
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cli.why.facts import GroupFacts, ReaderFacts
+    from barnabas.cli.why.facts.facts import GroupFacts, ReaderFacts
     from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
 
 __all__ = ["group_reasons"]

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from barnabas.cli.transactions.no_timeout import NO_TIMEOUT_MS
-from barnabas.cli.why.reason import Reason, duration, note, wrong
+from barnabas.cli.why.reasons.reason import Reason, duration, note, wrong
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.quorum_state import NO_LEADER
-from barnabas.cli.why.reason import Reason, note, wrong
+from barnabas.cli.why.reasons.reason import Reason, note, wrong
 
 if TYPE_CHECKING:
-    from barnabas.cli.why.facts import BrokerFacts
+    from barnabas.cli.why.facts.facts import BrokerFacts
 
 __all__ = ["cluster_reasons", "no_controller"]
 

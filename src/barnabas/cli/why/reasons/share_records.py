@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.members import listed
-from barnabas.cli.why.reason import Reason, note, wrong
+from barnabas.cli.why.facts.members import listed
+from barnabas.cli.why.reasons.reason import Reason, note, wrong
 from barnabas.client.admin.groups.share_states import ShareRecordState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from barnabas.cli.why.share_facts import ShareLimits
+    from barnabas.cli.why.facts.share_facts import ShareLimits
     from barnabas.client.admin.groups.share_states import ShareState, ShareStateBatch
     from barnabas.client.topic_partition import TopicPartition
 

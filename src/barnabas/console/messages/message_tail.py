@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common.printable import printable, printable_lines
 from barnabas.client.errors import ClientError
-from barnabas.console.message_search import Match, ShownMessage, shown_message
-from barnabas.console.rendering import moment
+from barnabas.console.messages.message_search import Match, ShownMessage, shown_message
+from barnabas.console.web.rendering import moment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.fetch.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.console.message_decoding import Shown
-    from barnabas.console.shown_bytes import ShownBytes
+    from barnabas.console.messages.message_decoding import Shown
+    from barnabas.console.messages.shown_bytes import ShownBytes
     from barnabas.runtime.clock import Clock
 
 __all__ = ["Tails"]

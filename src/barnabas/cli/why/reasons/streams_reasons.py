@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.members import listed, member_name
-from barnabas.cli.why.reason import Reason, note, wrong
+from barnabas.cli.why.facts.members import listed, member_name
+from barnabas.cli.why.reasons.reason import Reason, note, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Collection

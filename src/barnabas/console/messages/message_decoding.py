@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.console.shown_bytes import FULL_BYTES, ShownBytes, shown_bytes
+from barnabas.console.messages.shown_bytes import FULL_BYTES, ShownBytes, shown_bytes
 from barnabas.serializers.any_schema import AnyDeserializer
 from barnabas.serializers.bounded_cache import BoundedCache
 from barnabas.serializers.errors import RegistryError, SchemaError

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.cli.transactions.held_back import HeldBack
-    from barnabas.cli.why.log_offsets import LogOffsets
+    from barnabas.cli.why.facts.log_offsets import LogOffsets
     from barnabas.client.admin.groups.groups import GroupMember
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition

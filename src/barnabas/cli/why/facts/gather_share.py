@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.cli.transactions.held_back import gather_held_back
-from barnabas.cli.why.log_offsets import log_offsets
-from barnabas.cli.why.share_facts import (
+from barnabas.cli.why.facts.log_offsets import log_offsets
+from barnabas.cli.why.facts.share_facts import (
     ShareFacts,
     ShareLimits,
     SharePartitionFacts,

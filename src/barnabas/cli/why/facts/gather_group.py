@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.groups.group_lag import group_positions
 from barnabas.cli.transactions.held_back import gather_held_back
-from barnabas.cli.why.facts import FetchQuota, GroupFacts, ReaderFacts
-from barnabas.cli.why.gather import gather_brokers
-from barnabas.cli.why.gather_share import gather_shares
-from barnabas.cli.why.log_offsets import log_offsets
-from barnabas.cli.why.members import member_name
+from barnabas.cli.why.facts.facts import FetchQuota, GroupFacts, ReaderFacts
+from barnabas.cli.why.facts.gather import gather_brokers
+from barnabas.cli.why.facts.gather_share import gather_shares
+from barnabas.cli.why.facts.log_offsets import log_offsets
+from barnabas.cli.why.facts.members import member_name
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.partition_reasons import NO_LEADER, partition_reasons
-from barnabas.cli.why.reason import Reason, note, ok, wrong
-from barnabas.cli.why.transaction_reasons import transaction_reasons
+from barnabas.cli.why.reasons.partition_reasons import NO_LEADER, partition_reasons
+from barnabas.cli.why.reasons.reason import Reason, note, ok, wrong
+from barnabas.cli.why.reasons.transaction_reasons import transaction_reasons
 
 if TYPE_CHECKING:
-    from barnabas.cli.why.facts import PartitionFacts
+    from barnabas.cli.why.facts.facts import PartitionFacts
 
 __all__ = ["offset_reasons"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.why.reason import Reason, duration, note, wrong
+from barnabas.cli.why.reasons.reason import Reason, duration, note, wrong
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.cli.why.facts import PartitionFacts
+    from barnabas.cli.why.facts.facts import PartitionFacts
 
 __all__ = ["replica_reason"]
 

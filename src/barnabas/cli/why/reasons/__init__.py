@@ -1,0 +1,1 @@
+"""Reasons that `why` derives from the facts."""

@@ -1,0 +1,1 @@
+"""Messages that the console shows: search, tail and decoding."""

@@ -1,0 +1,1 @@
+"""Parts of the console's web pages: checks of requests, sessions, forms and templates."""
