@@ -14,7 +14,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
 from differential.consumer_members import DESCRIBE, HEARTBEAT, Members
 from differential.conversion_stories import Mixed, classic_group
-from differential.scene import ask
+from differential.scene import exchange
 from differential.side import Side
 from differential.streams_members import (
     DESCRIBE as DESCRIBE_STREAMS,
@@ -71,7 +71,7 @@ def pair(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[tuple[Bro
 
 
 def described(side: Side) -> DescribedGroup:
-    (found,) = ask(side, DESCRIBE, 1, {"group_ids": [GROUP]}).groups
+    (found,) = exchange(side, DESCRIBE, 1, {"group_ids": [GROUP]}).groups
     found.members.sort(key=lambda each: each.member_id)
     for member in found.members:
         for assignment in (member.assignment, member.target_assignment):
@@ -80,7 +80,7 @@ def described(side: Side) -> DescribedGroup:
 
 
 def described_streams(side: Side) -> DescribedStreamsGroup:
-    (found,) = ask(side, DESCRIBE_STREAMS, 1, {"group_ids": [STREAMS_GROUP]}).groups
+    (found,) = exchange(side, DESCRIBE_STREAMS, 1, {"group_ids": [STREAMS_GROUP]}).groups
     sort_members(found)
     for subtopology in found.topology.subtopologies if found.topology else ():
         for topics in (
@@ -156,7 +156,7 @@ def check_streams_group(members: StreamsMembers, before: DescribedStreamsGroup) 
 def beats(side: Side, member: str, epoch: int) -> int:
     """The epoch that a heartbeat returns, or -100 for an error."""
     values = {"group_id": GROUP, "member_id": member, "member_epoch": epoch}
-    answer = ask(side, HEARTBEAT, 1, values)
+    answer = exchange(side, HEARTBEAT, 1, values)
     return -100 if answer.error_code else answer.member_epoch
 
 
@@ -170,7 +170,7 @@ def started(broker: Broker) -> Side:
     broker.start()
     side = Side("first", broker.bootstrap)
     warm = {"key_type": 0, "coordinator_keys": [GROUP]}
-    eventually(lambda: not ask(side, 10, 4, warm).coordinators[0].error_code)
+    eventually(lambda: not exchange(side, 10, 4, warm).coordinators[0].error_code)
     eventually(lambda: described(side).error_code == 69)
     return side
 
@@ -199,7 +199,7 @@ def test_the_other_broker_goes_on_with_the_group(
     assert beats(side, "m2", m2) >= m2
     values = {"group_id": GROUP, "member_id": "m1", "member_epoch": m1, "instance_id": "i"}
     owned = {"topic_partitions": [{"topic_id": members.ids[TOPIC], "partitions": [0, 1]}]}
-    answer = ask(side, HEARTBEAT, 1, {**values, **owned})
+    answer = exchange(side, HEARTBEAT, 1, {**values, **owned})
     assert answer.error_code == 0
     assert answer.member_epoch > m1
     check_streams_group(streams, streams_before)

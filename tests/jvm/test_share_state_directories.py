@@ -9,7 +9,7 @@ import pytest
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
-from differential.scene import advertised, ask
+from differential.scene import advertised, exchange
 from differential.share_state import DELETE, INITIALIZE, READ, SUMMARY, WRITE
 from differential.side import Side
 from jvm.kafka_process import KafkaProcess
@@ -57,12 +57,12 @@ class Group:
         key = f"{GROUP}:AAAAAAAAAAAAAAAAAAAAAA:0"
         wanted = {"key_type": 2, "coordinator_keys": [key]}
         find = ApiKey.FIND_COORDINATOR
-        eventually(lambda: not ask(self.side, find, 6, wanted).coordinators[0].error_code)
+        eventually(lambda: not exchange(self.side, find, 6, wanted).coordinators[0].error_code)
         eventually(lambda: not {each.error_code for each in self.summaries()} & {*NOT_READY})
 
     def _created(self) -> bytes:
         new = {"name": TOPIC, "num_partitions": 6, "replication_factor": 1}
-        made = ask(self.side, ApiKey.CREATE_TOPICS, 7, {"topics": [new], "timeout_ms": 10_000})
+        made = exchange(self.side, ApiKey.CREATE_TOPICS, 7, {"topics": [new], "timeout_ms": 10_000})
         assert made.topics[0].error_code == 0, made
         topic_id: bytes = made.topics[0].topic_id
         return topic_id
@@ -70,7 +70,7 @@ class Group:
     def send(self, api: ApiKey, *partitions: dict[str, Any]) -> list[Any]:
         topics = [{"topic_id": self.topic_id, "partitions": list(partitions)}]
         version = 1 if api in (WRITE, SUMMARY) else 0
-        (topic,) = ask(self.side, api, version, {"group_id": GROUP, "topics": topics}).results
+        (topic,) = exchange(self.side, api, version, {"group_id": GROUP, "topics": topics}).results
         for each in topic.partitions:
             # Texts of errors differ.
             each.error_message = None
