@@ -69,10 +69,10 @@ def document() -> str:
     for trouble in table:
         cells = (
             trouble.name,
-            trouble.staged,
-            f"{trouble.verdict}: … {trouble.says} …",
+            trouble.cause,
+            f"{trouble.verdict}: … {trouble.finding} …",
             f"… {trouble.remedy} …",
-            trouble.mended or "outside of the cluster",
+            trouble.resolution or "outside of the cluster",
         )
         rows.append("| " + " | ".join(cells) + " |\n")
     return HEAD + "".join(rows) + TAIL
