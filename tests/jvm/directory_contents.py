@@ -1,7 +1,4 @@
-"""Fills the directories of brokers with one object of each kind, and describes their responses.
-
-The requests are the same for Apache Kafka and Barnabas, in versions that both have.
-"""
+"""Fills directories of both brokers by the same requests, and describes their responses."""
 
 from __future__ import annotations
 
@@ -221,16 +218,14 @@ class Contents:
             }
 
     def await_replicas(self, send: RequestRouter) -> dict[str, Any]:
-        """Wait until all replicas are in sync, which is later than Kafka opens its listener.
+        """Wait until all replicas are in sync, and return the description of the topics.
 
-        Returns:
-            The description of the topics.
+        Kafka opens its listener earlier.
         """
 
         def all_in_sync() -> dict[str, Any] | None:
-            descriptions = [
-                _topics(each.topics) for each in send.to_each(MetadataRequest(topics=None), 12)
-            ]
+            found = send.to_each(MetadataRequest(topics=None), 12)
+            descriptions = [_topics(each.topics) for each in found]
             is_full = all(
                 len(replicas) == len(isr) == self._replicas and not error
                 for topics in descriptions
@@ -371,14 +366,7 @@ def create_topics(
     replicas: int,
     partitions: int | None = None,
 ) -> None:
-    """Create topics, and wait until they have leaders.
-
-    Args:
-        send: sends requests.
-        configs: the configs by topic.
-        replicas: the replication factor.
-        partitions: the number of partitions; by default that in `PARTITIONS`.
-    """
+    """Create topics, by default with the partitions in `PARTITIONS`, and wait for leaders."""
     topics = [
         CreatableTopic(
             name=name,
