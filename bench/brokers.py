@@ -72,7 +72,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int) -> bool:
+def responds(port: int) -> bool:
     """Return whether a broker on this port responds to ApiVersions v0."""
     request = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
     try:
@@ -113,7 +113,7 @@ def _own_process(
     with log.open("wb") as output:
         child = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        while not answers(port):
+        while not responds(port):
             late = time.perf_counter() - started > START_SECONDS_MAX
             if late or child.poll() is not None:
                 raise SystemExit(f"{name} did not start: {log.read_text(errors='replace')}")
@@ -143,7 +143,7 @@ def _kafka(directory: Path, settings: Mapping[str, str], port: int) -> Iterator[
     started = time.perf_counter()
     try:
         kafka.launch()
-        while not answers(kafka.port):
+        while not responds(kafka.port):
             if time.perf_counter() - started > START_SECONDS_MAX or not kafka.is_running:
                 raise SystemExit(f"kafka did not start: {kafka.log()}")
             time.sleep(0.01)
@@ -170,7 +170,7 @@ COMMANDS: dict[str, Callable[[int, Path, Mapping[str, str]], list[str]]] = {
 
 
 def compile_sources() -> None:
-    """Write the byte code of our modules, as an installation does."""
+    """Write the byte code of the Barnabas modules, as an installation does."""
     import compileall
 
     import barnabas

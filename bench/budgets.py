@@ -47,14 +47,14 @@ BUDGETS = {
     "acks=1 round trip p99, µs": Budget({"kafka": 1.0}),
 }
 
-# Each row of `bench.transactions` ends with one of these.
+# By the end of the rows of `bench.transactions`.
 TRANSACTION_BUDGETS = {
     "CPU of the broker, ms": Budget({"kafka": 0.7}),
     "commit p50, ms": Budget({"kafka": 1.0}),
     "commit p99, ms": Budget({"kafka": 1.0}),
 }
 
-# Rows of `bench.group_protocols` and `bench.share_groups` end with one of these.
+# By the end of the rows of `bench.group_protocols` and `bench.share_groups`.
 GROUP_BUDGETS = {
     "CPU until stable, s": Budget({"kafka": 0.7}),
     "CPU per heartbeat, µs": Budget({"kafka": 0.7}),

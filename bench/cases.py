@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bench import brokers
-from bench.report import installed, keep, new_console
+from bench.report import installed, new_console, write_figures
 from bench.run import Figures, show
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ class Case(Protocol):
 def new_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options that all comparisons have."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--brokers", default="barnabas,kafka", help="names, ours first")
+    parser.add_argument(
+        "--brokers", default="barnabas,kafka", help="names, the compared broker first"
+    )
     parser.add_argument("--json", type=Path, help="file for the figures")
     return parser
 
@@ -67,10 +69,10 @@ def compare(
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(brokers.running(name, settings)) for name in names]
         for number in range(options.rounds + 1):
-            kept = figures if number else Figures()
+            counted = figures if number else Figures()
             for case in cases:
                 for broker in running:
                     console.print(f"  round {number}: {broker.name}, {case.name}")
-                    kept.note(broker, case.run(broker, options.count))
+                    counted.note(broker, case.run(broker, options.count))
     show(figures, names, console)
-    keep(options.json, figures.rows)
+    write_figures(options.json, figures.rows)

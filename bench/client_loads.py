@@ -40,7 +40,7 @@ class Meter:
     def figures(self) -> dict[str, float]:
         """Return the figures of the records between the first and the last note."""
         if self._first is None:
-            raise SystemExit("nothing was measured")
+            raise SystemExit("no records were measured")
         records, wall, cpu = (
             last - first for first, last in zip(self._first, self._last, strict=True)
         )
@@ -252,7 +252,7 @@ def write_kafka_python(meter: Meter, address: str, topic: str, count: int, size:
     producer.close()
 
 
-# Memory of our consumer.
+# Memory of the Barnabas consumer.
 
 
 def resident_mb() -> float:

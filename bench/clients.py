@@ -21,7 +21,7 @@ from bench import brokers
 from bench.brokers import Broker
 from bench.client_loads import PARTITIONS, READERS, WRITERS
 from bench.loads import create_topic
-from bench.report import keep, machine, new_console
+from bench.report import machine, new_console, write_figures
 
 SIZES = (100, 1000)
 LOAD_SECONDS_MAX = 600
@@ -76,7 +76,7 @@ def measure(running: list[Broker], records: int, rounds: int, console: Console) 
 
 
 def measure_memory(broker: Broker, records: int, console: Console) -> dict[str, dict[str, float]]:
-    """Measure the memory of our consumer over ten million records, and with slow polls."""
+    """Measure the memory of the Barnabas consumer with ten million records and with slow polls."""
     figures = {}
     for what in ("memory", "slow"):
         console.print(f"  {what}")
@@ -85,14 +85,14 @@ def measure_memory(broker: Broker, records: int, console: Console) -> dict[str, 
 
 
 def show(figures: Figures, names: list[str], console: Console) -> None:
-    """Print a table per load, with a row per client and its ratio to ours."""
+    """Print a table per load, with a row per client and the ratio of Barnabas to it."""
     for load, rows in figures.items():
         table = Table(title=f"{load}: {os.cpu_count()} cores, {machine()}")
         table.add_column("")
         for name in names:
             table.add_column(f"records/s, {name}", justify="right")
             table.add_column("CPU µs/record", justify="right")
-            table.add_column("ours is", justify="right")
+            table.add_column("Barnabas is", justify="right")
         ours = rows[OURS[load.split(",")[0]]]
         for client, by_broker in rows.items():
             cells = []
@@ -127,7 +127,7 @@ def main() -> None:
             f"{what}: {found['records']:,.0f} records, {found['early_mb']:.0f} MB early, "
             f"{found['late_mb']:.0f} MB late"
         )
-    keep(options.json, {"loads": figures, "memory": memory})
+    write_figures(options.json, {"loads": figures, "memory": memory})
 
 
 if __name__ == "__main__":

@@ -39,10 +39,10 @@ TIMEOUT_S = 600.0
 class RoundTrips:
     """A client that sends a record, waits for the response, and pauses."""
 
-    def __init__(self, bootstrap: str, topic: str, rest_s: float) -> None:
+    def __init__(self, bootstrap: str, topic: str, pause_s: float) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._request = produce_request(topic)
-        self._rest_s = rest_s
+        self._pause_s = pause_s
         self._connection = socket.create_connection((host, int(port)))
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -53,11 +53,11 @@ class RoundTrips:
         while time.perf_counter() < end:
             started = time.perf_counter_ns()
             self._connection.sendall(self._request)
-            answer = self._connection.recv(4096)
+            response = self._connection.recv(4096)
             times.append((time.perf_counter_ns() - started) / 1000)
-            assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-            if self._rest_s:
-                time.sleep(self._rest_s)
+            assert int.from_bytes(response[:4], "big") == len(response) - 4
+            if self._pause_s:
+                time.sleep(self._pause_s)
         return times
 
 

@@ -23,7 +23,7 @@ def open_idle(broker: Broker, count: int) -> list[socket.socket]:
         connection = socket.create_connection(broker.host_and_port, timeout=10)
         connection.sendall(API_VERSIONS)
         if len(connection.recv(8)) != 8:
-            raise SystemExit(f"{broker.name} did not answer connection {len(made)}")
+            raise SystemExit(f"{broker.name} did not respond on connection {len(made)}")
         made.append(connection)
     return made
 

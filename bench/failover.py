@@ -1,9 +1,9 @@
 """`python -m bench.failover`: time from the kill of a leader to librdkafka's next acknowledgement.
 
 Three brokers, one topic of one partition with three replicas, a librdkafka producer with acks=all
-that sends a record every few milliseconds. Each round kills the leader (kill -9), notes when the
-first record sent after the kill is acknowledged, starts the broker again and waits until all
-replicas are in sync.
+that sends a record every few milliseconds. Each round kills the leader (kill -9), and measures the
+time until the first record sent after the kill is acknowledged. Then it starts the broker again and
+waits until all replicas are in sync.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Load:
         self._address = (process.host, process.port)
         self._request = request
         self._stopped = threading.Event()
-        self.answered = 0
+        self.responses = 0
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -116,9 +116,11 @@ class Load:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while not self._stopped.is_set():
                 connection.sendall(self._request)
-                answer = connection.recv(65536)
-                assert int.from_bytes(answer[:4]) == len(answer) - 4, "an answer came in pieces"
-                self.answered += 1
+                response = connection.recv(65536)
+                assert int.from_bytes(response[:4]) == len(response) - 4, (
+                    "a response arrived in pieces"
+                )
+                self.responses += 1
 
     def stop(self) -> None:
         """Stop after the next response."""
@@ -175,9 +177,9 @@ def measure(process: BrokerProcess, request: bytes, py_spy: str, seconds: int) -
     try:
         time.sleep(1)
         times = psutil.Process(process.pid).cpu_times
-        answered, before = load.answered, times()
+        responses, before = load.responses, times()
         time.sleep(seconds)
-        after, count = times(), load.answered - answered
+        after, count = times(), load.responses - responses
         stacks = sample(process, py_spy, seconds)
     finally:
         load.stop()

@@ -32,7 +32,7 @@ from bench.groups import (
     create_topic,
     until_stable,
 )
-from bench.report import installed, keep, new_console
+from bench.report import installed, new_console, write_figures
 from bench.run import Figures, show
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ShareMember(Member):
                 subscribed_topic_names=None if epoch else [TOPIC],
             )
             started = time.perf_counter()
-            response = await self.ask(request, 1)
+            response = await self.exchange(request, 1)
             if epoch:
                 self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
             if response.error_code:
@@ -101,7 +101,7 @@ async def measure(broker: Broker, protocol: str, groups: int, seconds: float) ->
     for start in range(0, len(members), CONNECTS_AT_ONCE):
         batch = members[start : start + CONNECTS_AT_ONCE]
         await asyncio.gather(*(each.connect(host, port) for each in batch))
-    while (await members[0].ask(FindCoordinatorRequest(key="g"), 0)).error_code:
+    while (await members[0].exchange(FindCoordinatorRequest(key="g"), 0)).error_code:
         await asyncio.sleep(0.1)
     await asyncio.sleep(1)
     memory, cpu = broker.resident_mb(), broker.cpu_seconds()
@@ -113,7 +113,7 @@ async def measure(broker: Broker, protocol: str, groups: int, seconds: float) ->
     cpu, started = broker.cpu_seconds(), time.perf_counter()
     await asyncio.sleep(seconds)
     taken = time.perf_counter() - started
-    beats = sorted(progress.heartbeat_ms)
+    heartbeats = sorted(progress.heartbeat_ms)
     cpu = broker.cpu_seconds() - cpu
     for task in tasks:
         task.cancel()
@@ -124,10 +124,10 @@ async def measure(broker: Broker, protocol: str, groups: int, seconds: float) ->
         f"{protocol}: CPU until stable, s": stable_cpu,
         f"{protocol}: memory of the groups, MB": max(grown, 0.0),
         f"{protocol}: memory of the broker, MB": broker.resident_mb(),
-        f"{protocol}: heartbeats/s": len(beats) / taken,
-        f"{protocol}: CPU per heartbeat, µs": 1e6 * cpu / len(beats),
-        f"{protocol}: heartbeat p50, ms": statistics.median(beats),
-        f"{protocol}: heartbeat p99, ms": beats[int(len(beats) * 0.99)],
+        f"{protocol}: heartbeats/s": len(heartbeats) / taken,
+        f"{protocol}: CPU per heartbeat, µs": 1e6 * cpu / len(heartbeats),
+        f"{protocol}: heartbeat p50, ms": statistics.median(heartbeats),
+        f"{protocol}: heartbeat p99, ms": heartbeats[int(len(heartbeats) * 0.99)],
     }
 
 
@@ -145,14 +145,14 @@ def main() -> None:
         for broker in running:
             create_topic(broker.address, 1)
         for groups, seconds in ((options.groups // 10, 5.0), (options.groups, options.seconds)):
-            kept = figures if groups == options.groups else Figures()
+            counted = figures if groups == options.groups else Figures()
             for protocol in PROTOCOLS:
                 for broker in running:
                     load = os.getloadavg()[0]
                     console.print(f"  {broker.name}, {groups} {protocol} groups, load {load:.1f}")
-                    kept.note(broker, asyncio.run(measure(broker, protocol, groups, seconds)))
+                    counted.note(broker, asyncio.run(measure(broker, protocol, groups, seconds)))
     show(figures, names, console)
-    keep(options.json, figures.rows)
+    write_figures(options.json, figures.rows)
 
 
 if __name__ == "__main__":

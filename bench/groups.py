@@ -87,7 +87,7 @@ class Member:
         """Open the connection."""
         self._reader, self._writer = await asyncio.open_connection(host, port)
 
-    async def ask(self, request: Message, version: int) -> Any:
+    async def exchange(self, request: Message, version: int) -> Any:
         """Send a request and wait for the response."""
         self._correlation_id += 1
         chunks = encode_request(self._correlation_id, "bench", request, version)
@@ -107,14 +107,14 @@ class Member:
                     group_id=self.group, generation_id=self._generation, member_id=self.id
                 )
                 started = time.perf_counter()
-                error = (await self.ask(request, 4)).error_code
+                error = (await self.exchange(request, 4)).error_code
                 self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
                 if error:
                     self._unsettle()
                     break
 
     async def _join_and_sync(self) -> bool:
-        joined = await self.ask(
+        joined = await self.exchange(
             JoinGroupRequest(
                 group_id=self.group,
                 session_timeout_ms=SESSION_MS,
@@ -130,7 +130,7 @@ class Member:
             self.id = joined.member_id
             return False
         self.id, self._generation = joined.member_id, joined.generation_id
-        synced = await self.ask(
+        synced = await self.exchange(
             SyncGroupRequest(
                 group_id=self.group,
                 generation_id=self._generation,
@@ -153,7 +153,7 @@ class Member:
     async def leave(self) -> None:
         """Leave the group."""
         members = [MemberIdentity(member_id=self.id)]
-        await self.ask(LeaveGroupRequest(group_id=self.group, members=members), 5)
+        await self.exchange(LeaveGroupRequest(group_id=self.group, members=members), 5)
         self._unsettle()
 
     def close(self) -> None:
@@ -196,22 +196,22 @@ class ConsumerMember(Member):
                 request.subscribed_topic_names = [TOPIC]
                 request.rebalance_timeout_ms = 300_000
             started = time.perf_counter()
-            answer = await self.ask(request, 1)
+            response = await self.exchange(request, 1)
             if epoch:
                 self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
-            if answer.error_code:
-                self._count(answer.error_code)
+            if response.error_code:
+                self._count(response.error_code)
                 await asyncio.sleep(0.1)
                 continue
-            owned, epoch = None, answer.member_epoch
-            if answer.assignment is not None:
+            owned, epoch = None, response.member_epoch
+            if response.assignment is not None:
                 owned = [
                     TopicPartitionsRequest(topic_id=each.topic_id, partitions=each.partitions)
-                    for each in answer.assignment.topic_partitions
+                    for each in response.assignment.topic_partitions
                 ]
             if epoch >= self.settled_epoch:
                 self.settle()
-            pause_s = answer.heartbeat_interval_ms / 1_000
+            pause_s = response.heartbeat_interval_ms / 1_000
             # Clients confirm a revocation at once.
             await asyncio.sleep(pause_s if owned is None else min(pause_s, 0.1))
 
@@ -220,7 +220,7 @@ class ConsumerMember(Member):
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group, member_id=self.id, member_epoch=-1
         )
-        await self.ask(request, 1)
+        await self.exchange(request, 1)
         self._unsettle()
 
     def await_next_epoch(self) -> None:
@@ -236,7 +236,7 @@ class Probe(Member):
         """Send requests until cancelled."""
         while True:
             started = time.perf_counter()
-            await self.ask(ApiVersionsRequest(), 0)
+            await self.exchange(ApiVersionsRequest(), 0)
             self.progress.probe_ms.append((time.perf_counter() - started) * 1_000)
             await asyncio.sleep(PROBE_S)
 
@@ -286,7 +286,8 @@ def describe_probe(progress: Progress) -> str:
     """Return the response times of the probe as text, and reset them."""
     marks, longest = statistics.quantiles(progress.probe_ms, n=100), max(progress.probe_ms)
     progress.probe_ms.clear()
-    return f"another client waited p50 {marks[49]:.1f}, p99 {marks[98]:.1f}, max {longest:.1f} ms"
+    figures = f"p50 {marks[49]:.1f}, p99 {marks[98]:.1f}, max {longest:.1f} ms"
+    return f"response times of another client: {figures}"
 
 
 async def measure(address: str, meter: Meter, size: Size) -> None:
@@ -294,21 +295,21 @@ async def measure(address: str, meter: Meter, size: Size) -> None:
     host, _, port = address.rpartition(":")
     groups, members = size.groups, size.members
     progress = Progress(groups * members)
-    everyone = make_members(size, progress)
+    all_members = make_members(size, progress)
     probe = Probe("", progress)
     await probe.connect(host, int(port))
     memory = meter.resident_mb()
-    for start in range(0, len(everyone), CONNECTS_AT_ONCE):
-        batch = everyone[start : start + CONNECTS_AT_ONCE]
+    for start in range(0, len(all_members), CONNECTS_AT_ONCE):
+        batch = all_members[start : start + CONNECTS_AT_ONCE]
         await asyncio.gather(*(each.connect(host, int(port)) for each in batch))
-    while (await everyone[0].ask(FindCoordinatorRequest(key="g"), 0)).error_code:
+    while (await all_members[0].exchange(FindCoordinatorRequest(key="g"), 0)).error_code:
         await asyncio.sleep(0.1)
     await asyncio.sleep(1)
     connected = meter.resident_mb()
-    print(f"memory: {memory:.0f} MB idle, {connected:.0f} MB with {len(everyone)} connections")
+    print(f"memory: {memory:.0f} MB idle, {connected:.0f} MB with {len(all_members)} connections")
     started, cpu = time.perf_counter(), meter.cpu_seconds()
     probing = asyncio.create_task(probe.live())
-    tasks = [asyncio.create_task(each.live()) for each in everyone]
+    tasks = [asyncio.create_task(each.live()) for each in all_members]
     await until_stable(progress)
     print(
         f"{groups} groups of {members} stable after {progress.stable_at - started:.2f} s, "
@@ -327,35 +328,35 @@ async def measure(address: str, meter: Meter, size: Size) -> None:
         f"p50 {marks[49]:.2f} ms, p99 {marks[98]:.2f} ms (busy client included)"
     )
     progress.probe_ms.clear()
-    gone = everyone[-groups:]
+    leaving = all_members[-groups:]
     for task in tasks[-groups:]:
         task.cancel()
     progress.target -= groups
-    for each in everyone[:-groups]:
+    for each in all_members[:-groups]:
         if isinstance(each, ConsumerMember):
             each.await_next_epoch()
     cpu, started = meter.cpu_seconds(), time.perf_counter()
-    for each in gone:
+    for each in leaving:
         with contextlib.suppress(asyncio.IncompleteReadError):
             await each.connect(host, int(port))
             await each.leave()
     await until_stable(progress)
     print(
-        f"one member of each has left: stable again after {progress.stable_at - started:.2f} s "
-        f"(heartbeats tell the others, every {HEARTBEAT_S:.0f} s), "
+        f"one member of each group has left: stable after {progress.stable_at - started:.2f} s "
+        f"(other members detect it by their heartbeats, every {HEARTBEAT_S:.0f} s), "
         f"{meter.cpu_seconds() - cpu:.2f} s of CPU"
     )
     print(describe_probe(progress))
     for task in (*tasks, probing):
         task.cancel()
     await asyncio.gather(*tasks, probing, return_exceptions=True)
-    for each in (*everyone, probe):
+    for each in (*all_members, probe):
         each.close()
 
 
 @contextlib.contextmanager
 def broker(delay_ms: int) -> Iterator[BrokerProcess]:
-    """Barnabas."""
+    """Run Barnabas with an initial rebalance delay."""
     with BrokerProcess(settings={"group.initial.rebalance.delay.ms": str(delay_ms)}) as process:
         yield process
 

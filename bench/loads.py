@@ -42,7 +42,7 @@ def create_topic(broker: Broker, name: str, partitions: int = PARTITIONS) -> Adm
 
 
 @contextmanager
-def passing_topic(broker: Broker, stem: str, partitions: int = PARTITIONS) -> Iterator[str]:
+def temporary_topic(broker: Broker, stem: str, partitions: int = PARTITIONS) -> Iterator[str]:
     """Create a topic, yield its name, and delete it at the end."""
     name = f"{stem}-{next(_NUMBERS)}"
     admin = create_topic(broker, name, partitions)
@@ -94,7 +94,7 @@ def consume(broker: Broker, name: str, size: int, total: int) -> Figure:
     while count > 0:
         records = consumer.consume(min(count, 10_000), timeout=10)
         if not records:
-            raise SystemExit(f"{broker.name}: {count} records of {name} did not come")
+            raise SystemExit(f"{broker.name}: {count} records of {name} did not arrive")
         count -= len(records)
     figure = _figure(broker, cpu, started, total)
     consumer.close()
@@ -125,14 +125,16 @@ def round_trip(broker: Broker, name: str) -> RoundTrip:
                 cpu = broker.cpu_seconds()
             started = time.perf_counter_ns()
             connection.sendall(request)
-            answer = connection.recv(4096)
+            response = connection.recv(4096)
             times.append(time.perf_counter_ns() - started)
-            if int.from_bytes(answer[:4]) != len(answer) - 4:
-                raise SystemExit(f"{broker.name}: an answer came in pieces")
-    kept = sorted(times[ROUND_TRIPS // 4 :])
+            if int.from_bytes(response[:4]) != len(response) - 4:
+                raise SystemExit(f"{broker.name}: a response arrived in pieces")
+    counted = sorted(times[ROUND_TRIPS // 4 :])
     spent = broker.cpu_seconds() - cpu
     return RoundTrip(
-        kept[len(kept) // 2] / 1000, kept[len(kept) * 99 // 100] / 1000, spent * 1e6 / len(kept)
+        counted[len(counted) // 2] / 1000,
+        counted[len(counted) * 99 // 100] / 1000,
+        spent * 1e6 / len(counted),
     )
 
 

@@ -62,12 +62,12 @@ def request() -> bytes:
     batch = BatchBuilder()
     batch.append(int(time.time() * 1000), None, os.urandom(100))
     data = PartitionProduceData(index=0, records=bytes(batch.build()))
-    asked = ProduceRequest(
+    produce_request = ProduceRequest(
         acks=ACKS_ALL,
         timeout_ms=10_000,
         topic_data=[TopicProduceData(name="busy", partition_data=[data])],
     )
-    return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", asked, 7))
+    return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", produce_request, 7))
 
 
 def round_trips(cluster: ClusterProcess, count: int) -> list[float]:

@@ -32,13 +32,13 @@ def installed(names: str, console: Console) -> list[str]:
     found = []
     for name in names.split(","):
         if missing := brokers.missing_for(name):
-            console.print(f"  {name} is left out: {missing}", style="yellow")
+            console.print(f"  {name} is not measured: {missing}", style="yellow")
         else:
             found.append(name)
     return found
 
 
-def keep(path: Path | None, figures: Mapping[str, object]) -> None:
+def write_figures(path: Path | None, figures: Mapping[str, object]) -> None:
     """Write the figures as JSON, with the machine; without a path, do nothing."""
     if path is not None:
         path.write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1))

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from bench import brokers, loads
 from bench.budgets import budget_of
-from bench.report import installed, keep, machine, new_console
+from bench.report import installed, machine, new_console, write_figures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Load:
         """Run one round, delete the topic, and return the figures by row."""
         total = int(volume * self.share) // self.size * self.size
         found: dict[str, float] = {}
-        with loads.passing_topic(broker, "load") as topic:
+        with loads.temporary_topic(broker, "load") as topic:
             produced = loads.produce(broker, topic, self.size, total, **self.config)
             consumed = loads.consume(broker, topic, self.size, total)
         for verb, figure in (("produce", produced), ("consume", consumed)):
@@ -84,14 +84,14 @@ def measure(running: list[Broker], volume: int, rounds: int, console: Console) -
         found = {"start to first answer, ms": broker.start_ms}
         figures.note(broker, found | {"resident memory idle, MB": broker.resident_mb()})
     for number in range(rounds + 1):
-        kept = figures if number else Figures()
+        counted = figures if number else Figures()
         title = f"round {number} of {rounds}" if number else "warm-up"
         for load in LOADS:
             for broker in running:
                 console.print(f"  {title}: {broker.name}, {load.name}")
-                kept.note(broker, load.run(broker, volume))
+                counted.note(broker, load.run(broker, volume))
         for broker in running:
-            kept.note(broker, round_trip(broker))
+            counted.note(broker, round_trip(broker))
         if number == 0:
             for broker in running:
                 figures.note(broker, {"resident memory after the load, MB": broker.resident_mb()})
@@ -100,7 +100,7 @@ def measure(running: list[Broker], volume: int, rounds: int, console: Console) -
 
 def round_trip(broker: Broker) -> dict[str, float]:
     """Measure one client with one record per request and one request in flight."""
-    with loads.passing_topic(broker, "round-trip", 1) as topic:
+    with loads.temporary_topic(broker, "round-trip", 1) as topic:
         trip = loads.round_trip(broker, topic)
     return {
         "acks=1 round trip p50, µs": trip.p50,
@@ -132,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=500, help="MB of values of a full load")
     parser.add_argument("--rounds", type=int, default=3, help="number of rounds after the warm-up")
-    parser.add_argument("--brokers", default=ALL_BROKERS, help="names, ours first")
+    parser.add_argument("--brokers", default=ALL_BROKERS, help="names, the compared broker first")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     console = new_console(170)
@@ -142,7 +142,7 @@ def main() -> None:
         running = [stack.enter_context(brokers.running(name)) for name in names]
         figures = measure(running, volume, options.rounds, console)
     show(figures, names, console)
-    keep(options.json, figures.rows)
+    write_figures(options.json, figures.rows)
 
 
 if __name__ == "__main__":

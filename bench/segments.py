@@ -62,7 +62,7 @@ class Connection:
     def __init__(self, process: BrokerProcess) -> None:
         self._socket = socket.create_connection((process.host, process.port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._answers = self._socket.makefile("rb")
+        self._responses = self._socket.makefile("rb")
 
     def send(self, request: Message, version: int) -> None:
         """Send a request without waiting."""
@@ -71,11 +71,11 @@ class Connection:
 
     def receive(self) -> bytes:
         """Return the next response, without its length."""
-        return self._answers.read(int.from_bytes(self._answers.read(4)))
+        return self._responses.read(int.from_bytes(self._responses.read(4)))
 
     def close(self) -> None:
         """Close the connection."""
-        self._answers.close()
+        self._responses.close()
         self._socket.close()
 
 
@@ -121,9 +121,9 @@ class Reads:
             topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
         )
         self.connection.send(request, 11)
-        _, answer = decode_response(FetchRequest, 11, self.connection.receive())
-        assert isinstance(answer, FetchResponse)
-        records = bytes(answer.responses[0].partitions[0].records or b"")
+        _, response = decode_response(FetchRequest, 11, self.connection.receive())
+        assert isinstance(response, FetchResponse)
+        records = bytes(response.responses[0].partitions[0].records or b"")
         assert int.from_bytes(records[:8]) == offset // RECORDS * RECORDS
 
     def by_time(self) -> None:
@@ -133,9 +133,9 @@ class Reads:
         wanted = ListOffsetsPartition(partition_index=0, timestamp=at)
         topics = [ListOffsetsTopic(name=TOPIC, partitions=[wanted])]
         self.connection.send(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
-        _, answer = decode_response(ListOffsetsRequest, 7, self.connection.receive())
-        assert isinstance(answer, ListOffsetsResponse)
-        found = answer.topics[0].partitions[0].offset
+        _, response = decode_response(ListOffsetsRequest, 7, self.connection.receive())
+        assert isinstance(response, ListOffsetsResponse)
+        found = response.topics[0].partitions[0].offset
         assert found == segment * OFFSETS_PER_SEGMENT + batch * RECORDS
 
     def measure(self, name: str, read: Callable[[], None], figures: Figures) -> None:

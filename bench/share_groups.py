@@ -66,7 +66,7 @@ class ShareClient:
         self._topic = topic
         self._topic_id = b""
 
-    def ask(self, request: Any, version: int) -> Any:
+    def exchange(self, request: Any, version: int) -> Any:
         """Send a request and wait for its response."""
         self._correlation_id += 1
         chunks = encode_request(self._correlation_id, "bench", request, version)
@@ -79,9 +79,9 @@ class ShareClient:
         metadata = MetadataRequest(
             topics=[MetadataRequestTopic(topic_id=bytes(16), name=self._topic)]
         )
-        self._topic_id = self.ask(metadata, METADATA_VERSION).topics[0].topic_id
+        self._topic_id = self.exchange(metadata, METADATA_VERSION).topics[0].topic_id
         # This creates the topic of the coordinators.
-        while self.ask(FindCoordinatorRequest(key=self._group), 0).error_code:
+        while self.exchange(FindCoordinatorRequest(key=self._group), 0).error_code:
             time.sleep(0.1)
         epoch, deadline = 0, time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
@@ -92,7 +92,7 @@ class ShareClient:
                 member_epoch=epoch,
                 subscribed_topic_names=names,
             )
-            response = self.ask(request, HEARTBEAT_VERSION)
+            response = self.exchange(request, HEARTBEAT_VERSION)
             if not response.error_code:
                 epoch = response.member_epoch
                 if response.assignment is not None and response.assignment.topic_partitions:
@@ -126,7 +126,7 @@ class ShareClient:
             else [],
             forgotten_topics_data=[],
         )
-        response = self.ask(request, FETCH_VERSION)
+        response = self.exchange(request, FETCH_VERSION)
         self._epoch += 1
         if response.error_code:
             raise SystemExit(f"ShareFetch: {response.error_code} {response.error_message}")
@@ -152,7 +152,7 @@ class ShareClient:
             share_session_epoch=self._epoch,
             topics=[AcknowledgeTopic(topic_id=self._topic_id, partitions=[partition])],
         )
-        response = self.ask(request, FETCH_VERSION)
+        response = self.exchange(request, FETCH_VERSION)
         self._epoch += 1
         error = response.error_code or response.responses[0].partitions[0].error_code
         if error:
@@ -175,8 +175,8 @@ class Case(NamedTuple):
     @property
     def name(self) -> str:
         """The first part of the names of its rows."""
-        way = "ShareAcknowledge" if self.is_separate else "acknowledged by the next fetch"
-        return f"{self.batch} records a fetch, {way}"
+        kind = "ShareAcknowledge" if self.is_separate else "acknowledged by the next fetch"
+        return f"{self.batch} records a fetch, {kind}"
 
     def run(self, broker: Broker, requests: int) -> dict[str, float]:
         """Send this number of fetches; return the figures by row."""

@@ -24,7 +24,7 @@ from rich.table import Table
 from barnabas.spark.session import spark_session
 from bench import brokers, loads
 from bench.brokers import Broker
-from bench.report import keep, machine, new_console
+from bench.report import machine, new_console, write_figures
 from examples.flights.connector import fetch_jars
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def measure(
                 found = write(frame, sink, directory, records)
                 console.print(f"  run {run}: {source} to {sink}, {broker}: {found.rate:.2f}")
                 key = (broker, sink, source)
-                # The first warms up.
+                # The first run is a warm-up.
                 if run:
                     figures[key] = found.or_better(figures.get(key, found))
     return figures
@@ -140,7 +140,9 @@ def main() -> None:
     options = parser.parse_args()
     console = new_console()
     if missing := brokers.missing_for("kafka"):
-        console.print(f"  Spark is left out, for its Kafka connector: {missing}", style="yellow")
+        console.print(
+            f"  Spark is not measured, because its Kafka connector needs: {missing}", style="yellow"
+        )
         return
     with contextlib.ExitStack() as stack:
         names = options.brokers.split(",")
@@ -152,7 +154,7 @@ def main() -> None:
         figures = measure(spark, running, options.records, options.runs, console)
         spark.stop()
     show(figures, names, console)
-    keep(options.json, {", ".join(key): asdict(figure) for key, figure in figures.items()})
+    write_figures(options.json, {", ".join(key): asdict(figure) for key, figure in figures.items()})
 
 
 if __name__ == "__main__":

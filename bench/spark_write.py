@@ -27,7 +27,7 @@ from barnabas.spark.session import spark_session
 from barnabas.spark.sink.support import is_transactional
 from bench import brokers, loads
 from bench.brokers import Broker
-from bench.report import installed, keep, machine, new_console
+from bench.report import installed, machine, new_console, write_figures
 from bench.spark_read import SIZE, Figure, cpu_seconds
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def copy(spark: SparkSession, broker: Broker, kind: str, records: int, per_batch
     """Copy the topic to a new topic with a new query."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-spark-") as checkpoint,
-        loads.passing_topic(broker, "spark-copy") as out,
+        loads.temporary_topic(broker, "spark-copy") as out,
     ):
         cpu, started = cpu_seconds(), time.perf_counter()
         query = (
@@ -85,7 +85,7 @@ def measure(
     for run, broker, kind in itertools.product(range(options.runs + 1), running, KINDS):
         found = copy(spark, broker, kind, options.records, options.per_batch)
         console.print(f"  run {run}: {kind}, {broker.name}: {found.rate:.2f}")
-        # The first warms up.
+        # The first run is a warm-up.
         if run:
             figures[broker.name, kind] = found.or_better(figures.get((broker.name, kind), found))
     return figures
@@ -123,7 +123,7 @@ def main() -> None:
             broker = stack.enter_context(brokers.running(name))
             given = parse_sink_options({"kafka.bootstrap.servers": broker.address})
             if not is_transactional(given, default=True):
-                console.print(f"  {name} is left out: it has no transactions", style="yellow")
+                console.print(f"  {name} is not measured: it has no transactions", style="yellow")
                 continue
             loads.create_topic(broker, TOPIC)
             loads.produce(broker, TOPIC, SIZE, SIZE * options.records)
@@ -134,7 +134,7 @@ def main() -> None:
         figures = measure(spark, running, options, console)
         spark.stop()
     show(figures, [broker.name for broker in running], console)
-    keep(options.json, {", ".join(key): asdict(figure) for key, figure in figures.items()})
+    write_figures(options.json, {", ".join(key): asdict(figure) for key, figure in figures.items()})
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.by_function: Counter[str] = Counter()
-        # Whether instructions are counted: the topic and the entries exist.
+        # Whether counting may begin, because the topic and the entries exist.
         self.is_due = False
         self.is_tracing = False
 

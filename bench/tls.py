@@ -20,7 +20,7 @@ from bench import brokers
 from bench.brokers import free_port
 from bench.budgets import TLS
 from bench.cases import add_rounds, new_parser
-from bench.report import installed, keep, new_console
+from bench.report import installed, new_console, write_figures
 from bench.run import GB, LOADS, Figures, round_trip, show
 
 if TYPE_CHECKING:
@@ -102,15 +102,15 @@ def main() -> None:
         write_certificates(directory)
         running = [stack.enter_context(running_with_tls(name, directory)) for name in names]
         for number in range(options.rounds + 1):
-            kept = figures if number else Figures()
+            counted = figures if number else Figures()
             for load in LOADS:
                 for broker in running:
                     console.print(f"  round {number}: {broker.name}, {load.name}")
-                    kept.note(broker, _named(load.run(broker, volume)))
+                    counted.note(broker, _named(load.run(broker, volume)))
             for broker in running:
-                kept.note(broker, _named(round_trip(broker) | handshakes(broker)))
+                counted.note(broker, _named(round_trip(broker) | handshakes(broker)))
     show(figures, names, console)
-    keep(options.json, figures.rows)
+    write_figures(options.json, figures.rows)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 One producer runs transactions one after the other. The brokers take turns in each case, so that
 noise affects both. The first round is a warm-up. The table has the best figure of the other rounds:
 transactions per second, processor time of the broker per transaction, and the time of a commit
-(p50, p99). librdkafka and our client send different requests: our client lets Produce add
-partitions (transaction.version 2). Both have their default settings; a commit sends the records
-that still linger. `--json FILE` stores the figures.
+(p50, p99). librdkafka and the Barnabas client send different requests: with the Barnabas client,
+Produce adds partitions (transaction.version 2). Both have their default settings; a commit sends
+the pending records. `--json FILE` stores the figures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import confluent_kafka
 
 from barnabas import Producer
 from bench.cases import compare
-from bench.loads import passing_topic
+from bench.loads import temporary_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
     def run(self, broker: Broker, count: int) -> dict[str, float]:
         """Run `count` transactions; return the figures by row."""
-        with passing_topic(broker, "transactions", self.partitions) as topic:
+        with temporary_topic(broker, "transactions", self.partitions) as topic:
             producer, send = OPEN[self.client](broker.address, topic)
             self._transaction(producer, send)
             cpu, started = broker.cpu_seconds(), time.perf_counter()

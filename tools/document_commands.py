@@ -1,6 +1,6 @@
 """Writes docs/cli.md from the help texts of all commands.
 
-Run `python -m tools.document_commands` after a change of any command: a test compares.
+Run `python -m tools.document_commands` after a change of any command; a test checks the page.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Written by `{COMMAND}` from the commands' own help: do not edit.
 def commands(
     command: click.Command, path: tuple[str, ...], parent: click.Context | None
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Path and help text of a command and of all below it."""
+    """Yield path and help text of a command and of its subcommands."""
     context = click.Context(
         command,
         info_name=path[-1],
@@ -56,7 +56,7 @@ def commands(
 
 
 def document() -> str:
-    """The whole file."""
+    """Return the page."""
     parts = [HEAD]
     for path, text in commands(group, ("barnabas",), None):
         level = "##" if len(path) < 3 else "###"

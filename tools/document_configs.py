@@ -1,6 +1,6 @@
 """Writes docs/configuration.md from the definitions of the config keys.
 
-Run `python -m tools.document_configs` after a change of any key: a test compares.
+Run `python -m tools.document_configs` after a change of any key; a test checks the page.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
 
 
 def document() -> str:
-    """The whole file."""
+    """Return the page."""
     parts = [HEAD, "\n## Broker keys\n"]
     for title, sentence, keys in areas():
         parts.append(f"\n### {title}\n\n{sentence}\n\n{markdown_table(ConfigDefinition(keys))}")
@@ -120,7 +120,7 @@ def document() -> str:
 
 
 def _with_synonyms(definition: ConfigDefinition) -> str:
-    """The table of topic keys, each with the broker keys that give its default."""
+    """Return the table of topic keys, each with the broker keys of its default."""
     head = "| key | type | default | allowed | broker key | meaning |\n|---|---|---|---|---|---|\n"
     lines = []
     for key, line in zip(definition, markdown_table(definition).splitlines()[2:], strict=True):
@@ -131,7 +131,7 @@ def _with_synonyms(definition: ConfigDefinition) -> str:
 
 
 def _client_keys() -> str:
-    """The keys of our own client, which `-X KEY=VALUE` of every command takes."""
+    """Return the keys of the Barnabas client, which each command accepts as `-X KEY=VALUE`."""
     defaults = ClientConfig.parse({"bootstrap.servers": "HOST:9092"})
     rows = []
     for name in ClientConfig.__dataclass_fields__:

@@ -1,6 +1,6 @@
-"""Writes docs/troubles.md from the table of staged troubles in `tests/scenario/trouble_table.py`.
+"""Writes docs/troubles.md from the table of troubles in `tests/scenario/trouble_table.py`.
 
-Run `python -m tools.document_troubles` after a change of the table: a test compares.
+Run `python -m tools.document_troubles` after a change of the table; a test checks the page.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ ends after ten seconds; `--timeout SECONDS` changes this limit. For `why`, `part
 
 
 def document() -> str:
-    """The whole file."""
+    """Return the page."""
     rows = []
     table: tuple[Any, ...] = runpy.run_path(str(TABLE))["TROUBLES"]
     for trouble in table:
         cells = (
             trouble.name,
-            trouble.staged,
-            f"{trouble.verdict}: … {trouble.says} …",
+            trouble.cause,
+            f"{trouble.verdict}: … {trouble.finding} …",
             f"… {trouble.remedy} …",
-            trouble.mended or "outside of the cluster",
+            trouble.resolution or "outside of the cluster",
         )
         rows.append("| " + " | ".join(cells) + " |\n")
     return HEAD + "".join(rows) + TAIL

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 DASHBOARD = Path(__file__).parents[1] / "deploy" / "grafana" / "barnabas.json"
 SELECTOR = 'job="$job"'
-# What Grafana puts in for it is at least four scrapes.
+# Grafana replaces this by an interval of at least four scrapes.
 RATE = "$__rate_interval"
 _WIDTH = 24
 _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -28,12 +28,12 @@ class Panel(NamedTuple):
     """One panel: a number (`stat`) or lines over time (`timeseries`)."""
 
     title: str
-    # Of Grafana: "short", "Bps", "ms", "s", "percentunit", "bytes".
+    # Grafana's name of the unit: "short", "Bps", "ms", "s", "percentunit", "bytes".
     unit: str
     queries: tuple[Query, ...]
     kind: str = "timeseries"
     text: str = ""
-    # A number from which on the panel is red.
+    # The smallest value at which the panel is red.
     red_from: float | None = None
 
 
@@ -45,11 +45,11 @@ _CONTROLLER = "kafka_controller_kafkacontroller"
 _TIME = "kafka_network_requestmetrics_totaltimems"
 
 HEALTH = [
-    _number("Nodes up", "sum(up{@})", "Nodes that answer for their metrics.", None),
+    _number("Nodes up", "sum(up{@})", "Nodes whose metrics can be read.", None),
     _number(
         "Active controllers",
         f"sum({_CONTROLLER}_activecontrollercount{{@}})",
-        "1 when all is well.",
+        "1 in a healthy cluster.",
         2,
     ),
     _number(
@@ -241,12 +241,12 @@ LINES = [
 
 
 def queries(panel: Panel) -> list[Query]:
-    """The panel's queries with the selector filled in."""
+    """Return the panel's queries with the selector of the job."""
     return [Query(query.expression.replace("@", SELECTOR), query.legend) for query in panel.queries]
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana imports it."""
+    """Return the dashboard in Grafana's format."""
     panels = [_panel(each, index, 3, 4, 0) for index, each in enumerate(HEALTH)]
     panels += [_panel(each, index, 8, 7, 4) for index, each in enumerate(LINES)]
     for number, panel in enumerate(panels, 1):
@@ -315,7 +315,7 @@ def _panel(panel: Panel, index: int, width: int, height: int, top: int) -> dict[
 
 
 def text() -> str:
-    """The file's content."""
+    """Return the contents of the file."""
     return json.dumps(dashboard(), indent=2) + "\n"
 
 

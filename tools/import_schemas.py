@@ -84,14 +84,14 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def snake(name: str) -> str:
-    """`isKRaftController` -> `is_kraft_controller`, `Enable2Pc` -> `enable_2pc`."""
+    """Return a name in snake case: `isKRaftController` -> `is_kraft_controller`."""
     name = name.replace("KRaft", "Kraft")
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     return name.replace("enable2_pc", "enable_2pc")
 
 
 def span(versions: str | None) -> tuple[int, int] | None:
-    """An inclusive range; open at the top is 32767."""
+    """Return an inclusive range of versions, with 32767 for an open end; None for no versions."""
     if versions is None or versions == "none":
         return None
     if versions.endswith("+"):
@@ -112,7 +112,7 @@ def version_words(versions: str) -> str:
 
 
 def merged(new: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
-    """The newer schema, widened by the versions that only the older one has."""
+    """Return the newer schema, extended by the versions that only the older schema has."""
     if old is None:
         return new
     new_span, old_span = span(new["validVersions"]), span(old["validVersions"])
@@ -129,7 +129,7 @@ def merged(new: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
 def merged_fields(
     new: list[dict[str, Any]], old: list[dict[str, Any]], dropped_below: int
 ) -> list[dict[str, Any]]:
-    """The newer fields, with those of the older release put back that ended before it began."""
+    """Return the newer fields, with older fields whose versions end below the newer versions."""
     old_by_name = {each["name"]: each for each in old}
     result = []
     for each in new:
@@ -266,7 +266,7 @@ class ModuleWriter:
 
 
 def struct_definitions(schema: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The structs of a message, each after those that it uses."""
+    """Return the structs of a message, each after the structs that it uses."""
     common = {each["name"]: each["fields"] for each in schema.get("commonStructs", ())}
     found: dict[str, list[dict[str, Any]]] = {}
 
@@ -284,7 +284,7 @@ def struct_definitions(schema: dict[str, Any]) -> list[tuple[str, list[dict[str,
 
 
 def struct_presence(schema: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """The versions of the message in which each struct can occur."""
+    """Return the versions of the message in which each struct can occur."""
     definitions = dict(struct_definitions(schema))
     presence: dict[str, tuple[int, int]] = {}
 
@@ -306,9 +306,9 @@ def struct_presence(schema: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def default_text(each: dict[str, Any], versions: str, presence: tuple[int, int], kind: str) -> str:
-    """The keyword for a field's default; empty for a field that a caller has to give."""
+    """Return the keyword for a field's default; empty for a required field."""
     type_text = each["type"]
-    # A default that is JSON's null means "none given"; a null default is the string "null".
+    # JSON's null means that there is no default; a null default is the string "null".
     if each.get("default") is not None:
         return f"default={literal(each['default'], type_text)}"
     limits = span(versions)
@@ -326,7 +326,7 @@ def default_text(each: dict[str, Any], versions: str, presence: tuple[int, int],
 
 
 def literal(default: Any, type_text: str) -> str:
-    """A schema's default (often a string) as Python text."""
+    """Return a schema's default (often a string) as Python text."""
     if default == "null":
         return "None"
     if type_text == "bool":
@@ -354,12 +354,12 @@ class Api:
 
 
 def read_messages(schema_dir: Path) -> Iterator[tuple[Api, str]]:
-    """Every API with the text of its module."""
+    """Yield every API with the text of its module."""
     new_dir, old_dir = schema_dir / "4.4" / "clients", schema_dir / "3.9-clients"
     found = []
     for path in new_dir.glob("*Request.json"):
         old_request = old_dir / path.name
-        # Early-access versions of the old release are not taken over.
+        # Early-access versions of the old release are not imported.
         is_known = old_request.exists() and not load(old_request).get("latestVersionUnstable")
         pair = []
         for kind in ("Request", "Response"):
@@ -391,7 +391,7 @@ def read_messages(schema_dir: Path) -> Iterator[tuple[Api, str]]:
 
 
 def read_records(schema_dir: Path) -> Iterator[tuple[str, str, list[dict[str, Any]], str]]:
-    """Every record type: (family, module, schemas, text)."""
+    """Yield every record type: (family, module, schemas, text)."""
     for family, place in FAMILIES.items():
         groups: dict[str, list[dict[str, Any]]] = {}
         for path in sorted((schema_dir / "4.4" / family).glob("*.json")):
@@ -415,7 +415,7 @@ def read_records(schema_dir: Path) -> Iterator[tuple[str, str, list[dict[str, An
 
 
 def api_table_text(apis: list[Api]) -> str:
-    """The table of all APIs, with those that have no field tables."""
+    """Return the table of all APIs, including those without field tables."""
     lines = [
         GENERATED_NOTE,
         '"""All APIs of the protocol: keys, versions, listeners.',
@@ -470,7 +470,7 @@ def api_table_text(apis: list[Api]) -> str:
 
 
 def record_table_text(rows: list[tuple[str, str, list[dict[str, Any]]]]) -> str:
-    """The table of all record types."""
+    """Return the table of all record types."""
     lines = [
         GENERATED_NOTE,
         '"""The classes of each record type, by kind of log.',
@@ -496,7 +496,7 @@ def record_table_text(rows: list[tuple[str, str, list[dict[str, Any]]]]) -> str:
 
 
 def generate(schema_dir: Path) -> dict[str, str]:
-    """All output files, unformatted: path inside the package -> text."""
+    """Return all output files, unformatted: path inside the package -> text."""
     files = {}
     apis = []
     for api, text in read_messages(schema_dir):

@@ -14,7 +14,7 @@ END = "<!-- end of the table -->\n"
 
 
 def page() -> str:
-    """The page as it is, with the table as it should be."""
+    """Return the current page with a new table."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     rows = ["| metric | kind | labels | what it says |", "|---|---|---|---|"]

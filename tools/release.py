@@ -1,8 +1,8 @@
-"""Build the wheel and the source archive of a release, and try them as users install them.
+"""Build the wheel and the source archive of a release, and test their installation.
 
-Each archive is installed into fresh environments, one for each supported Python of the machine.
-There a broker is started, and a message is produced and consumed.
-Needs the package index, for the dependencies. Run it with `make release`.
+Each archive is installed into new environments, one for each supported Python on the machine. There
+a broker is started, and a message is produced and consumed.
+The dependencies come from the package index. Run it with `make release`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Top-level names of a source archive, without PKG-INFO and .gitignore, which hatchling adds.
 SOURCE_TOP = {"src", "README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "pyproject.toml"}
 ADDED = {"PKG-INFO", ".gitignore"}
-# Each file or folder that users need, below the packages.
+# Some files in the packages that users need.
 NEEDED = (
     "barnabas/py.typed",
     "barnabas/__main__.py",
@@ -38,16 +38,16 @@ NEEDED = (
 PACKAGES = ("barnabas/", "pyspark_barnabas/", "pyspark_barnabas_delta/")
 MESSAGE = "a message for the release"
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-# A limit for what hangs.
+# Timeout for commands that hang.
 TIMEOUT_S = 300
 
 
 class ReleaseError(Exception):
-    """An archive is not fit to be released; the message says why."""
+    """An archive cannot be released; the message has the reason."""
 
 
 def main() -> None:
-    """Build, look into the archives, and try them."""
+    """Build the archives, and check their contents and their installation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, default=ROOT / "dist", help="for the archives")
     parser.add_argument("--python", action="append", help="a version to try, e.g. 3.12")
@@ -78,7 +78,7 @@ def build(directory: Path) -> tuple[Path, Path]:
 
 
 def check_wheel(wheel: Path) -> None:
-    """Raise ReleaseError unless the wheel has the packages, their licence, and nothing else."""
+    """Raise ReleaseError unless the wheel has exactly the packages and their license."""
     names = zipfile.ZipFile(wheel).namelist()
     code = {name for name in names if ".dist-info/" not in name}
     refuse(wheel, "does not need", {name for name in code if not name.startswith(PACKAGES)})
@@ -99,7 +99,7 @@ def check_source(source: Path) -> None:
 
 
 def is_left_over(name: str) -> bool:
-    """Return whether a file was made by a run of the code, or by an editor."""
+    """Return whether a file was created by a run of the code or by an editor."""
     return re.search(r"__pycache__|\.py[co]$|\.orig$|~$|/\.", f"/{name}") is not None and (
         name not in ADDED
     )
@@ -115,15 +115,15 @@ def find_pythons(versions: list[str] | tuple[str, ...]) -> dict[str, str]:
     """Return the interpreters of these versions that the machine has.
 
     Raises:
-        ReleaseError: it has none of them.
+        ReleaseError: the machine has none of them.
     """
     found = {}
     for version in versions:
         name = f"python{version}"
         kept = sorted(str(each) for each in PYENV.glob(f"versions/{version}.*/bin/{name}"))
-        offered = [command for command in (shutil.which(name), *kept) if command]
-        # pyenv also has commands on the path for versions that are not chosen: they fail.
-        working = [command for command in offered if is_python(command, version)]
+        commands = [command for command in (shutil.which(name), *kept) if command]
+        # pyenv also has commands on the path for versions that are not selected, which fail.
+        working = [command for command in commands if is_python(command, version)]
         if working:
             found[version] = working[0]
         else:
@@ -141,7 +141,7 @@ def is_python(command: str, version: str) -> bool:
 
 
 def try_archive(python: str, archive: Path) -> None:
-    """Install an archive into a fresh environment; start a broker there, send a message through.
+    """Install an archive into a new environment, and send a message through a broker there.
 
     Raises:
         ReleaseError: a step failed.
@@ -163,7 +163,7 @@ def send_a_message(barnabas: Path, directory: Path) -> None:
     """Start a broker, produce a message and consume it.
 
     Raises:
-        ReleaseError: the broker did not start, or the message did not come back.
+        ReleaseError: the broker did not start, or the message was not consumed.
     """
     words = [str(barnabas), "start", "--listen", "127.0.0.1:0", "--data-dir", "data"]
     with subprocess.Popen(words, cwd=directory, stdout=subprocess.PIPE, text=True) as broker:
@@ -172,9 +172,16 @@ def send_a_message(barnabas: Path, directory: Path) -> None:
             ready, _, address = broker.stdout.readline().strip().partition(" ")
             if ready != "ready":
                 raise ReleaseError(f"{' '.join(words)} did not start")
-            there = ["-b", address]
-            run([str(barnabas), "produce", "greetings", *there], directory, f"{MESSAGE}\n")
-            consume = ["consume", "greetings", "--from", "beginning", "--exit-at-end", *there]
+            broker_options = ["-b", address]
+            run([str(barnabas), "produce", "greetings", *broker_options], directory, f"{MESSAGE}\n")
+            consume = [
+                "consume",
+                "greetings",
+                "--from",
+                "beginning",
+                "--exit-at-end",
+                *broker_options,
+            ]
             printed = run([str(barnabas), *consume], directory)
         finally:
             broker.terminate()
@@ -185,7 +192,7 @@ def send_a_message(barnabas: Path, directory: Path) -> None:
 
 
 def project_version() -> str:
-    """Return the version that the project says it has."""
+    """Return the version in the project's settings."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]
     text = (ROOT / settings["path"]).read_text()
     [version] = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
@@ -196,7 +203,7 @@ def run(words: list[str], directory: Path, stdin: str | None = None) -> str:
     """Run a command to its end and return its output.
 
     Raises:
-        ReleaseError: it failed; the message has its output.
+        ReleaseError: the command failed; the message has its output.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(

@@ -68,7 +68,7 @@ def test_no_page_breaks_its_policy_or_overflows_a_narrow_window(
     for page in PAGES:
         browser.open(running.url + page)
         assert browser.run("document.querySelector('h1') !== null"), page
-        assert browser.complaints() == [], page
+        assert browser.page_errors() == [], page
         assert browser.run("document.documentElement.scrollWidth") <= 400, page
         assert browser.run("window.hacked") is None, page
         unnamed = "[...document.querySelectorAll('input:not([type=hidden]),select,textarea')]"
@@ -109,7 +109,7 @@ def test_new_messages_appear_and_are_only_text(running: Running, browser: Chromi
     assert browser.wait(first) == "new " + HOSTILE
     assert browser.run(state) == "following: 1 new"
     assert browser.run("window.hacked") is None
-    assert browser.complaints() == []
+    assert browser.page_errors() == []
 
 
 def test_a_person_logs_in_writes_a_message_and_a_live_page_shows_it(
@@ -134,4 +134,4 @@ def test_a_person_logs_in_writes_a_message_and_a_live_page_shows_it(
     with Client(running.bootstrap) as client, client.producer() as producer:
         producer.send(TOPIC, b"another").result()
     assert browser.wait(f"{end} !== {before!r}")
-    assert browser.complaints() == []
+    assert browser.page_errors() == []

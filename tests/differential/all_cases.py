@@ -1,4 +1,4 @@
-"""Every case: importing the modules of `cases` registers them."""
+"""All cases: importing the modules of `cases` registers them."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     def an_unknown_topic(scene: Scene) -> None:
         scene.compare(list_offsets("absent"))
 
-The function's name is the case's name. `known_differences` lists the accepted differences; when
-a difference is gone, the case fails until it no longer stands there.
+The function's name is the case's name. `known_differences` lists the accepted differences. A case
+fails if one of its listed differences no longer exists.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Case:
     api: ApiKey
     name: str
     play: Callable[[Scene], None]
-    # Versions it makes sense for; all that both brokers serve when empty.
+    # Versions in which the case runs. Empty means all versions that both brokers serve.
     versions: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.api.name.lower()}: {self.name}"
 
     def run(self, pair: Pair, *, every_version: bool = True) -> list[str]:
-        """Play it in each version, or in the oldest, the newest and one between.
+        """Run the case in each version, or in the oldest, the newest and a version between.
 
         Returns:
-            Lines that describe what differed and was not expected.
+            Lines that describe the unexpected differences.
         """
         served = pair.versions(self.api)
         played = [each for each in served if not self.versions or each in self.versions]
@@ -74,7 +74,7 @@ class Case:
 
 
 def spans(versions: Sequence[int]) -> str:
-    """v4-7,9 for 4, 5, 6, 7 and 9."""
+    """Return versions as text: v4-7,9 for 4, 5, 6, 7 and 9."""
     spans: list[list[int]] = []
     for version in versions:
         if spans and spans[-1][1] == version - 1:

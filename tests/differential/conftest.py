@@ -1,4 +1,4 @@
-"""Both brokers for the cases, and how much was compared, at the end of the run."""
+"""The two compared brokers, and the number of comparisons in the summary of a run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from differential.broker_pair import started_pair
 from differential.scene import Pair
-from differential.started import started_pair
 from summary import SUMMARY
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def pair(
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[Pair]:
-    """Apache Kafka and Barnabas, both empty, started side by side."""
+    """Start Apache Kafka and Barnabas, both empty."""
     with started_pair(tmp_path_factory.mktemp("pair")) as made:
         request.config.stash[_PAIR] = made
         yield made
@@ -35,7 +35,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     compared, played = sum(pair.compared.values()), sum(pair.played.values())
     apis = len(pair.played)
     session.config.stash[SUMMARY].append(
-        f"differential: {played} cases x versions of {apis} APIs, {compared} answers compared "
+        f"differential: {played} cases x versions of {apis} APIs, {compared} responses compared "
         "with Apache Kafka 4.4.0"
     )
     if pair.differed_once:

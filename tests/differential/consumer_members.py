@@ -35,16 +35,16 @@ from barnabas.protocol.records.consumer_group_target_assignment_metadata import 
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
-from differential.answer import words
 from differential.group_members import GroupMembers, group_records
-from differential.scene import ask
+from differential.response import as_text
+from differential.scene import exchange
 from waiting import eventually
 
 if TYPE_CHECKING:
     from differential.side import Side
 
 HEARTBEAT, DESCRIBE = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE
-# Groups that reach each partition of the offsets topic.
+# Enough groups to reach each partition of the offsets topic.
 PROBES = 12
 KINDS: dict[int, tuple[Any, Any]] = {
     2: (GroupMetadataKey, GroupMetadataValue),
@@ -66,10 +66,10 @@ class Members(GroupMembers):
         for name, count in topics.items():
             self.create_topic(name, count)
         for number in range(PROBES):
-            eventually(partial(self._knows, f"{group}-probe-{number}", [*topics]))
+            eventually(partial(self._assigns_all, f"{group}-probe-{number}", [*topics]))
 
-    def _knows(self, group: str, topics: list[str]) -> bool:
-        """Whether the coordinator of a group assigns all of the topics."""
+    def _assigns_all(self, group: str, topics: list[str]) -> bool:
+        """Return whether the coordinator of a group assigns all of the topics."""
         joining = {
             "group_id": group,
             "member_id": "m",
@@ -78,13 +78,13 @@ class Members(GroupMembers):
             "subscribed_topic_names": topics,
             "topic_partitions": [],
         }
-        joined = ask(self.side, HEARTBEAT, 1, joining)
+        joined = exchange(self.side, HEARTBEAT, 1, joining)
         leaving = {"group_id": group, "member_id": "m", "member_epoch": -1}
-        ask(self.side, HEARTBEAT, 1, leaving)
+        exchange(self.side, HEARTBEAT, 1, leaving)
         assignment = joined.assignment
         return assignment is not None and len(assignment.topic_partitions) == len(topics)
 
-    def beat(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Any:
+    def heartbeat(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Any:
         owned = fields.pop("owned", {} if epoch == 0 else None)
         if owned is not None:
             fields["topic_partitions"] = [
@@ -99,28 +99,28 @@ class Members(GroupMembers):
             "member_epoch": epoch,
             **fields,
         }
-        answer = ask(self.side, HEARTBEAT, version, values)
-        self.lines.append(f"{member} {epoch} {fields.keys()}: {words(answer, self.side)}")
-        return answer
+        response = exchange(self.side, HEARTBEAT, version, values)
+        self.lines.append(f"{member} {epoch} {fields.keys()}: {as_text(response, self.side)}")
+        return response
 
     def describe(self) -> None:
-        answer = ask(self.side, DESCRIBE, 1, {"group_ids": [self.group]})
-        for group in answer.groups:
-            group.members.sort(key=lambda each: words([each.member_id], self.side))
+        response = exchange(self.side, DESCRIBE, 1, {"group_ids": [self.group]})
+        for group in response.groups:
+            group.members.sort(key=lambda each: as_text([each.member_id], self.side))
             for member in group.members:
                 member.subscribed_topic_names.sort()
                 for assignment in (member.assignment, member.target_assignment):
                     for topic in assignment.topic_partitions:
                         topic.partitions.sort()
-        self.lines.append(words(answer, self.side))
+        self.lines.append(as_text(response, self.side))
 
 
 def records(members: Members) -> list[str]:
     """Return the records of the group."""
-    return group_records(members, KINDS, _make_alike)
+    return group_records(members, KINDS, _normalize)
 
 
-def _make_alike(value: Any) -> None:
+def _normalize(value: Any) -> None:
     if isinstance(value, GroupMetadataValue):
         value.members.sort(key=lambda each: each.group_instance_id or "")
     if isinstance(value, ConsumerGroupRegularExpressionValue):

@@ -1,4 +1,4 @@
-"""What made-up brokers do to both controllers; each function is a case."""
+"""Requests of simulated brokers to both controllers; each function is a case."""
 
 from __future__ import annotations
 
@@ -28,28 +28,26 @@ if TYPE_CHECKING:
 
 CASES: list[Callable[[Scene], None]] = []
 
-# What differs on purpose: case -> what is told of it (`*` for anything) -> why.
+_REMOVED = "Barnabas removes brokers that are no longer replicas"
+_ELECTS = "Barnabas elects a leader at once, Kafka at the next change"
+# Accepted differences: case -> reported line (`*` matches any text) -> reason.
 KNOWN: dict[str, dict[str, str]] = {
     "registration_right_after_a_controlled_shutdown": {
-        "step 5 BrokerRegistration *": "who was let go need not wait for its session to end"
+        "step 5 BrokerRegistration *": "Barnabas does not wait for the end of the old session"
     },
-    "registration_in_a_version_that_cannot_say_how_the_former_life_ended": {
+    "registration_in_a_version_without_the_previous_epoch": {
         "step * BrokerRegistration * PartitionChangeRecord.last_known_elr: *": (
-            "a replica that has restarted uncleanly is known behind the last leader"
+            "Barnabas also records a replica that restarted uncleanly, after the last leader"
         )
     },
-    "a_move_that_leaves_out_who_was_to_be_added": {
-        "step 15 AlterPartitionReassignments *": "Kafka goes on adding whom it removes, for ever"
+    "a_move_that_drops_an_adding_replica": {
+        "step 15 AlterPartitionReassignments *": "Kafka never finishes such a move"
     },
-    "a_move_that_keeps_the_leader": {"*.eligible_leader_replicas: *": "no replica any more"},
-    "moves_that_are_cancelled": {"*.eligible_leader_replicas: *": "no replica any more"},
-    "moves_with_eligible_replicas": {"*.eligible_leader_replicas: *": "no replica any more"},
-    "directories_that_fail": {
-        "step 19 AssignReplicasToDirs *": "Kafka elects at the next occasion, we at once"
-    },
-    "assignments_to_directories_that_are_lost": {
-        "step 12 AssignReplicasToDirs *": "Kafka elects at the next occasion, we at once"
-    },
+    "a_move_that_keeps_the_leader": {"*.eligible_leader_replicas: *": _REMOVED},
+    "moves_that_are_cancelled": {"*.eligible_leader_replicas: *": _REMOVED},
+    "moves_with_eligible_replicas": {"*.eligible_leader_replicas: *": _REMOVED},
+    "directories_that_fail": {"step 19 AssignReplicasToDirs *": _ELECTS},
+    "assignments_to_directories_that_are_lost": {"step 12 AssignReplicasToDirs *": _ELECTS},
 }
 
 
@@ -65,24 +63,24 @@ def case(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
 @case
 def registration_and_the_first_heartbeats(scene: Scene) -> None:
     scene.register(1, rack="r1")
-    scene.beat(1, offset=0)
-    scene.beat(1, offset=lambda side: scene.epoch(side, 1) - 1)
-    scene.beat(1, offset=lambda side: scene.epoch(side, 1))
-    scene.beat(1)
+    scene.heartbeat(1, offset=0)
+    scene.heartbeat(1, offset=lambda side: scene.epoch(side, 1) - 1)
+    scene.heartbeat(1, offset=lambda side: scene.epoch(side, 1))
+    scene.heartbeat(1)
 
 
 @case
-def registration_of_the_same_life_again(scene: Scene) -> None:
+def repeated_registration_of_one_incarnation(scene: Scene) -> None:
     scene.register(1)
     scene.register(1)
-    scene.beat(1)
+    scene.heartbeat(1)
     scene.register(1, rack="other")
-    scene.beat(1, offset=lambda side: scene.epoch(side, 1))
-    scene.beat(1)
+    scene.heartbeat(1, offset=lambda side: scene.epoch(side, 1))
+    scene.heartbeat(1)
 
 
 @case
-def registration_that_does_not_fit(scene: Scene) -> None:
+def invalid_registrations(scene: Scene) -> None:
     scene.register(1, cluster_id="another")
     scene.register(1, log_dirs=[])
     scene.register(1, log_dirs=[DIRECTORY_LOST])
@@ -94,33 +92,33 @@ def registration_that_does_not_fit(scene: Scene) -> None:
     scene.register(1, features=features_of({"metadata.version": (7, 32)}))
     scene.register(1, features=[])
     every = {name: (0, level) for name, level in FEATURES.items()}
-    for left_out in FEATURES:
-        scene.register(1, features=features_of({k: v for k, v in every.items() if k != left_out}))
+    for missing in FEATURES:
+        scene.register(1, features=features_of({k: v for k, v in every.items() if k != missing}))
     scene.register(1, features=features_of({**every, "unknown.feature": (1, 5)}))
 
 
 @case
-def registration_with_the_directory_of_another(scene: Scene) -> None:
+def registration_with_the_directory_of_another_broker(scene: Scene) -> None:
     scene.register(1)
     scene.register(2, log_dirs=[scene.directory(1)])
     scene.register(2, log_dirs=[scene.directory(2), scene.directory(1)])
 
 
 @case
-def registration_of_two_lives_without_a_heartbeat(scene: Scene) -> None:
+def registration_of_several_incarnations_without_a_heartbeat(scene: Scene) -> None:
     scene.register(1)
     scene.register(1, life=2)
     scene.register(1, life=3)
 
 
 @case
-def registration_in_a_version_that_cannot_say_how_the_former_life_ended(scene: Scene) -> None:
-    """Before v3 nothing is said of the former epoch, before v2 nothing of directories either."""
+def registration_in_a_version_without_the_previous_epoch(scene: Scene) -> None:
+    """Versions below 3 lack the previous epoch, versions below 2 also lack directories."""
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3], [2, 3, 1], [3, 1, 2])
     for broker in (1, 2, 3):
-        scene.beat(broker, shut_down=True)
-        scene.beat(broker, shut_down=True)
+        scene.heartbeat(broker, shut_down=True)
+        scene.heartbeat(broker, shut_down=True)
     scene.wait_for_sessions_to_end()
     for broker, version in ((1, 2), (3, 2), (2, 3)):
         scene.register(broker, life=2, version=version)
@@ -129,18 +127,18 @@ def registration_in_a_version_that_cannot_say_how_the_former_life_ended(scene: S
 
 
 @case
-def registration_of_a_second_life_beside_the_first(scene: Scene) -> None:
+def registration_of_a_second_incarnation_during_the_session(scene: Scene) -> None:
     scene.register(1)
-    scene.beat(1, offset=0)
+    scene.heartbeat(1, offset=0)
     scene.register(1, life=2)
-    scene.beat(1)
+    scene.heartbeat(1)
     scene.register(1, life=2)
 
 
 @case
 def registration_right_after_a_controlled_shutdown(scene: Scene) -> None:
     scene.brokers(1)
-    scene.beat(1, shut_down=True)
+    scene.heartbeat(1, shut_down=True)
     scene.register(1, life=2, clean=True)
 
 
@@ -151,77 +149,77 @@ def restarts_after_clean_shutdowns_and_after_crashes(scene: Scene) -> None:
     scene.create("u", [1], [2], [3])
     scene.create("v", [3, 2])
     for broker in (1, 2, 3):
-        scene.beat(broker, shut_down=True)
-        scene.beat(broker, shut_down=True)
+        scene.heartbeat(broker, shut_down=True)
+        scene.heartbeat(broker, shut_down=True)
     scene.wait_for_sessions_to_end()
     scene.register(1, life=2)
     scene.register(2, life=2, clean=True)
     scene.register(3, life=2)
     for broker in (1, 3, 2):
-        scene.beat(broker)
+        scene.heartbeat(broker)
 
 
 @case
 def registration_during_a_controlled_shutdown(scene: Scene) -> None:
     scene.brokers(1, 2)
     scene.create("t", [1, 2], [2, 1])
-    scene.beat(1, shut_down=True)
+    scene.heartbeat(1, shut_down=True)
     scene.register(1, life=2)
-    scene.beat(1)
+    scene.heartbeat(1)
 
 
 # -- heartbeats -----------------------------------------------------------------------------------
 
 
 @case
-def heartbeats_of_lives_that_are_not(scene: Scene) -> None:
+def heartbeats_with_unknown_epochs(scene: Scene) -> None:
     scene.register(1)
-    scene.beat(1, epoch=0)
-    scene.beat(1, epoch=1 << 40)
-    scene.beat(2, epoch=5)
+    scene.heartbeat(1, epoch=0)
+    scene.heartbeat(1, epoch=1 << 40)
+    scene.heartbeat(2, epoch=5)
 
 
 @case
-def heartbeats_that_want_to_be_fenced(scene: Scene) -> None:
+def heartbeats_that_request_fencing(scene: Scene) -> None:
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3], [2, 3, 1])
     scene.create("u", [1])
-    scene.beat(1, fence=True)
-    scene.beat(1, fence=True)
-    scene.beat(1)
-    scene.beat(1, fence=True, shut_down=True)
-    scene.beat(1, shut_down=True)
+    scene.heartbeat(1, fence=True)
+    scene.heartbeat(1, fence=True)
+    scene.heartbeat(1)
+    scene.heartbeat(1, fence=True, shut_down=True)
+    scene.heartbeat(1, shut_down=True)
 
 
 @case
-def controlled_shutdown_waits_until_the_others_know(scene: Scene) -> None:
+def controlled_shutdown_waits_until_other_brokers_have_read_the_change(scene: Scene) -> None:
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3], [2, 3, 1])
-    scene.beat(2, offset=1)
-    scene.beat(1, shut_down=True)
-    scene.beat(1, shut_down=True)
-    scene.beat(3)
-    scene.beat(1, shut_down=True)
-    scene.beat(2)
-    scene.beat(1, shut_down=True)
-    scene.beat(1, shut_down=True)
+    scene.heartbeat(2, offset=1)
+    scene.heartbeat(1, shut_down=True)
+    scene.heartbeat(1, shut_down=True)
+    scene.heartbeat(3)
+    scene.heartbeat(1, shut_down=True)
+    scene.heartbeat(2)
+    scene.heartbeat(1, shut_down=True)
+    scene.heartbeat(1, shut_down=True)
 
 
 @case
-def controlled_shutdown_of_who_leads_nothing(scene: Scene) -> None:
+def controlled_shutdown_of_a_broker_that_leads_no_partition(scene: Scene) -> None:
     scene.brokers(1, 2)
     scene.create("t", [2, 1])
-    scene.beat(1, shut_down=True)
-    scene.beat(1)
+    scene.heartbeat(1, shut_down=True)
+    scene.heartbeat(1)
 
 
 @case
-def controlled_shutdown_of_all_one_after_the_other(scene: Scene) -> None:
+def controlled_shutdown_of_all_brokers_in_turn(scene: Scene) -> None:
     scene.brokers(1, 2)
     scene.create("t", [1, 2])
     for broker in (1, 2):
-        scene.beat(broker, shut_down=True)
-        scene.beat(broker, shut_down=True)
+        scene.heartbeat(broker, shut_down=True)
+        scene.heartbeat(broker, shut_down=True)
 
 
 # -- elections ------------------------------------------------------------------------------------
@@ -232,47 +230,47 @@ def fencing_and_returning_with_eligible_replicas(scene: Scene) -> None:
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3])
     for broker in (1, 2, 3):
-        scene.beat(broker, fence=True)
+        scene.heartbeat(broker, fence=True)
     for broker in (3, 1, 2):
-        scene.beat(broker)
+        scene.heartbeat(broker)
 
 
 @case
-def an_eligible_replica_stands_before_one_in_sync(scene: Scene) -> None:
+def an_eligible_replica_is_preferred_to_one_that_returned(scene: Scene) -> None:
     scene.brokers(1, 2, 3, 4)
     scene.create("t", [1, 2, 3, 4], min_insync_replicas="3")
-    scene.beat(1, fence=True)
-    scene.beat(2, fence=True)
-    scene.beat(1)
-    scene.beat(3, fence=True)
-    scene.beat(4, fence=True)
-    scene.beat(3)
+    scene.heartbeat(1, fence=True)
+    scene.heartbeat(2, fence=True)
+    scene.heartbeat(1)
+    scene.heartbeat(3, fence=True)
+    scene.heartbeat(4, fence=True)
+    scene.heartbeat(3)
 
 
 @case
-def a_crash_costs_eligibility(scene: Scene) -> None:
+def a_crash_ends_eligibility(scene: Scene) -> None:
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3], [2, 3, 1])
-    scene.beat(3, fence=True)
-    scene.beat(2, fence=True)
-    scene.beat(1, fence=True)
-    scene.beat(2, shut_down=True)
-    scene.beat(3)
-    scene.beat(3, fence=True)
+    scene.heartbeat(3, fence=True)
+    scene.heartbeat(2, fence=True)
+    scene.heartbeat(1, fence=True)
+    scene.heartbeat(2, shut_down=True)
+    scene.heartbeat(3)
+    scene.heartbeat(3, fence=True)
 
 
 @case
-def eligible_brokers_that_come_back_as_strangers(scene: Scene) -> None:
+def eligible_brokers_that_are_unregistered_and_return(scene: Scene) -> None:
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3], [2, 3, 1])
     scene.create("u", [1])
     for broker in (2, 3, 1):
-        scene.beat(broker, fence=True)
+        scene.heartbeat(broker, fence=True)
     for broker in (1, 2):
         scene.step(lambda _, broker=broker: UnregisterBrokerRequest(broker_id=scene.id(broker)), 0)  # type: ignore[misc]
         scene.register(broker, life=2)
-        scene.beat(broker)
-    scene.beat(3)
+        scene.heartbeat(broker)
+    scene.heartbeat(3)
 
 
 @case
@@ -280,8 +278,8 @@ def unclean_elections_where_the_topic_allows_them(scene: Scene) -> None:
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3], unclean_leader_election_enable="true")
     scene.isr("t", 1, [1])
-    scene.beat(1, fence=True)
-    scene.beat(1)
+    scene.heartbeat(1, fence=True)
+    scene.heartbeat(1)
     scene.isr("t", 2, [2], recovery=1)
     scene.isr("t", 2, [2], recovery=0)
 
@@ -292,7 +290,7 @@ def unclean_elections_by_request(scene: Scene) -> None:
     scene.create("t", [1, 2, 3], min_insync_replicas="1")
     scene.isr("t", 1, [1])
     scene.elect("t", 1)
-    scene.beat(1, fence=True)
+    scene.heartbeat(1, fence=True)
     scene.elect("t", 0)
     scene.elect("t", 1)
     scene.isr("t", 2, [2, 3])
@@ -306,12 +304,12 @@ def recovering_leaders_that_change(scene: Scene) -> None:
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3], min_insync_replicas="1")
     scene.isr("t", 1, [1])
-    scene.beat(1, fence=True)
+    scene.heartbeat(1, fence=True)
     scene.elect("t", 1)
-    scene.beat(2, fence=True)
-    scene.beat(2)
+    scene.heartbeat(2, fence=True)
+    scene.heartbeat(2)
     scene.isr("t", 2, [2], recovery=0)
-    scene.beat(1)
+    scene.heartbeat(1)
     scene.isr("t", 2, [2, 1])
     scene.elect("t", 0)
 
@@ -322,9 +320,9 @@ def preferred_elections(scene: Scene) -> None:
     scene.create("t", [1, 2, 3], [2, 1, 3])
     scene.elect("t", 0, 0, 1, 7)
     scene.elect("absent", 0)
-    scene.beat(1, fence=True)
+    scene.heartbeat(1, fence=True)
     scene.elect("t", 0)
-    scene.beat(1)
+    scene.heartbeat(1)
     scene.elect("t", 0)
     scene.isr("t", 2, [2, 3, 1])
     scene.elect("t", 0, 0, 1)
@@ -332,18 +330,18 @@ def preferred_elections(scene: Scene) -> None:
 
 
 @case
-def preferred_elections_of_what_nobody_leads(scene: Scene) -> None:
+def preferred_elections_of_partitions_without_a_leader(scene: Scene) -> None:
     scene.brokers(1, 2)
     scene.create("t", [1, 2], min_insync_replicas="1")
     scene.isr("t", 1, [1])
-    scene.beat(1, fence=True)
+    scene.heartbeat(1, fence=True)
     scene.elect("t", 0)
     scene.config("t", "unclean.leader.election.enable", "true")
     scene.elect("t", 0)
 
 
 @case
-def a_smaller_minimum_clears_the_eligible(scene: Scene) -> None:
+def a_smaller_minimum_clears_eligible_replicas(scene: Scene) -> None:
     scene.brokers(1, 2, 3)
     scene.create("t", [1, 2, 3])
     scene.isr("t", 1, [1])
@@ -353,7 +351,7 @@ def a_smaller_minimum_clears_the_eligible(scene: Scene) -> None:
     scene.isr("t", 1, [1])
 
 
-# -- the rest -------------------------------------------------------------------------------------
+# -- topics and other requests --------------------------------------------------------------------
 
 
 @case
@@ -394,16 +392,16 @@ def brokers_that_are_unregistered(scene: Scene) -> None:
     scene.create("u", [3])
     scene.step(lambda _: UnregisterBrokerRequest(broker_id=scene.id(9)), 0)
     scene.step(lambda _: UnregisterBrokerRequest(broker_id=scene.id(1)), 0)
-    scene.beat(1)
+    scene.heartbeat(1)
     scene.step(lambda _: UnregisterBrokerRequest(broker_id=scene.id(3)), 0)
     scene.register(3, life=2)
-    scene.beat(3)
+    scene.heartbeat(3)
     scene.register(1, life=2)
-    scene.beat(1)
+    scene.heartbeat(1)
 
 
 @case
-def producer_ids_for_lives_that_are_not(scene: Scene) -> None:
+def producer_ids_for_unknown_broker_epochs(scene: Scene) -> None:
     scene.register(1)
     for broker, epoch in ((1, 0), (2, 0)):
         scene.step(

@@ -1,4 +1,4 @@
-"""What made-up leaders and brokers do to both controllers: ISRs, moves, directories."""
+"""Requests of simulated leaders and brokers to both controllers: ISRs, moves, directories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from differential.controller_scene import Scene
 
-# All cases, those of the other file first.
+# All cases, those of `controller_cases` first.
 __all__ = ["CASES", "KNOWN"]
 
 # -- ISRs -----------------------------------------------------------------------------------------
@@ -58,20 +58,20 @@ def isr_changes_that_are_refused(scene: Scene) -> None:
     scene.isr("t", 1, [1, 2], recovery=1)
     scene.isr("t", 1, [1], broker_epoch=0)
     scene.isr("t", 4, [1], broker_epoch=0)
-    scene.beat(2, fence=True)
+    scene.heartbeat(2, fence=True)
     scene.isr("t", 1, [1, 2])
-    scene.beat(2)
+    scene.heartbeat(2)
     scene.isr("t", 1, [1, 2], member_epoch=1)
     scene.isr("t", 1, [1, 2], member_epoch=-2)
-    scene.beat(3, shut_down=True)
+    scene.heartbeat(3, shut_down=True)
     scene.isr("t", 1, [1, 2, 3])
 
 
 @case
-def an_isr_change_of_who_shuts_down(scene: Scene) -> None:
+def an_isr_change_that_adds_a_broker_in_controlled_shutdown(scene: Scene) -> None:
     scene.brokers(1, 2)
     scene.create("t", [1, 2], [2, 1])
-    scene.beat(1, shut_down=True)
+    scene.heartbeat(1, shut_down=True)
     scene.isr("t", 2, [2, 1])
 
 
@@ -104,7 +104,7 @@ def a_move_that_keeps_the_leader(scene: Scene) -> None:
 
 
 @case
-def moves_upon_moves(scene: Scene) -> None:
+def moves_that_replace_moves(scene: Scene) -> None:
     scene.brokers(1, 2, 3, 4)
     scene.create("t", [1, 2])
     scene.reassign("t", [3, 4])
@@ -114,7 +114,7 @@ def moves_upon_moves(scene: Scene) -> None:
 
 
 @case
-def a_move_that_leaves_out_who_was_to_be_added(scene: Scene) -> None:
+def a_move_that_drops_an_adding_replica(scene: Scene) -> None:
     scene.brokers(1, 2, 3, 4)
     scene.create("t", [1, 2])
     scene.reassign("t", [3, 4])
@@ -130,7 +130,7 @@ def moves_that_are_cancelled(scene: Scene) -> None:
     scene.reassign("t", None)
     scene.reassign("t", [3, 4], 1)
     scene.isr("t", 1, [1, 2, 3], 1)
-    scene.beat(1, fence=True)
+    scene.heartbeat(1, fence=True)
     scene.reassign("t", None, 1)
 
 
@@ -140,11 +140,11 @@ def a_cancellation_that_would_lose_records(scene: Scene) -> None:
     scene.create("t", [1], min_insync_replicas="1")
     scene.reassign("t", [2, 3])
     scene.isr("t", 1, [1, 2])
-    scene.beat(1, fence=True)
+    scene.heartbeat(1, fence=True)
     scene.reassign("t", None)
     scene.config("t", "unclean.leader.election.enable", "true")
     scene.reassign("t", None)
-    scene.beat(1)
+    scene.heartbeat(1)
 
 
 @case
@@ -153,8 +153,8 @@ def a_move_whose_leader_dies(scene: Scene) -> None:
     scene.create("t", [1, 2])
     scene.reassign("t", [3, 4])
     scene.isr("t", 1, [1, 2, 3, 4][:3])
-    scene.beat(1, fence=True)
-    scene.beat(2, fence=True)
+    scene.heartbeat(1, fence=True)
+    scene.heartbeat(2, fence=True)
     scene.isr("t", 3, [3, 4])
 
 
@@ -172,7 +172,7 @@ def moves_that_are_refused(scene: Scene) -> None:
     scene.reassign("t", [3, 1], may_change=False)
     scene.reassign("t", [3], may_change=False)
     scene.reassign("t", [3, 2], may_change=False)
-    scene.beat(3, fence=True)
+    scene.heartbeat(3, fence=True)
     scene.reassign("t", [3])
 
 
@@ -200,10 +200,10 @@ def directories_that_fail(scene: Scene) -> None:
         scene.assign(1, scene.directory(1, index % 2), "t", index)
         scene.assign(2, scene.directory(2), "t", index)
     scene.assign(1, scene.directory(1), "t", 0)
-    scene.beat(1, offline_log_dirs=[scene.directory(1)])
-    scene.beat(1, offline_log_dirs=[scene.directory(1)])
+    scene.heartbeat(1, offline_log_dirs=[scene.directory(1)])
+    scene.heartbeat(1, offline_log_dirs=[scene.directory(1)])
     scene.assign(1, scene.directory(1, 1), "u", 0)
-    scene.beat(2, offline_log_dirs=[scene.directory(2), scene.directory(2, 1)])
+    scene.heartbeat(2, offline_log_dirs=[scene.directory(2), scene.directory(2, 1)])
 
 
 @case
@@ -237,11 +237,11 @@ def assignments_to_directories_with_another_meaning(scene: Scene) -> None:
 @case
 def directories_that_are_cordoned(scene: Scene) -> None:
     scene.brokers(1, 2, 3, directories=2)
-    scene.beat(1, cordoned_log_dirs=[])
-    scene.beat(1, cordoned_log_dirs=[scene.directory(1)])
-    scene.beat(1, cordoned_log_dirs=[scene.directory(1)])
+    scene.heartbeat(1, cordoned_log_dirs=[])
+    scene.heartbeat(1, cordoned_log_dirs=[scene.directory(1)])
+    scene.heartbeat(1, cordoned_log_dirs=[scene.directory(1)])
     scene.create("one-of-two", [1, 2])
-    scene.beat(1, cordoned_log_dirs=[scene.directory(1, 1), scene.directory(1)])
+    scene.heartbeat(1, cordoned_log_dirs=[scene.directory(1, 1), scene.directory(1)])
     scene.create("both", [1, 2])
     scene.create("both-behind", [2, 1])
     scene.step(_placed(scene, "three", 3), 7)
@@ -249,9 +249,9 @@ def directories_that_are_cordoned(scene: Scene) -> None:
     scene.reassign("elsewhere", [1, 2])
     scene.reassign("elsewhere", [2, 1])
     scene.reassign("one-of-two", [1, 3])
-    scene.beat(1, cordoned_log_dirs=[scene.directory(9)])
-    scene.beat(2, cordoned_log_dirs=[scene.directory(2), scene.directory(2, 1)])
-    scene.beat(1, cordoned_log_dirs=[])
+    scene.heartbeat(1, cordoned_log_dirs=[scene.directory(9)])
+    scene.heartbeat(2, cordoned_log_dirs=[scene.directory(2), scene.directory(2, 1)])
+    scene.heartbeat(1, cordoned_log_dirs=[])
     scene.create("again", [1, 3])
 
 

@@ -1,6 +1,6 @@
-"""A case for two controllers: made-up brokers live and die, answers and records are compared.
+"""A case for two controllers: simulated brokers send requests; responses and records are compared.
 
-Brokers of a case are numbered from 1; each case has ids, directories and topics of its own.
+The brokers of a case are numbered from 1. Each case has separate ids, directories and topics.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ if TYPE_CHECKING:
     Flat = tuple[str, int, Any]
 
 CAUGHT_UP = 1 << 40
-# Kafka writes them in the order of a hash set.
+# Fields that Kafka writes in the order of a hash set.
 _SETS = frozenset({"eligible_leader_replicas"})
 _EPOCHS = frozenset({"broker_epoch", "epoch"})
-# Our own messages, and fields that the comparison of brokers covers already; records that one side
-# writes by time.
+# Error messages, and fields that the comparison of brokers covers already.
 _NOT_COMPARED = frozenset({"error_message", "throttle_time_ms", "configs"})
+# Records that a controller writes periodically.
 _BY_TIME = frozenset({"NoOpRecord"})
 _SLACK_S = 0.1
 
 
 class PausedMachineError(Exception):
-    """The machine was paused so long that sessions may have ended; the case has no result."""
+    """The machine was paused so long that sessions may have ended. The case has no result."""
 
 
 class Scene:
@@ -81,55 +81,55 @@ class Scene:
     def __init__(self, sides: Sequence[ControllerSide], number: int) -> None:
         self.sides = sides
         self.number = number
-        # What differed, in words.
+        # Lines that describe the differences.
         self.found: list[str] = []
         self._steps = 0
-        # When the first session of now can have begun.
+        # The earliest possible start of the current sessions, in seconds.
         self._since = time.monotonic()
         for side in sides:
             side.new_records()
 
     def close(self) -> None:
-        """Leave no broker that could delay the next case."""
+        """Unregister the brokers of the case, which could delay the next case."""
         for side in self.sides:
             for broker in list(side.image.brokers):
                 if broker // 100 == self.number:
-                    side.ask(UnregisterBrokerRequest(broker_id=broker), 0)
+                    side.exchange(UnregisterBrokerRequest(broker_id=broker), 0)
             side.new_records()
 
     # -- names ------------------------------------------------------------------------------------
 
     def id(self, broker: int) -> int:
-        """The id of a broker of this case."""
+        """Return the id of a broker of this case."""
         return self.number * 100 + broker
 
     def topic(self, name: str) -> str:
-        """The name of a topic of this case."""
+        """Return the name of a topic of this case."""
         return f"case-{self.number}-{name}"
 
     def directory(self, broker: int, number: int = 0) -> bytes:
-        """Id of a data directory."""
+        """Return the id of a data directory."""
         return b"directory" + self.id(broker).to_bytes(6, "big") + bytes([number])
 
     def epoch(self, side: ControllerSide, broker: int) -> int:
-        """The present epoch of a broker; -1 if it is not registered."""
+        """Return the current epoch of a broker; -1 if it is not registered."""
         known = side.image.brokers.get(self.id(broker))
         return -1 if known is None else known.epoch
 
     def partition(self, side: ControllerSide, topic: str, index: int = 0) -> PartitionRegistration:
-        """A partition as its records have it."""
+        """Return the state of a partition according to the records."""
         found = side.image.topics.partition(self.topic(topic), index)
         assert found is not None, (topic, index)
         return found
 
     def topic_id(self, side: ControllerSide, topic: str) -> bytes:
-        """The id that a controller drew."""
+        """Return the topic id that a controller generated."""
         found = side.image.topics.by_name(self.topic(topic))
         return bytes(15) + b"\x09" if found is None else found.id
 
     def wait_for_sessions_to_end(self) -> None:
-        """Longer than a session lasts."""
-        # There is nothing to wait for: how long a session lasts is what is asked.
+        """Sleep until all sessions have ended."""
+        # No condition shows the end of a session: only time ends it.
         time.sleep((SESSION_MS + 500) / 1000)
         for side in self.sides:
             side.new_records()
@@ -138,20 +138,20 @@ class Scene:
     # -- comparing --------------------------------------------------------------------------------
 
     def step(self, build: Build, version: int) -> tuple[Any, ...]:
-        """The same request to both: the answers and the records have to be the same.
+        """Send the same request to both controllers, and compare the responses and records.
 
         Raises:
-            PausedMachineError: a session may have ended that should not have.
+            PausedMachineError: a session may have ended too early.
         """
         self._steps += 1
-        answers, flats, written = [], [], []
+        responses, flats, written = [], [], []
         for side in self.sides:
             request = build(side)
-            answer = side.ask(request, version)
+            response = side.exchange(request, version)
             records = side.new_records()
-            self._learn(side, records)
-            answers.append(answer)
-            flats.append(self._flat(answer, side))
+            self._remember(side, records)
+            responses.append(response)
+            flats.append(self._flat(response, side))
             ours = [
                 (type(record).__name__, number, self._flat(record, side))
                 for record, number in records
@@ -162,14 +162,14 @@ class Scene:
             raise PausedMachineError
         name = type(request).__name__.removesuffix("Request")
         where = f"step {self._steps} {name}"
-        self._note(f"{where} answer", *flats)
+        self._note(f"{where} response", *flats)
         self._note(
             f"{where} number of records",
             *[[(name, number) for name, number, _ in each] for each in written],
         )
         for index, pair in enumerate(zip(*written, strict=False)):
             self._note(f"{where} record {index} {pair[0][0]}", *[each[2] for each in pair])
-        return tuple(answers)
+        return tuple(responses)
 
     def _note(self, where: str, kafka: Any, barnabas: Any) -> None:
         if kafka == barnabas:
@@ -184,7 +184,7 @@ class Scene:
         else:
             self.found.append(f"{where}: Kafka {kafka}, Barnabas {barnabas}")
 
-    def _learn(self, side: ControllerSide, records: Sequence[tuple[Record, int]]) -> None:
+    def _remember(self, side: ControllerSide, records: Sequence[tuple[Record, int]]) -> None:
         for record, _ in records:
             kind = type(record).__name__
             if kind == "TopicRecord":
@@ -196,7 +196,7 @@ class Scene:
                 side.epochs.setdefault(life, f"<life {lives + 1} of {broker}>")
 
     def _is_ours(self, record: Record, side: ControllerSide) -> bool:
-        """Whether a record is of this case's brokers or topics."""
+        """Return whether a record belongs to a broker or topic of this case."""
         if type(record).__name__ in _BY_TIME:
             return False
         prefix = f"case-{self.number}-"
@@ -207,7 +207,7 @@ class Scene:
         return node is None or node // 100 == self.number
 
     def _flat(self, struct: Any, side: ControllerSide) -> Any:
-        """Values that can be compared: drawn ids by the case's names."""
+        """Return comparable values, with the names of the case for generated ids."""
         if isinstance(struct, Struct):
             flat = {}
             broker = getattr(struct, "broker_id", None)
@@ -237,7 +237,15 @@ class Scene:
     def register(
         self, broker: int, life: int = 1, *, clean: bool = False, version: int = 4, **fields: Any
     ) -> tuple[Any, ...]:
-        """A broker states its identity; `fields` take the place of the request's."""
+        """Register a broker.
+
+        Args:
+            broker: the number of the broker.
+            life: the number of its incarnation.
+            clean: whether the request contains the previous broker epoch.
+            version: the version of the request.
+            fields: replace fields of the request.
+        """
         levels = {name: (0, level) for name, level in FEATURES.items()}
         levels["metadata.version"] = (7, 33)
 
@@ -258,7 +266,7 @@ class Scene:
 
         return self.step(build, version)
 
-    def beat(
+    def heartbeat(
         self,
         broker: int,
         *,
@@ -268,7 +276,7 @@ class Scene:
         epoch: int | None = None,
         **directories: Sequence[bytes],
     ) -> tuple[Any, ...]:
-        """A broker says that it lives.
+        """Send the heartbeat of a broker.
 
         Args:
             directories: `offline_log_dirs`, `cordoned_log_dirs`.
@@ -287,16 +295,16 @@ class Scene:
         )
 
     def brokers(self, *brokers: int, directories: int = 1) -> None:
-        """Brokers that are registered and live."""
+        """Register and unfence brokers."""
         for broker in brokers:
             own = [self.directory(broker, number) for number in range(directories)]
             self.register(broker, log_dirs=own)
-            self.beat(broker)
-            # Kafka does not count how far it had read when it was let in.
-            self.beat(broker)
+            self.heartbeat(broker)
+            # Kafka ignores the offset in the heartbeat that unfences the broker.
+            self.heartbeat(broker)
 
     def create(self, name: str, *replicas: Sequence[int], **configs: str) -> tuple[Any, ...]:
-        """A topic with these replicas of each partition."""
+        """Create a topic with these replicas of each partition."""
         return self.step(
             lambda _: CreateTopicsRequest(
                 topics=[
@@ -340,12 +348,12 @@ class Scene:
     def isr(
         self, name: str, leader: int, isr: Sequence[int], index: int = 0, **given: int
     ) -> tuple[Any, ...]:
-        """A leader proposes an ISR.
+        """Propose an ISR as the leader.
 
         Args:
-            given: `leader_epoch` and `partition_epoch` are added to those of now, as is
-                `member_epoch` to the broker epochs of the ISR; `broker_epoch` and `recovery` take
-                the place of those of now.
+            given: `leader_epoch` and `partition_epoch` are added to the current epochs, and
+                `member_epoch` to the broker epochs of the ISR. `broker_epoch` and `recovery`
+                replace the current values.
         """
 
         def build(side: ControllerSide) -> Message:
@@ -387,8 +395,8 @@ class Scene:
         *,
         may_change: bool = True,
     ) -> tuple[Any, ...]:
-        """Move a partition, or cancel that."""
-        wanted = None if replicas is None else [self.id(each) for each in replicas]
+        """Move a partition, or cancel its move."""
+        target = None if replicas is None else [self.id(each) for each in replicas]
         return self.step(
             lambda _: AlterPartitionReassignmentsRequest(
                 timeout_ms=10_000,
@@ -396,7 +404,7 @@ class Scene:
                 topics=[
                     ReassignableTopic(
                         name=self.topic(name),
-                        partitions=[ReassignablePartition(partition_index=index, replicas=wanted)],
+                        partitions=[ReassignablePartition(partition_index=index, replicas=target)],
                     )
                 ],
             ),
@@ -417,7 +425,7 @@ class Scene:
         )
 
     def assign(self, broker: int, directory: bytes, name: str, *indexes: int) -> tuple[Any, ...]:
-        """A broker says where its replicas lie."""
+        """Assign replicas of a broker to a directory."""
         assert directory in RESERVED_DIRECTORIES or len(directory) == 16
         return self.step(
             lambda side: AssignReplicasToDirsRequest(
@@ -442,7 +450,7 @@ class Scene:
 
 
 def _in_order(records: list[Flat]) -> list[Flat]:
-    """Changes of partitions that follow each other come in the order of a hash map."""
+    """Sort successive changes of partitions, which Kafka writes in the order of a hash map."""
     ordered: list[Flat] = []
     for kind, group in itertools.groupby(records, key=lambda each: each[0]):
         each = list(group)
@@ -453,7 +461,7 @@ def _in_order(records: list[Flat]) -> list[Flat]:
 
 
 def features_of(levels: Mapping[str, tuple[int, int]]) -> list[Feature]:
-    """Features as a registration has them."""
+    """Return features as values of a registration."""
     return [
         Feature(name=name, min_supported_version=low, max_supported_version=high)
         for name, (low, high) in levels.items()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SESSION_MS = 3000
 # Initial content of both clusters.
 FEATURES = dict(BOOTSTRAP_FEATURES)
-# Of Kafka's, those that a cluster may be without.
+# Kafka's features that a cluster may lack.
 _OPTIONAL_FEATURES = ("group.version", "transaction.version", "share.version", "streams.version")
 SETTINGS = {
     "broker.session.timeout.ms": str(SESSION_MS),
@@ -44,33 +44,36 @@ _FETCH_VERSION = 16
 
 
 class ControllerSide:
-    """One of the two, at its controller listener; `image` is built from its records."""
+    """One of the two controllers, at its controller listener.
+
+    `image` is built from the metadata records that the controller writes.
+    """
 
     def __init__(self, name: str, bootstrap: str) -> None:
         self.name = name
         self.image = ClusterImage()
-        # Topic ids and broker epochs that it assigned, and their names in a case.
+        # Topic ids and broker epochs that this controller assigned, and their names in a case.
         self.topics: dict[bytes, str] = {}
         self.epochs: dict[tuple[int, int], str] = {}
         self._client = RawClient(bootstrap)
         self._offset = 0
-        # The quorum's epoch; a lone voter is elected in the first.
+        # The epoch of the quorum. A single voter is elected in epoch 1.
         self._leader_epoch = 1
-        # Of the last record that was read.
+        # The epoch of the last record that was read.
         self._last_epoch = 0
-        # It accepts connections before it has written the first records of a new cluster.
-        eventually(self._has_begun, "the controller does not begin")
+        # A controller accepts connections before it has written the first records of a new cluster.
+        eventually(self._has_first_records, "the controller writes no first records")
 
-    def _has_begun(self) -> bool:
+    def _has_first_records(self) -> bool:
         self.new_records()
         return bool(self.image.features.finalized and self.image.controllers)
 
-    def ask(self, request: Message, version: int) -> Any:
+    def exchange(self, request: Message, version: int) -> Any:
         """Send a request; return the response."""
         return self._client.ask(request, version)
 
     def new_records(self) -> list[Versioned]:
-        """Records committed since the last call."""
+        """Return the records committed since the last call."""
         records = self._fetch()
         delta = ClusterDelta(self.image)
         for record, version in records:
@@ -79,7 +82,7 @@ class ControllerSide:
         return records
 
     def close(self) -> None:
-        """The comparison is over."""
+        """Close the connection."""
         self._client.close()
 
     def _fetch(self) -> list[Versioned]:
@@ -101,10 +104,10 @@ class ControllerSide:
             topics=[FetchTopic(topic_id=_METADATA_LOG_ID, partitions=[partition])],
             forgotten_topics_data=[],
         )
-        answer: Any = self.ask(request, _FETCH_VERSION)
-        assert answer.error_code == 0, answer
-        found = answer.responses[0].partitions[0]
-        assert found.error_code == 0, answer
+        response: Any = self.exchange(request, _FETCH_VERSION)
+        assert response.error_code == 0, response
+        found = response.responses[0].partitions[0]
+        assert found.error_code == 0, response
         records: list[Versioned] = []
         for batch in decode_metadata_batches(bytes(found.records or b"")):
             if batch.last_offset < found.high_watermark and batch.base_offset >= self._offset:
@@ -114,13 +117,13 @@ class ControllerSide:
 
 
 def make_kafka(directory: Path) -> KafkaController:
-    """Apache Kafka's, formatted with the levels that ours are."""
+    """Return a controller of Apache Kafka, formatted with the feature levels of Barnabas."""
     levels = {name: FEATURES.get(name, 0) for name in _OPTIONAL_FEATURES}
     return KafkaController(directory, SETTINGS, features=levels)
 
 
 def make_barnabas(directory: Path) -> NodeProcess:
-    """Ours."""
+    """Return a controller of Barnabas."""
     host, (port,) = "127.0.0.1", free_ports(1)
     options = NodeOptions(1, ("controller",), {"CONTROLLER": (host, port)}, CLUSTER_ID, directory)
     settings = {

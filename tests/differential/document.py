@@ -1,7 +1,7 @@
 """Writes the numbers of comparisons into docs/compatibility.md: `make compatibility`.
 
-Runs the generated cases against both brokers, counts the others, and replaces what stands between
-the two marks. The text has no times, and only numbers that come out the same in each run.
+Runs the generated cases against both brokers, counts the manual cases, and replaces the text
+between the two marks. The text contains only values that are the same in each run.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from barnabas.protocol.api_keys import api_row
 from barnabas.protocol.api_table import ApiKey
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 from differential.all_cases import CASES
+from differential.broker_pair import started_pair
 from differential.case import spans
 from differential.cases.matrix import GENERATED
+from differential.matrix.excluded_inputs import NOT_SENT
 from differential.matrix.inputs import CLASSES
-from differential.matrix.left_out import NOT_SENT
-from differential.matrix.valid import VALID
+from differential.matrix.valid_requests import VALID
 from differential.shown_by import SHOWN_BY
-from differential.started import started_pair
 from jvm.maven import class_path
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ END = "<!-- end of what `make compatibility` wrote -->"
 
 
 def main() -> int:
-    """Run the generated cases, write the document; fails if an answer differed."""
+    """Run the generated cases and write the document; fail if a response differs."""
     class_path("kafka")
     differed = False
     with tempfile.TemporaryDirectory() as directory, started_pair(Path(directory)) as pair:
@@ -52,17 +52,17 @@ def main() -> int:
 
 
 def written() -> list[str]:
-    """The lines between the marks."""
+    """Return the lines between the marks."""
     return DOCUMENT.read_text().partition(BEGIN)[2].partition(END)[0].strip().splitlines()
 
 
 def block(pair: Pair) -> list[str]:
-    """All that is written, of a run in which every generated case was played."""
-    return [*api_rows(pair), "", *class_rows(pair), "", *left_out()]
+    """Return the generated text, after a run of all generated cases."""
+    return [*api_rows(pair), "", *class_rows(pair), "", *excluded_inputs()]
 
 
 def api_rows(pair: Pair) -> list[str]:
-    """One row for each API: what was compared."""
+    """Return one row for each API: the numbers of comparisons."""
     rows = [
         "| API | Barnabas | compared | generated | by hand | × versions | also shown by |",
         "|---|---|---|---|---|---|---|",
@@ -86,10 +86,10 @@ def api_rows(pair: Pair) -> list[str]:
 
 
 def class_rows(pair: Pair) -> list[str]:
-    """One row for each class of inputs: where it applies, and where the cell is empty and why."""
+    """Return one row for each class of inputs: the APIs with and without such inputs."""
     found = by_class(pair)
     rows = [
-        "| class of inputs | answers | APIs | empty cells | because |",
+        "| class of inputs | responses | APIs | APIs without such inputs | reason |",
         "|---|---|---|---|---|",
     ]
     for name, reason in CLASSES.items():
@@ -106,19 +106,19 @@ def class_rows(pair: Pair) -> list[str]:
 
 
 def by_class(pair: Pair) -> dict[ApiKey, Counter[str]]:
-    """Generated answers of each API by the class of input."""
+    """Count the responses to generated requests of each API by the class of input."""
     found: dict[ApiKey, Counter[str]] = defaultdict(Counter)
     for each in GENERATED:
         found[each.api] += pair.by_case[str(each)].by_class
     return found
 
 
-def left_out() -> list[str]:
-    """Inputs that are not sent, by the reason."""
+def excluded_inputs() -> list[str]:
+    """Return lines with the inputs that are not sent, grouped by reason."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for (api, label), reason in NOT_SENT.items():
         by_reason[reason].append(f"{api_row(api).name} `{label}`".replace("\n", " "))
-    lines = ["Not sent, of the inputs above:", ""]
+    lines = ["Inputs of these classes that are not sent:", ""]
     return lines + [f"- {reason}: {', '.join(inputs)}." for reason, inputs in by_reason.items()]
 
 

@@ -1,6 +1,6 @@
-"""A group on one broker: its topics, its responses in words that can be compared, and its records.
+"""A group on one broker: its topics, its responses as comparable text, and its records.
 
-Topic ids, hashes and times differ between brokers and are made alike.
+Topic ids, hashes and times differ between brokers and are normalized.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from barnabas.protocol.record_frame import (
     decode_coordinator_value,
     read_prefix,
 )
-from differential.answer import words
+from differential.broker_pair import SETTINGS
 from differential.internal_records import OFFSETS_TOPIC, stored
+from differential.response import as_text
 from differential.rules import HOUR_MS
-from differential.scene import ask
-from differential.started import SETTINGS
+from differential.scene import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,36 +42,36 @@ class GroupMembers:
         self.lines: list[str] = []
 
     def create_topic(self, name: str, count: int) -> None:
-        """Create a topic. Kafka's coordinators learn of it after the response."""
+        """Create a topic. Kafka's coordinators get it only after the response."""
         topic = {"name": name, "num_partitions": count, "replication_factor": 1}
         values = {"topics": [topic], "timeout_ms": 30_000}
-        created = ask(self.side, ApiKey.CREATE_TOPICS, 7, values).topics[0]
+        created = exchange(self.side, ApiKey.CREATE_TOPICS, 7, values).topics[0]
         assert created.error_code == ErrorCode.NONE, created
         self.ids[name] = created.topic_id
         self.side.remember(f"id of {name}", created.topic_id)
 
     def clean(self, *groups: str) -> None:
         """Delete the group, other groups and the topics, so that other tests do not see them."""
-        ask(self.side, ApiKey.DELETE_GROUPS, 2, {"groups_names": [self.group, *groups]})
+        exchange(self.side, ApiKey.DELETE_GROUPS, 2, {"groups_names": [self.group, *groups]})
         names = {"topic_names": [*self.ids], "timeout_ms": 30_000}
-        ask(self.side, ApiKey.DELETE_TOPICS, 5, names)
+        exchange(self.side, ApiKey.DELETE_TOPICS, 5, names)
 
-    def note(self, answer: Any) -> Any:
+    def note(self, response: Any) -> Any:
         """Keep a response for the comparison."""
-        self.lines.append(words(answer, self.side))
-        return answer
+        self.lines.append(as_text(response, self.side))
+        return response
 
     def do(self, api: ApiKey, version: int, **values: Any) -> Any:
         """Send a request, and keep its response for the comparison."""
-        return self.note(ask(self.side, api, version, values))
+        return self.note(exchange(self.side, api, version, values))
 
     def delete_group(self) -> None:
         self.do(ApiKey.DELETE_GROUPS, 2, groups_names=[self.group])
 
     def listed(self, *types: str) -> None:
         """List the groups of these types, and keep the listed group for the comparison."""
-        answer = ask(self.side, ApiKey.LIST_GROUPS, 5, {"types_filter": list(types)})
-        self.lines.append(str([each for each in answer.groups if each.group_id == self.group]))
+        response = exchange(self.side, ApiKey.LIST_GROUPS, 5, {"types_filter": list(types)})
+        self.lines.append(str([each for each in response.groups if each.group_id == self.group]))
 
 
 def group_records(
@@ -79,14 +79,14 @@ def group_records(
     kinds: Mapping[int, tuple[Any, Any]],
     sort: Callable[[Any], None],
 ) -> list[str]:
-    """Return the records of the group, key by key, and those of a key in the order of the log.
+    """Return the records of the group, sorted by key; those of one key in the order of the log.
 
     Kafka writes the records of one change in the order of a hash table.
 
     Args:
         members: the group.
         kinds: the classes of key and value by record type.
-        sort: sorts what Kafka keeps in hash tables in a value.
+        sort: sorts the lists of a value that Kafka keeps in hash tables.
     """
     lines: dict[str, list[str]] = {}
     for each in stored(members.side, OFFSETS_TOPIC, PARTITIONS):
@@ -101,8 +101,8 @@ def group_records(
             value = decode_coordinator_value(value_class, each.value)
             _normalize(value)
             sort(value)
-        text = words(value, members.side)
-        lines.setdefault(words(key, members.side), []).append(text)
+        text = as_text(value, members.side)
+        lines.setdefault(as_text(key, members.side), []).append(text)
     return [f"{key} {text}" for key, texts in sorted(lines.items()) for text in texts]
 
 

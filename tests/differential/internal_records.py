@@ -20,7 +20,7 @@ from barnabas.protocol.records.transaction_log import TransactionLogKey, Transac
 from barnabas.record.batch import batches
 from barnabas.record.reader import records_of
 from differential.rules import HOUR_MS
-from differential.scene import ask
+from differential.scene import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from differential.side import Side
 
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
-# A time of the test's run, as it is compared.
+# Replaces times of the test's run in the comparison.
 NOW = 1
 
 
 def differing(kafka: list[str], ours: list[str]) -> str:
-    """Return the lines that only one of both has."""
+    """Return the lines that only one of two lists contains."""
     lines = difflib.unified_diff(kafka, ours, "Kafka", "Barnabas", lineterm="", n=0)
     return "\n".join(lines)
 
 
 class Stored(NamedTuple):
-    """A record of an internal topic, and what its batch says of it."""
+    """A record of an internal topic, with the header of its batch."""
 
     partition: int
     header: BatchHeader
@@ -48,9 +48,10 @@ class Stored(NamedTuple):
     value: bytes | None
 
     def batch(self) -> str:
-        """The fields of the batch that do not depend on other records of the log.
+        """Return the fields of the batch that do not depend on other records of the log.
 
-        A batch without producer has no sequence. Kafka's group coordinator writes 0, all others -1.
+        The sequence of a batch without producer is ignored: Kafka's group coordinator writes 0, all
+        others write -1.
         """
         header = self.header
         sequence = header.base_sequence if header.has_producer_id else None
@@ -65,23 +66,25 @@ class Producers:
         self._numbers: dict[int, int] = {}
 
     def number(self, producer_id: int) -> int:
-        """-1 stays; an id is the same number wherever it stands."""
+        """Return the number of a producer id, which is the same for each occurrence; -1 for -1."""
         if producer_id < 0:
             return producer_id
         return self._numbers.setdefault(producer_id, len(self._numbers))
 
 
 def stored(side: Side, topic: str, partitions: int) -> Iterator[Stored]:
-    """All records of an internal topic, partition by partition."""
+    """Yield all records of an internal topic, partition by partition."""
     for partition in range(partitions):
         offset = 0
         while True:
-            asked = {"partition": partition, "fetch_offset": offset}
-            topics = [{"topic": topic, "partitions": [{**asked, "partition_max_bytes": 1 << 24}]}]
+            requested = {"partition": partition, "fetch_offset": offset}
+            topics = [
+                {"topic": topic, "partitions": [{**requested, "partition_max_bytes": 1 << 24}]}
+            ]
             fetch = {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": -1, "topics": topics}
-            (answer,) = ask(side, ApiKey.FETCH, 12, fetch).responses[0].partitions
-            assert answer.error_code == ErrorCode.NONE, f"{side.name}: {answer}"
-            data = bytes(answer.records or b"")
+            (response,) = exchange(side, ApiKey.FETCH, 12, fetch).responses[0].partitions
+            assert response.error_code == ErrorCode.NONE, f"{side.name}: {response}"
+            data = bytes(response.records or b"")
             before = offset
             for position, header in batches(data):
                 for record in records_of(data, position, header):
@@ -94,7 +97,7 @@ def stored(side: Side, topic: str, partitions: int) -> Iterator[Stored]:
 
 
 def transactions(side: Side, ids: list[str], partitions: int) -> list[str]:
-    """The records of these transactional ids, id by id, in words that can be compared."""
+    """Return the records of these transactional ids as comparable text, id by id."""
     found: dict[str, list[Stored]] = {each: [] for each in ids}
     for each in stored(side, TRANSACTION_TOPIC, partitions):
         transactional_id = decode_coordinator_key(TransactionLogKey, each.key).transactional_id
@@ -111,7 +114,7 @@ def transactions(side: Side, ids: list[str], partitions: int) -> list[str]:
 
 
 def _transaction(content: bytes, producers: Producers) -> str:
-    """The bytes of a value, and its fields."""
+    """Return the bytes of a value and its fields as text."""
     value = decode_coordinator_value(TransactionLogValue, content)
     version = read_prefix(content)
     assert encode_coordinator_value(value, version) == content, f"{value} {content.hex()}"
@@ -120,7 +123,7 @@ def _transaction(content: bytes, producers: Producers) -> str:
     value.next_producer_id = producers.number(value.next_producer_id)
     value.transaction_last_update_timestamp_ms = _time(value.transaction_last_update_timestamp_ms)
     value.transaction_start_timestamp_ms = _time(value.transaction_start_timestamp_ms)
-    # Kafka writes them in the order of a hash table.
+    # Kafka writes partitions in the order of a hash table.
     for topic in value.transaction_partitions or ():
         topic.partition_ids.sort()
     if value.transaction_partitions:
@@ -129,7 +132,7 @@ def _transaction(content: bytes, producers: Producers) -> str:
 
 
 def offsets(side: Side, groups: list[str], partitions: int) -> list[str]:
-    """The records of these groups' offsets, and the markers of transactions between them."""
+    """Return the offset records of these groups, and the transaction markers between them."""
     producers = Producers()
     mine: dict[str, list[str]] = {each: [] for each in groups}
     of_producer: dict[int, str] = {}

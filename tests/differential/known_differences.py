@@ -1,69 +1,67 @@
-"""Where Barnabas answers differently from Apache Kafka 4.4, and why.
+"""Accepted differences between the responses of Barnabas and Apache Kafka 4.4, with reasons.
 
-Case -> path (with `*` for anything) -> reason. A difference that is not there any more fails its
-case, so that this table stays true. docs/compatibility.md lists the same for users.
+Case -> path (`*` matches any text) -> reason. A case fails if one of its differences no longer
+exists. docs/compatibility.md lists the differences for users.
 """
 
 from __future__ import annotations
 
-_TOLD = (
-    "Kafka fails over it with an internal error; Barnabas refuses it too, and says what is wrong"
-)
+_TOLD = "Kafka fails with an internal error; Barnabas refuses the request with a specific error"
 _MISSING = (
-    "Kafka fails over the endpoint of a member while a topic is missing; Barnabas says what is"
-    " missing"
+    "Kafka fails on the endpoint of a member while a topic is missing; Barnabas names the missing"
+    " topic"
 )
 _INTERNAL = "repeated internal topics and configs, and negative numbers of partitions, are refused"
-_OPAQUE = "batches stay opaque bytes: no record is read, nothing decompressed, headers are believed"
-_GONE = "of records that are left; Kafka names one below the log's start, which nobody can read"
-_NOT_A_NUMBER = "NaN is refused: by the rules of floats it passes Kafka's check of the range"
-_SHARD = "Kafka looks for the session in a shard that it does not have, and fails"
+_OPAQUE = "Barnabas does not parse the records of a batch; it trusts the header of the batch"
+_GONE = "Barnabas returns offsets of existing records; Kafka returns one below the log start offset"
+_NOT_A_NUMBER = "Barnabas refuses NaN, which passes Kafka's check of the range"
+_SHARD = "Kafka looks up the session in a shard that does not exist, and fails"
 _LEFT = (
-    "Kafka keeps an empty group whose only commit was refused, and lists it when something else is"
-    " written; it is gone by its next look at expired offsets"
+    "Kafka keeps an empty group whose only commit was refused, and lists it after another write;"
+    " its next check for expired offsets removes the group"
 )
-_SILENT = "Kafka never answers it; Barnabas does"
+_SILENT = "Kafka never responds; Barnabas does"
 _OLD = "versions that Kafka 4.0 dropped are served for older clients"
 
-# A member that asks twice has two connections: the request that waits on the first one gets a
-# response.
+# A member that sends a request twice has two connections. The pending request on the first
+# connection gets a response.
 _FIRST = (
-    "a SyncGroup or JoinGroup whose member leaves, or asks again, is not left without an answer"
+    "Barnabas responds to a pending SyncGroup or JoinGroup if the member leaves or sends another"
 )
 
 _POISONED = (
-    "Kafka remembers the sequence of a batch that it refused for a wrong epoch, and then refuses"
-    " the open transaction's next batches"
+    "Kafka stores the sequence of a batch that it refused for a wrong epoch, and then refuses the"
+    " next batches of the open transaction"
 )
 
-_SASL = "settings of SASL take effect at the next start, and are not changed before"
-_TLS = "values without a meaning are refused, and an empty list of suites means all of them"
+_SASL = "settings of SASL change only at the next start"
+_TLS = "Barnabas refuses unknown values, and an empty list of suites means all suites"
 
 KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     "alter_configs: a-resource-named-twice": {"*": _SILENT},
     "alter_user_scram_credentials: matrix-of-alter-user-scram-credentials": {
-        "odd bytes: upsertions[0].salt* = b'' -> *": "nobody could log in with it: it is refused",
+        "odd bytes: upsertions[0].salt* = b'' -> *": "Barnabas refuses salts that allow no login",
     },
-    "api_versions: software-names-that-are-none": {
-        "answer 6 ApiVersions.api_keys[*].min_version": _OLD,
+    "api_versions: invalid-software-names": {
+        "response 6 ApiVersions.api_keys[*].min_version": _OLD,
     },
-    "create_topics: configs-that-are-wrong": {
-        "answer 15 *": "message.downconversion.enable is there for older consumers",
+    "create_topics: invalid-configs": {
+        "response 15 *": "message.downconversion.enable exists for older consumers",
     },
     "describe_configs: all-of-a-broker-s-configs-that-barnabas-has": {
-        "answer 1 socket.*.buffer.bytes *": "-1 by default: the system sizes them as it goes, where"
-        " 100 KiB are the most that a connection carries in a round trip",
-        "answer 1 queued.max.request.bytes *": "256 MiB by default: unfinished requests are bounded"
-        " from the start, where Kafka has no limit",
-        "answer 1 sasl.* read_only*": _SASL,
+        "response 1 socket.*.buffer.bytes *": "-1 by default: the operating system adapts the"
+        " size, while 100 KiB limit a connection to 100 KiB per round trip",
+        "response 1 queued.max.request.bytes *": "256 MiB by default: Barnabas limits queued"
+        " requests, Kafka does not",
+        "response 1 sasl.* read_only*": _SASL,
     },
     "describe_quorum: the-metadata-quorum": {
-        "answer 1 DescribeQuorum.nodes*": "a single node opens no listener for controllers"
+        "response 1 DescribeQuorum.nodes*": "a single node opens no listener for controllers"
     },
-    "describe_topic_partitions: topics-by-name": {"answer 4 *": _TOLD},
+    "describe_topic_partitions: topics-by-name": {"response 4 *": _TOLD},
     "incremental_alter_configs: changes-that-are-refused": {
-        "answer 7 *": _TOLD,
-        "answer 8 *": _TOLD,
+        "response 7 *": _TOLD,
+        "response 8 *": _TOLD,
     },
     "incremental_alter_configs: each-key-of-a-broker": {
         "*'NaN'": _NOT_A_NUMBER,
@@ -71,46 +69,46 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
         "* ssl.cipher.suites*": _TLS,
         "* ssl.enabled.protocols*": _TLS,
         "* ssl.endpoint.identification.algorithm*": _TLS,
-        "*log.flush.interval.ms*'-7'": "Kafka takes it, and cannot describe a topic from then on",
+        "*log.flush.interval.ms*'-7'": "Kafka accepts it, and then cannot describe a topic",
     },
     "incremental_alter_configs: wrong-values-of-each-key-of-a-topic": {"*'NaN'": _NOT_A_NUMBER},
     "fetch: an-aborted-transaction-above-an-open-one": {
         "above Fetch*aborted_transactions*": "Kafka also names transactions above the records that"
-        " it sends, as far as its sparse index reaches"
+        " it sends, up to the next entry of its sparse index"
     },
-    "join_group: member-when-the-leader-joins-again": {"answer 9 *": _FIRST},
-    "join_group: member-with-more-protocols-when-the-leader-joins-again": {"answer 9 *": _FIRST},
-    "join_group: member-with-other-metadata-when-the-leader-joins-again": {"answer 9 *": _FIRST},
-    "leave_group: of-all-when-a-follower-asks": {"answer 8 *": _FIRST},
-    "leave_group: of-one-twice-when-a-follower-asks": {"answer 8 *": _FIRST},
-    "leave_group: of-second-when-a-follower-asks": {"answer 8 *": _FIRST},
+    "join_group: member-when-the-leader-joins-again": {"response 9 *": _FIRST},
+    "join_group: member-with-more-protocols-when-the-leader-joins-again": {"response 9 *": _FIRST},
+    "join_group: member-with-other-metadata-when-the-leader-joins-again": {"response 9 *": _FIRST},
+    "leave_group: of-all-when-a-follower-syncs": {"response 8 *": _FIRST},
+    "leave_group: of-one-twice-when-a-follower-syncs": {"response 8 *": _FIRST},
+    "leave_group: of-second-when-a-follower-syncs": {"response 8 *": _FIRST},
     "offset_commit: a-refused-commit-leaves-no-group": {
-        "answer 3 *": _LEFT,
-        "answer 5 *": _LEFT,
+        "response 3 *": _LEFT,
+        "response 5 *": _LEFT,
     },
     "list_offsets: a-log-whose-records-are-deleted": {
-        "answer 50 *": _GONE,
-        "answer 72 *": _GONE,
+        "response 50 *": _GONE,
+        "response 72 *": _GONE,
     },
-    "metadata: by-id": {"answer 5 *": _TOLD},
+    "metadata: by-id": {"response 5 *": _TOLD},
     "produce: a-refused-batch-of-a-later-epoch-in-an-open-transaction": {
         "then *": _POISONED,
         "the end *": _POISONED,
     },
-    "produce: compressed-bytes-that-are-not": {"*": _OPAQUE},
-    "produce: headers-that-lie": {"answer 3 *": _TOLD},
-    "produce: lengths-that-lie": {"answer 6 *": _TOLD},
+    "produce: invalid-compressed-bytes": {"*": _OPAQUE},
+    "produce: wrong-header-fields": {"response 3 *": _TOLD},
+    "produce: wrong-lengths": {"response 6 *": _TOLD},
     "produce: a-producer-whose-records-are-deleted": {
-        f"answer {number} ListOffsets.*": _GONE for number in (11, 17, 31)
+        f"response {number} ListOffsets.*": _GONE for number in (11, 17, 31)
     },
     "produce: into-a-log-whose-records-are-deleted": {
-        f"answer {number} ListOffsets.*": _GONE for number in (6, 12, 18, 24)
+        f"response {number} ListOffsets.*": _GONE for number in (6, 12, 18, 24)
     },
-    "produce: log-after-a-compression-that-is-none": {"answer * Produce.*": _TOLD},
+    "produce: log-after-an-unknown-compression": {"response * Produce.*": _TOLD},
     "produce: log-after-a-largest-time-too-large": {"*": _OPAQUE},
     "produce: log-after-a-largest-time-too-small": {"*": _OPAQUE},
     "produce: log-after-compressed-it-would-fit": {
-        "answer * Fetch.*records": "what the broker compresses is as its compressor writes it"
+        "response * Fetch.*records": "the bytes depend on the broker's compressor"
     },
     "api_versions: matrix-of-api-versions": {
         "*ApiVersions.api_keys[*].min_version": _OLD,
@@ -149,6 +147,6 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
         "duplicates: topology.subtopologies[0].*.topic_configs twice *": _INTERNAL,
         "*.partitions = -*": _INTERNAL,
     },
-    "sync_group: follower-that-assigns-when-a-follower-asks": {"answer 9 *": _FIRST},
-    "sync_group: follower-when-a-follower-asks": {"answer 9 *": _FIRST},
+    "sync_group: follower-that-assigns-when-a-follower-syncs": {"response 9 *": _FIRST},
+    "sync_group: follower-when-a-follower-syncs": {"response 9 *": _FIRST},
 }

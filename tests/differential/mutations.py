@@ -1,8 +1,8 @@
-"""Several things wrong at once: valid requests with two to four of the matrix's inputs together.
+"""Requests with several errors: valid requests with two to four inputs of the matrix.
 
-The matrix changes one thing at a time; which of two errors a broker tells, and what it does when a
-wrong thing stands beside another, is found by chance. A round is drawn from a seed and its number,
-so that whatever it finds comes again:
+The matrix changes one field at a time. Random combinations show which of two errors a broker
+returns, and how errors interact. A round depends only on a seed and its number, so that each
+difference is reproducible:
 
     make mutations MUTATIONS="--seed 7 --count 20000"
 """
@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
+from differential.broker_pair import started_pair
 from differential.known_differences import KNOWN_DIFFERENCES
+from differential.matrix.excluded_inputs import NOT_COMBINED, is_sent
 from differential.matrix.inputs import changed, inputs
-from differential.matrix.left_out import NOT_TOGETHER, is_sent
-from differential.matrix.loose import loose_request
-from differential.matrix.of_others import without_others
-from differential.matrix.standing import resolved
-from differential.matrix.valid import VALID
+from differential.matrix.loose_requests import loose_request
+from differential.matrix.objects import resolved
+from differential.matrix.other_cases import without_other_cases
+from differential.matrix.valid_requests import VALID
 from differential.request import request
 from differential.scene import Scene, matches
-from differential.started import started_pair
 from jvm.maven import class_path
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from differential.scene import Pair
     from differential.side import Side
 
-# Requests of one round: the same API, way to ask and version.
+# Number of requests in a round. They share the API, the valid request and the version.
 ROUND = 20
 INPUTS_MAX = 4
-# After a round of these, both have taken up what was changed before anything else is asked.
+# After a round of these APIs, both brokers apply all changes before the next round.
 CHANGES_METADATA = {
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
@@ -61,7 +61,7 @@ _CREATED = re.compile(r".+-unknown-\d+")
 
 
 class Difference(NamedTuple):
-    """A path in an answer, Kafka's value and ours."""
+    """A path in a response, Kafka's value and Barnabas's value."""
 
     path: str
     kafka: object
@@ -70,7 +70,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """A request that was answered differently, and the fewest inputs that show it."""
+    """A request with different responses, and the fewest inputs that show a difference."""
 
     case: str
     version: int
@@ -79,11 +79,11 @@ class Found:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What differs, without names and places; only error codes where any does."""
-        told = [each for each in self.differences if "error_code" in each.path]
+        """The differences without names and places; only those of error codes, if there are any."""
+        codes = [each for each in self.differences if "error_code" in each.path]
         lines = [
             f"{_without_places(path)}: {_brief(kafka)} / {_brief(barnabas)}"
-            for path, kafka, barnabas in told or self.differences
+            for path, kafka, barnabas in codes or self.differences
         ]
         return (self.case.partition(":")[0], *dict.fromkeys(lines))
 
@@ -94,7 +94,7 @@ class Found:
 
 @dataclass
 class Round:
-    """Requests of one API in one version, drawn from a seed."""
+    """Random requests of one API in one version."""
 
     pair: Pair
     seed: str
@@ -103,10 +103,10 @@ class Round:
     found: list[Found] = field(default_factory=list)
 
     def play(self) -> None:
-        """Send them all; what differs is sent again with fewer inputs."""
+        """Send all requests; repeat requests with differences with fewer inputs."""
         chance = random.Random(f"{self.seed} {self.api.name}")
-        way, self._make = chance.choice(list(VALID[self.api].items()))
-        self._case = f"{self.api.name.lower()}: " + f"matrix-of-{way}".replace(" ", "-")
+        kind, self._make = chance.choice(list(VALID[self.api].items()))
+        self._case = f"{self.api.name.lower()}: " + f"matrix-of-{kind}".replace(" ", "-")
         version = chance.choice(self.pair.versions(self.api))
         self._scene = Scene(self.pair, self.api, f"mutated-{self.seed}-{self.api.name}", version)
         made = self._make(self._scene)
@@ -122,8 +122,8 @@ class Round:
         known = KNOWN_DIFFERENCES.get(self._case, {})
         for each in inputs(request_class(self.api), version, made):
             alone = f"{each.group}: {each.label} ->"
-            differs = any(matches(pattern, f"{alone} answer") for pattern in known)
-            together = (self.api, each.label) not in NOT_TOGETHER
+            differs = any(matches(pattern, f"{alone} response") for pattern in known)
+            together = (self.api, each.label) not in NOT_COMBINED
             if together and is_sent(self.api, self._make, each.label) and not differs:
                 yield each
 
@@ -155,9 +155,9 @@ class Round:
             return request(self.api, scene.version, resolved(values, side), loose)
 
         scene.label = "mutated"
-        scene.before_comparing = without_others(scene, _CREATED)
+        scene.before_comparing = without_other_cases(scene, _CREATED)
         before = len(scene.found)
-        scene.compare_unanswered(build)
+        scene.compare_pending(build)
         self.sent += 1
         known = KNOWN_DIFFERENCES.get(self._case, {})
         return [
@@ -198,7 +198,7 @@ def _brief(value: object) -> str:
 
 
 def rounds(pair: Pair, seed: str, apis: Sequence[ApiKey]) -> Iterator[Round]:
-    """Rounds of each API in turn, without end."""
+    """Yield rounds of each API in turn, endlessly."""
     for number in itertools.count():
         for api in apis:
             each = Round(pair, f"{seed}-{number}", api)
@@ -207,11 +207,11 @@ def rounds(pair: Pair, seed: str, apis: Sequence[ApiKey]) -> Iterator[Round]:
 
 
 def main() -> int:
-    """Send mutated requests; tell each kind of difference once, with how it is shown."""
+    """Send mutated requests; print each kind of difference once, with example requests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--count", type=int, default=20_000, help="requests to send")
-    parser.add_argument("--api", action="append", type=str.upper, help="of these alone")
+    parser.add_argument("--api", action="append", type=str.upper, help="only these APIs")
     options = parser.parse_args()
     apis = [ApiKey[name] for name in options.api] if options.api else list(VALID)
     class_path("kafka")

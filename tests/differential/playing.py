@@ -1,8 +1,8 @@
-"""Plays a case, and once more if responses differ.
+"""Plays a case, and repeats it if responses differ.
 
-Apache Kafka responds before some changes have reached all of its threads, so that a response may
-differ once in some thousands of cases. A difference of Barnabas is there again the second time. The
-summary of a run lists what differed only once.
+Apache Kafka responds before some changes have reached all of its threads, so that a response
+differs once in some thousands of cases. A difference of Barnabas appears in the repetition too. The
+summary of a run lists differences that appeared only once.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def play_case(
         name: the name of the case.
         play: plays the case.
         differs: the accepted differences.
-        not_met: the patterns of `differs`; those that are met leave.
+        not_met: the patterns of `differs`. Patterns that match a difference are removed.
 
     Returns:
-        The last scene, and lines that describe what differed and was not expected.
+        The last scene, and lines that describe the unexpected differences.
     """
     scene = new_scene(name)
     play(scene)

@@ -1,7 +1,7 @@
 """Requests from plain values: `request(ApiKey.METADATA, 9, {"topics": [{"name": "a"}]})`.
 
-A field that is not named has its default, and fields that a version lacks are left out, so that a
-case names only its subject and holds for every version.
+A field without a value has its default, and fields that a version lacks are omitted. So a case
+names only the fields that it tests, and works in every version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ Values = Mapping[str, Any]
 
 
 def request(api: ApiKey, version: int, values: Values, cls: type[Message] | None = None) -> Message:
-    """A request of an API in a version, or of a class of its own."""
+    """Return a request of an API in a version.
+
+    Args:
+        api: the API.
+        version: the version that decides which fields are set.
+        values: the fields by name.
+        cls: the class of the request; by default the class of the API.
+    """
     made = _struct(cls or request_class(api), version, values)
     assert made.__api_key__ == api
     return made

@@ -1,11 +1,11 @@
-"""Two brokers of ours with the same resources, for clients without a login or with few rights.
+"""Two Barnabas brokers with the same resources, for clients with no login or few permissions.
 
-`Scene` and the matrix set up the same on two sides. Here both sides are Barnabas, so that no test
-of this kind needs Apache Kafka; `test_secured` compares the same requests with it.
+`Scene` and the matrix create the same resources on two sides. Here both sides are Barnabas, so that
+these tests do not need Apache Kafka. `test_secured` compares the same requests with Kafka.
 
-Resources that a request names begin with `HIDDEN`. Names that no request contains have `PLANTED` in
-them: topic, group, transactional id, user, client, member and record. An answer may not have its
-bytes.
+Resources that a request names begin with `HIDDEN`. The names of planted resources, which no request
+contains, begin with `PLANTED`: topic, group, transactional id, user, client, member and record. No
+response may contain the bytes of these names.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.headers import encode_request
-from differential.matrix import standing
-from differential.matrix.standing import resolved
+from differential.broker_pair import SETTINGS
+from differential.matrix import objects
+from differential.matrix.objects import resolved
 from differential.request import request
-from differential.scene import Pair, Scene, ask, batch
+from differential.scene import Pair, Scene, batch, exchange
 from differential.secured import SecuredSide, all_entries, create, entry
-from differential.started import SETTINGS
 from differential.warm_up import warm_up
 from fuzz.secured_broker import SecuredBroker
 from waiting import eventually
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 HIDDEN, ABSENT = "hidden", "absent"
 PLANTED = "planted"
 TOPIC, GROUP, ID = f"{PLANTED}-topic", f"{PLANTED}-group", f"{PLANTED}-id"
-# An id that no topic has.
+# The id of an absent topic.
 ABSENT_ID = bytes(range(200, 216))
 _TOPIC_RESOURCE = 2
 _SETTINGS = {
@@ -45,20 +45,24 @@ _SETTINGS = {
     "super.users": "User:alice",
     "allow.everyone.if.no.acl.found": "true",
     "connection.failed.authentication.delay.ms": "0",
-    # Nothing is appended to the metadata log but changes.
+    # The metadata log contains only changes.
     "metadata.max.idle.interval.ms": "0",
 }
 
 
 class RestrictedPair(Pair):
-    """The two sides with the processes behind them."""
+    """The two sides with their processes."""
 
     brokers: tuple[SecuredBroker, SecuredBroker]
 
 
 @contextlib.contextmanager
 def started_restricted_pair(directory: Path) -> Iterator[RestrictedPair]:
-    """Run both below that directory, with the entries of `secured` and the planted objects."""
+    """Run both brokers with the ACLs of `secured` and the planted objects.
+
+    Args:
+        directory: contains the directories of both brokers.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     brokers = [SecuredBroker(directory / name, key, _SETTINGS) for name in ("one", "other")]
     try:
@@ -85,7 +89,7 @@ class _PlantingScene(Scene):
     """A scene whose names are those of planted resources."""
 
     def name(self, what: str = "topic") -> str:
-        """The name of the planted resource of a kind."""
+        """Return the name of the planted resource of a kind."""
         return f"{PLANTED}-{what}"
 
 
@@ -94,13 +98,13 @@ def plant(pair: Pair) -> None:
     scene = _PlantingScene(pair, ApiKey.METADATA, PLANTED, 0)
     name = scene.topic(1, retention_ms="918273645")
     scene.produce(name, batch(f"{PLANTED}-record".encode()))
-    standing.new_group(scene, name, instance=f"{PLANTED}-instance")
-    started = {"transactional_id": ID, "transaction_timeout_ms": standing.TRANSACTION_MS}
-    answers = scene.do(ApiKey.INIT_PRODUCER_ID, 4, started)
-    scene.remember("planted producer", *(answer.producer_id for answer in answers))
+    objects.new_group(scene, name, instance=f"{PLANTED}-instance")
+    started = {"transactional_id": ID, "transaction_timeout_ms": objects.TRANSACTION_MS}
+    responses = scene.do(ApiKey.INIT_PRODUCER_ID, 4, started)
+    scene.remember("planted producer", *(response.producer_id for response in responses))
     added = {
         "v3_and_below_transactional_id": ID,
-        "v3_and_below_producer_id": standing.of("planted producer"),
+        "v3_and_below_producer_id": objects.value_of("planted producer"),
         "v3_and_below_producer_epoch": 0,
         "v3_and_below_topics": [{"name": name, "partitions": [0]}],
     }
@@ -116,28 +120,28 @@ def plant(pair: Pair) -> None:
         "salted_password": bytes(32),
     }
     scene.do(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, {"upsertions": [user]})
-    # All of it is there.
+    # All planted objects exist.
     for side in pair.sides():
         eventually(partial(_is_planted, side), side.name)
 
 
 def _is_planted(side: Side) -> bool:
-    groups = ask(side, ApiKey.LIST_GROUPS, 4, {}).groups
-    ids = ask(side, ApiKey.LIST_TRANSACTIONS, 0, {}).transaction_states
-    users = ask(side, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": None}).results
+    groups = exchange(side, ApiKey.LIST_GROUPS, 4, {}).groups
+    ids = exchange(side, ApiKey.LIST_TRANSACTIONS, 0, {}).transaction_states
+    users = exchange(side, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": None}).results
     names = {each.group_id for each in groups}
     names |= {each.transactional_id for each in ids} | {each.user for each in users}
     return {GROUP, ID, f"{PLANTED}-user"} <= names
 
 
 def frame_of(api: ApiKey, version: int, values: dict[str, Any], side: Side) -> bytes:
-    """The bytes of a request, with the length."""
+    """Return the bytes of a request, with the length."""
     made = request(api, version, resolved(values, side))
     return b"".join(bytes(chunk) for chunk in encode_request(1, "client", made, version))
 
 
 def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Values with each text and each bytes changed."""
+    """Return values with each string and each bytes object changed."""
     if isinstance(value, dict):
         return {key: replaced(each, change) for key, each in value.items()}
     if isinstance(value, list):
@@ -146,11 +150,11 @@ def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def twin(values: Any, topic_ids: set[bytes]) -> Any:
-    """The same request about resources that are not there.
+    """Return the same request with absent resources.
 
     Args:
-        values: of the request, resolved.
-        topic_ids: ids of topics that are there.
+        values: the resolved values of the request.
+        topic_ids: ids of existing topics.
     """
 
     def change(value: Any) -> Any:
@@ -162,13 +166,13 @@ def twin(values: Any, topic_ids: set[bytes]) -> Any:
 
 
 def state_of(side: Side) -> dict[str, int]:
-    """End offsets of the metadata log and of all partitions."""
+    """Return the end offsets of the metadata log and of all partitions."""
     partitions = [{"partition_index": 0}]
     quorum = {"topics": [{"topic_name": "__cluster_metadata", "partitions": partitions}]}
-    found = ask(side, ApiKey.DESCRIBE_QUORUM, 1, quorum).topics[0].partitions[0]
+    found = exchange(side, ApiKey.DESCRIBE_QUORUM, 1, quorum).topics[0].partitions[0]
     state = {"metadata": found.high_watermark}
-    topics = ask(side, ApiKey.METADATA, 9, {"topics": None}).topics
-    asked = [
+    topics = exchange(side, ApiKey.METADATA, 9, {"topics": None}).topics
+    requested = [
         {
             "name": topic.name,
             "partitions": [
@@ -178,7 +182,7 @@ def state_of(side: Side) -> dict[str, int]:
         }
         for topic in topics
     ]
-    ends = ask(side, ApiKey.LIST_OFFSETS, 5, {"replica_id": -1, "topics": asked})
+    ends = exchange(side, ApiKey.LIST_OFFSETS, 5, {"replica_id": -1, "topics": requested})
     for topic in ends.topics:
         for each in topic.partitions:
             state[f"{topic.name}-{each.partition_index}"] = each.offset

@@ -1,8 +1,8 @@
-"""Both brokers with an authorizer, and the rights of each host there.
+"""Both brokers with an authorizer, and the permissions of each host.
 
-Every client is anonymous, so rights differ by host: a client binds another address of the loopback
-network. Scenes are set up from the brokers' own host, which may do everything, and their requests
-are compared from a host with fewer rights.
+Every client is anonymous, so permissions differ by host: a client binds another address of the
+loopback network. Scenes are set up from the brokers' own host, which has all permissions. The
+compared requests come from a host with fewer permissions.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.protocol.api_table import ApiKey
 from barnabas.testing.broker_process import BrokerProcess
-from differential.scene import Pair, Scene, ask
+from differential.broker_pair import SETTINGS
+from differential.scene import Pair, Scene, exchange
 from differential.side import Side
-from differential.started import SETTINGS
 from differential.warm_up import describe_first_share_offsets, warm_up
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from differential.scene import Build
 
 ALL_RIGHTS = "127.0.0.1"
-# Everything is allowed until the first entries are there, which the tests create.
+# All requests are allowed until the tests create the first ACLs.
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -38,9 +38,9 @@ CLUSTER, ID = AclResourceType.CLUSTER, AclResourceType.TRANSACTIONAL_ID
 ALL = AclOperation.ALL
 # Operations without a host of their own; Kafka refuses the first in an entry.
 _WITHOUT_MATRIX = ("UNKNOWN", "ANY", "ALL", "CREATE_TOKENS", "DESCRIBE_TOKENS")
-# Names of each resource that an entry may be about: all of them.
+# The name of a resource that stands for all resources of a type.
 EVERY = {TOPIC: "*", GROUP: "*", CLUSTER: "kafka-cluster", ID: "*"}
-# Resources whose names begin so may be used by the host "by prefix".
+# The host "by prefix" may use resources whose names begin with this prefix.
 PREFIX = "may-"
 
 Entry = dict[str, Any]
@@ -54,7 +54,7 @@ def entry(
     pattern: int = PatternType.LITERAL,
     permission: int = AclPermission.ALLOW,
 ) -> Entry:
-    """An entry of the anonymous user; for all resources of the type without a name."""
+    """Return an ACL of the anonymous user, by default for all resources of the type."""
     return {
         "resource_type": kind,
         "resource_name": name or EVERY[AclResourceType(kind)],
@@ -67,7 +67,7 @@ def entry(
 
 
 def _hosts() -> dict[str, tuple[str, list[Entry]]]:
-    """Rights of a host by its name: its address and its entries."""
+    """Return the address and the ACLs of each host by its name."""
     deny = AclPermission.DENY
     made: dict[str, list[Entry]] = {"nothing": []}
     for operation in AclOperation:
@@ -100,18 +100,18 @@ def _hosts() -> dict[str, tuple[str, list[Entry]]]:
 
 
 HOSTS = _hosts()
-# Enough for versions between the first and the last.
+# The hosts that send versions between the first and the last.
 FEW_HOSTS = ("nothing", "read", "describe", "all but topic", "all but cluster")
 
 
 def all_entries() -> list[Entry]:
-    """Objects that are created at the start."""
+    """Return all ACLs that are created at the start."""
     first = [entry(ALL_RIGHTS, kind) for kind in EVERY]
     return [*first, *(each for _, entries in HOSTS.values() for each in entries)]
 
 
 class SecuredSide(Side):
-    """A broker whose connections come from a host that their name begins with."""
+    """A broker. The name of a connection begins with the name of its source host."""
 
     def host_of(self, on: str) -> str:
         name = on.partition("/")[0]
@@ -119,7 +119,10 @@ class SecuredSide(Side):
 
 
 class SecuredScene(Scene):
-    """A scene whose compared requests come from a host; the others may do everything."""
+    """A scene whose compared requests come from a host with few permissions.
+
+    All other requests come from a host with all permissions.
+    """
 
     def __init__(self, pair: Pair, api: ApiKey, name: str, version: int, host: str) -> None:
         super().__init__(pair, api, name, version)
@@ -130,15 +133,19 @@ class SecuredScene(Scene):
     ) -> None:
         super().send(build, api, version, f"{self._host}/{on}")
 
-    def answer(
+    def compare_response(
         self, api: ApiKey | None = None, version: int | None = None, on: str = ""
     ) -> tuple[Any, Any]:
-        return super().answer(api, version, f"{self._host}/{on}")
+        return super().compare_response(api, version, f"{self._host}/{on}")
 
 
 @contextlib.contextmanager
 def started_secured_pair(directory: Path) -> Iterator[Pair]:
-    """Run both below that directory, with all entries."""
+    """Run both brokers with all ACLs.
+
+    Args:
+        directory: contains the directories of both brokers.
+    """
     settings = {**SETTINGS, **AUTHORIZER}
     kafka = KafkaProcess(directory / "kafka", settings)
     barnabas = BrokerProcess(directory / "barnabas", settings)
@@ -161,14 +168,14 @@ def started_secured_pair(directory: Path) -> Iterator[Pair]:
 
 
 def create(side: Side, entries: list[Entry]) -> None:
-    """Create entries, and wait until the broker has them."""
-    made = ask(side, ApiKey.CREATE_ACLS, 3, {"creations": entries})
+    """Create ACLs, and wait until the broker lists them."""
+    made = exchange(side, ApiKey.CREATE_ACLS, 3, {"creations": entries})
     assert all(each.error_code == 0 for each in made.results), made
     eventually(lambda: count(side) >= len(entries), side.name)
 
 
 def count(side: Side) -> int:
-    """How many entries a broker lists."""
+    """Return the number of ACLs that a broker lists."""
     anything = {
         "resource_type_filter": 1,
         "resource_name_filter": None,
@@ -178,5 +185,5 @@ def count(side: Side) -> int:
         "operation": 1,
         "permission_type": 1,
     }
-    found = ask(side, ApiKey.DESCRIBE_ACLS, 3, anything)
+    found = exchange(side, ApiKey.DESCRIBE_ACLS, 3, anything)
     return sum(len(each.acls) for each in found.resources)

@@ -1,6 +1,7 @@
-"""Requests for several resources, of which the client may use some: the responses about the others.
+"""Requests for several resources, of which the client may use some.
 
-The client may use topics, groups and transactional ids whose names begin with `may-`.
+The comparison shows the responses for the hidden resources. The client may use topics, groups and
+transactional ids whose names begin with `may-`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPa
 from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
 from barnabas.protocol.messages.share_fetch import ShareFetchResponse
 from barnabas.protocol.schema import ZERO_UUID
-from differential.matrix.standing import id_of, of, resolved
+from differential.matrix.objects import id_of, resolved, value_of
 from differential.request import request
 from differential.scene import batch
 from differential.secured import PREFIX
@@ -33,7 +34,7 @@ Values = dict[str, Any]
 
 
 class Names(NamedTuple):
-    """Topics: two that are there, two that are not; one of each may be used."""
+    """Two existing topics and two absent topics. The client may use one of each."""
 
     may: str
     hidden: str
@@ -41,7 +42,7 @@ class Names(NamedTuple):
     hidden_absent: str
 
     def each(self) -> list[str]:
-        """In the order of most requests."""
+        """Return all names in the order of most requests."""
         return [self.hidden_absent, self.hidden, self.may, self.may_absent]
 
 
@@ -59,7 +60,7 @@ def case(api: ApiKey) -> Callable[[Make], Make]:
 
 
 def names_of(scene: SecuredScene) -> Names:
-    """Make the topics of a scene."""
+    """Create the topics of a scene."""
     base = scene.name()
     names = Names(f"{PREFIX}{base}", f"not-{base}", f"{PREFIX}none-{base}", f"not-none-{base}")
     new = [
@@ -69,7 +70,8 @@ def names_of(scene: SecuredScene) -> Names:
     made = scene.do(ApiKey.CREATE_TOPICS, 7, {"topics": new, "timeout_ms": 10_000})
     for name in (names.may, names.hidden):
         ids = [
-            next(each.topic_id for each in answer.topics if each.name == name) for answer in made
+            next(each.topic_id for each in response.topics if each.name == name)
+            for response in made
         ]
         scene.remember(f"id of {name}", *ids)
         scene.await_leaders(name, 2)
@@ -77,7 +79,7 @@ def names_of(scene: SecuredScene) -> Names:
 
 
 def play(scene: SecuredScene, make: Make) -> None:
-    """Compare the answers to a request."""
+    """Compare the responses to a request."""
     names = names_of(scene)
     values = make(scene, names)
     ids = {side.topic_id(each): each for side in scene.pair.sides() for each in names[:2]}
@@ -89,20 +91,20 @@ def play(scene: SecuredScene, make: Make) -> None:
     scene.compare(build)
 
 
-def _sort(names: dict[bytes, str], answer: Any) -> None:
-    """Put topics in order that Kafka lists in the order of a hash table."""
-    if isinstance(answer, ShareAcknowledgeResponse | ShareFetchResponse):
-        answer.responses.sort(key=lambda each: names.get(each.topic_id, ""))
-    if isinstance(answer, DeleteShareGroupOffsetsResponse):
-        answer.responses.sort(key=lambda each: each.topic_name)
-    if isinstance(answer, DescribeTopicPartitionsResponse):
-        answer.topics.sort(
+def _sort(names: dict[bytes, str], response: Any) -> None:
+    """Sort topics that Kafka lists in the order of a hash table."""
+    if isinstance(response, ShareAcknowledgeResponse | ShareFetchResponse):
+        response.responses.sort(key=lambda each: names.get(each.topic_id, ""))
+    if isinstance(response, DeleteShareGroupOffsetsResponse):
+        response.responses.sort(key=lambda each: each.topic_name)
+    if isinstance(response, DescribeTopicPartitionsResponse):
+        response.topics.sort(
             key=lambda each: (each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, each.name)
         )
 
 
 def _ids(names: Names) -> dict[str, Any]:
-    """Names and ids; topics that do not exist have an id that was never assigned."""
+    """Return the ids of the topics; absent topics have an id that was never assigned."""
     return {
         names.may: id_of(names.may),
         names.hidden: id_of(names.hidden),
@@ -225,7 +227,7 @@ def offset_commit_of_hidden_topics(scene: SecuredScene, names: Names) -> Values:
 
 
 @case(ApiKey.OFFSET_COMMIT)
-def offset_commit_of_a_strange_member(scene: SecuredScene, names: Names) -> Values:
+def offset_commit_of_an_unknown_member(scene: SecuredScene, names: Names) -> Values:
     commit = offset_commit(scene, names)
     return {**commit, "generation_id_or_member_epoch": 7, "member_id": "none"}
 
@@ -247,8 +249,8 @@ def offset_delete(scene: SecuredScene, names: Names) -> Values:
     partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}]
     commit = {"group_id": group, "topics": [{"name": names.may, "partitions": partitions}]}
     scene.do(ApiKey.OFFSET_COMMIT, 8, commit)
-    asked = [{"partition_index": 0}, {"partition_index": 5}]
-    topics = [{"name": name, "partitions": asked} for name in names.each()]
+    requested = [{"partition_index": 0}, {"partition_index": 5}]
+    topics = [{"name": name, "partitions": requested} for name in names.each()]
     return {"group_id": group, "topics": topics}
 
 
@@ -264,7 +266,7 @@ def share_group_heartbeat(scene: SecuredScene, names: Names) -> Values:
 
 @case(ApiKey.SHARE_GROUP_DESCRIBE)
 def share_group_describe(scene: SecuredScene, names: Names) -> Values:
-    # Only one: Kafka answers several groups in the order of a hash table.
+    # Only one group: Kafka lists several groups in the order of a hash table.
     hidden = scene.name("group")
     joining = {"member_id": "m", "member_epoch": 0, "subscribed_topic_names": [names.may]}
     scene.do(ApiKey.SHARE_GROUP_HEARTBEAT, 1, {"group_id": hidden, **joining})
@@ -274,7 +276,7 @@ def share_group_describe(scene: SecuredScene, names: Names) -> Values:
 @case(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
 def describe_share_group_offsets(scene: SecuredScene, names: Names) -> Values:
     may, hidden = f"{PREFIX}{scene.name('group')}", scene.name("group")
-    # One existing topic each: Kafka answers several in the order of a hash table.
+    # One existing topic per group: Kafka lists several topics in the order of a hash table.
     first, second = (
         [{"topic_name": name, "partitions": [0, 5]} for name in some]
         for some in (
@@ -352,9 +354,9 @@ def find_share_coordinator(scene: SecuredScene, names: Names) -> Values:
 
 
 def _share_state(**values: Any) -> Values:
-    """A request for the state of share partitions, with a topic twice."""
+    """Return the fields of a request for share state, with a repeated topic."""
     partitions = [{"partition": each, **values} for each in (0, 7, 0)]
-    # Not a topic of the scene: Kafka's share coordinators learn of those a little later.
+    # An unknown topic, because Kafka's share coordinators get the topics of the scene later.
     topic = {"topic_id": b"\x07" * 16, "partitions": partitions}
     return {"group_id": f"{PREFIX}a", "topics": [topic, topic]}
 
@@ -413,8 +415,8 @@ def offset_for_leader_epoch(scene: SecuredScene, names: Names) -> Values:
 
 @case(ApiKey.DESCRIBE_PRODUCERS)
 def describe_producers(scene: SecuredScene, names: Names) -> Values:
-    asked = [*names.each(), names.hidden, "not legal!"]
-    return {"topics": [{"name": name, "partition_indexes": [0, 5]} for name in asked]}
+    requested = [*names.each(), names.hidden, "not legal!"]
+    return {"topics": [{"name": name, "partition_indexes": [0, 5]} for name in requested]}
 
 
 @case(ApiKey.ADD_PARTITIONS_TO_TXN)
@@ -442,7 +444,7 @@ def describe_transactions(scene: SecuredScene, names: Names) -> Values:
         scene.remember(f"producer of {name}", *(each.producer_id for each in made))
         topics = [{"name": each, "partitions": [0]} for each in (names.may, names.hidden)]
 
-        producer = {"producer_id": of(f"producer of {name}"), "producer_epoch": 0}
+        producer = {"producer_id": value_of(f"producer of {name}"), "producer_epoch": 0}
         values = {"transactional_id": name, "topics": topics, **producer}
         added = {f"v3_and_below_{key}": value for key, value in values.items()}
         scene.do(ApiKey.ADD_PARTITIONS_TO_TXN, 3, partial(resolved, added))
@@ -503,16 +505,16 @@ def alter_configs(scene: SecuredScene, names: Names) -> Values:
 @case(ApiKey.CREATE_TOPICS)
 def create_topics(scene: SecuredScene, names: Names) -> Values:
     one = {"num_partitions": 1, "replication_factor": 1}
-    asked = [*names.each(), "__cluster_metadata", "twice", "twice", "not legal!", f"{PREFIX}!"]
-    topics = [{"name": name, **one} for name in asked]
+    requested = [*names.each(), "__cluster_metadata", "twice", "twice", "not legal!", f"{PREFIX}!"]
+    topics = [{"name": name, **one} for name in requested]
     return {"topics": topics, "timeout_ms": 5000, "validate_only": scene.version > 0}
 
 
 @case(ApiKey.DELETE_TOPICS)
 def delete_topics(scene: SecuredScene, names: Names) -> Values:
-    asked = [*names.each(), "twice", "twice", "not legal!"]
-    topics = [{"name": name, "topic_id": ZERO_UUID} for name in asked]
-    return {"topic_names": asked, "topics": topics, "timeout_ms": 5000}
+    requested = [*names.each(), "twice", "twice", "not legal!"]
+    topics = [{"name": name, "topic_id": ZERO_UUID} for name in requested]
+    return {"topic_names": requested, "topics": topics, "timeout_ms": 5000}
 
 
 @case(ApiKey.DELETE_TOPICS)
@@ -525,8 +527,8 @@ def delete_topics_by_id(scene: SecuredScene, names: Names) -> Values:
 
 @case(ApiKey.CREATE_PARTITIONS)
 def create_partitions(scene: SecuredScene, names: Names) -> Values:
-    asked = [*names.each(), "twice", "twice"]
-    topics = [{"name": name, "count": 3, "assignments": None} for name in asked]
+    requested = [*names.each(), "twice", "twice"]
+    topics = [{"name": name, "count": 3, "assignments": None} for name in requested]
     return {"topics": topics, "timeout_ms": 5000, "validate_only": True}
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.protocol.api_table import ApiKey
-from differential.matrix.standing import id_of, resolved
-from differential.scene import ask, batch
+from differential.broker_pair import SETTINGS
+from differential.matrix.objects import id_of, resolved
+from differential.scene import batch, exchange
 from differential.secured import PREFIX
 from differential.secured_cases import CASES, Names, Values, case
 from differential.share_fetches import LOADING_MS_MAX, initialize
-from differential.started import SETTINGS
 
 if TYPE_CHECKING:
     from differential.secured import SecuredScene
@@ -45,10 +45,10 @@ def _joining(group: str, topics: list[str], **more: Any) -> Values:
 
 
 def _joining_known(scene: SecuredScene, group: str, topics: list[str], known: str) -> Values:
-    """The same, once the group's coordinator knows a topic.
+    """Return a first heartbeat, after the group's coordinator has a topic.
 
-    Kafka publishes a new topic to its coordinators after Metadata shows it. Another group of the
-    same coordinator tells when.
+    Kafka publishes a new topic to its coordinators after Metadata shows it. A heartbeat of another
+    group of the same coordinator shows when.
     """
     count = int(SETTINGS["offsets.topic.num.partitions"])
     others = (f"{group}-other-{number}" for number in itertools.count())
@@ -58,8 +58,8 @@ def _joining_known(scene: SecuredScene, group: str, topics: list[str], known: st
 
     def is_known(side: Side) -> bool:
         joining = _joining(other, [known])
-        answer = ask(side, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
-        return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+        response = exchange(side, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
+        return response.assignment is not None and bool(response.assignment.topic_partitions)
 
     scene.until(is_known)
     return _joining(group, topics)
@@ -97,7 +97,7 @@ def consumer_group_describe(scene: SecuredScene, names: Names) -> Values:
 
 @case(ApiKey.CONSUMER_GROUP_DESCRIBE)
 def consumer_group_describe_with_hidden_topics(scene: SecuredScene, names: Names) -> Values:
-    # Only one: brokers list several topics in the order of their random ids.
+    # Only one topic: brokers list several topics in the order of their random ids.
     return _describing(scene, _group(scene), [names.hidden])
 
 
@@ -135,10 +135,10 @@ def _share_request(scene: SecuredScene, names: Names) -> Values:
 def share_fetch_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
     where = {"partition_index": 0, "acknowledgement_batches": []}
     newer = {"share_acquire_mode": 0} if scene.version > 1 else {}
-    asked = _share_request(scene, names)
+    requested = _share_request(scene, names)
     scene.produce(names.hidden, batch(b"value"))
     return {
-        **asked,
+        **requested,
         "share_session_epoch": 0,
         "topics": [{"topic_id": id_of(names.hidden), "partitions": [where]}],
         **_FETCH_LIMITS,
@@ -148,28 +148,28 @@ def share_fetch_of_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
 
 
 def _acquired(scene: SecuredScene, names: Names) -> tuple[Values, int]:
-    """A member that has acquired a record of both topics, and the next epoch of its session."""
-    asked = _share_request(scene, names)
+    """Return the fields of a member with acquired records of both topics, and its next epoch."""
+    requested = _share_request(scene, names)
     newer = {"share_acquire_mode": 0} if scene.version > 1 else {}
     for epoch, topic in enumerate((names.may, names.hidden)):
         scene.produce(topic, batch(b"value"))
         where = {"partition_index": 0, "acknowledgement_batches": []}
         values = {
-            **asked,
+            **requested,
             **_FETCH_LIMITS,
             **newer,
             "share_session_epoch": epoch,
             **_WAITING,
             "topics": [{"topic_id": id_of(topic), "partitions": [where]}],
         }
-        answers = scene.do(ApiKey.SHARE_FETCH, scene.version, lambda side: resolved(values, side))  # noqa: B023
-        assert all(_acquired_topics(each) == 1 for each in answers), answers
-    return asked, 2
+        responses = scene.do(ApiKey.SHARE_FETCH, scene.version, lambda side: resolved(values, side))  # noqa: B023
+        assert all(_acquired_topics(each) == 1 for each in responses), responses
+    return requested, 2
 
 
-def _acquired_topics(answer: Any) -> int:
-    """How many topics of a ShareFetch response have acquired records."""
-    partitions = [each for topic in answer.responses for each in topic.partitions]
+def _acquired_topics(response: Any) -> int:
+    """Return the number of topics in a ShareFetch response that have acquired records."""
+    partitions = [each for topic in response.responses for each in topic.partitions]
     return sum(bool(each.acquired_records) for each in partitions)
 
 
@@ -186,38 +186,38 @@ def _acknowledging(names: Names, *batches_of_hidden: dict[str, Any]) -> list[Val
 
 @case(ApiKey.SHARE_ACKNOWLEDGE)
 def share_acknowledge_of_some(scene: SecuredScene, names: Names) -> Values:
-    asked, epoch = _acquired(scene, names)
+    requested, epoch = _acquired(scene, names)
     topics = _acknowledging(names, _ACCEPTED)
-    return {**asked, "share_session_epoch": epoch, "topics": topics}
+    return {**requested, "share_session_epoch": epoch, "topics": topics}
 
 
 @case(ApiKey.SHARE_ACKNOWLEDGE)
 def share_acknowledge_without_batches_of_the_hidden_topic(
     scene: SecuredScene, names: Names
 ) -> Values:
-    asked, epoch = _acquired(scene, names)
-    return {**asked, "share_session_epoch": epoch, "topics": _acknowledging(names)}
+    requested, epoch = _acquired(scene, names)
+    return {**requested, "share_session_epoch": epoch, "topics": _acknowledging(names)}
 
 
 @case(ApiKey.SHARE_ACKNOWLEDGE)
 def share_acknowledge_with_batches_of_the_hidden_topic_only(
     scene: SecuredScene, names: Names
 ) -> Values:
-    asked, epoch = _acquired(scene, names)
+    requested, epoch = _acquired(scene, names)
     topics = _acknowledging(names, _ACCEPTED)
     topics[-1]["partitions"][0]["acknowledgement_batches"] = []
-    return {**asked, "share_session_epoch": epoch, "topics": topics}
+    return {**requested, "share_session_epoch": epoch, "topics": topics}
 
 
 @case(ApiKey.SHARE_FETCH)
 def share_fetch_that_acknowledges_some(scene: SecuredScene, names: Names) -> Values:
-    asked, epoch = _acquired(scene, names)
+    requested, epoch = _acquired(scene, names)
     newer = {"share_acquire_mode": 0} if scene.version > 1 else {}
     topics = _acknowledging(names, _ACCEPTED)
-    return {**asked, **_FETCH_LIMITS, **newer, "share_session_epoch": epoch, "topics": topics}
+    return {**requested, **_FETCH_LIMITS, **newer, "share_session_epoch": epoch, "topics": topics}
 
 
-# All cases, those of `secured_cases` among them.
+# All cases, including those of `secured_cases`.
 ALL_CASES = CASES
 
 
@@ -254,7 +254,7 @@ def streams_group_heartbeat_for_a_missing_internal_topic(
 
 @case(ApiKey.STREAMS_GROUP_DESCRIBE)
 def streams_group_describe(scene: SecuredScene, names: Names) -> Values:
-    # Only one: Kafka answers several groups in the order of a hash table.
+    # Only one group: Kafka lists several groups in the order of a hash table.
     group = scene.name("group")
     scene.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, _streams_joining(group, names.may))
     return {"group_ids": [group], "include_authorized_operations": True}

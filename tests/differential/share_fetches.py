@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from differential.scene import ask, batch
+from differential.scene import batch, exchange
 from differential.share_state import SharedTopic
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Acknowledged = tuple[int, int, "Sequence[int]"]
 
 
 class ShareMember:
-    """A member of a group that reads one topic. It counts the epochs of its session."""
+    """A member of a share group that reads one topic, with the epoch of its session."""
 
     def __init__(self, scene: Scene, group: str, topic: str, member_id: str) -> None:
         self.scene = scene
@@ -94,16 +94,16 @@ class ShareMember:
 
 
 def initialize(scene: Scene, group: str, topic: str, partition: int) -> None:
-    """Create the state of a share partition at offset 0, once the broker knows the topic."""
+    """Create the state of a share partition at offset 0; retry until the broker has the topic."""
 
-    def is_done(side: Side) -> bool:
+    def is_initialized(side: Side) -> bool:
         state = {"partition": partition, "state_epoch": 1, "start_offset": 0}
         topics = [{"topic_id": side.topic_id(topic), "partitions": [state]}]
         values = {"group_id": group, "topics": topics}
-        answer = ask(side, ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, values)
-        return bool(answer.results[0].partitions[0].error_code == ErrorCode.NONE)
+        response = exchange(side, ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, values)
+        return bool(response.results[0].partitions[0].error_code == ErrorCode.NONE)
 
-    scene.until(is_done)
+    scene.until(is_initialized)
 
 
 class SharedGroup:

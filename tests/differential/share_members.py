@@ -31,7 +31,7 @@ from barnabas.protocol.records.share_group_target_assignment_metadata import (
     ShareGroupTargetAssignmentMetadataValue,
 )
 from differential.group_members import GroupMembers, group_records
-from differential.scene import ask
+from differential.scene import exchange
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 HEARTBEAT, DESCRIBE = ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE
 OFFSETS = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
 ALTER, DELETE = ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS
-# Groups that reach each partition of the offsets topic.
+# Enough groups to reach each partition of the offsets topic.
 PROBES = 12
 KINDS: dict[int, tuple[Any, Any]] = {
     2: (GroupMetadataKey, GroupMetadataValue),
@@ -66,31 +66,33 @@ class ShareMembers(GroupMembers):
         self.await_topics(topics)
 
     def await_topics(self, topics: Mapping[str, int]) -> None:
-        """Wait until all coordinators know these topics with that many partitions."""
+        """Wait until all coordinators have these topics with that many partitions."""
         offsets = {name: {count - 1: 0} for name, count in topics.items()}
 
-        def know() -> bool:
-            answers = [ask(self.side, ALTER, 0, _altered(group, offsets)) for group in self._probes]
+        def are_known() -> bool:
+            responses = [
+                exchange(self.side, ALTER, 0, _altered(group, offsets)) for group in self._probes
+            ]
             return not any(
                 each.error_code
-                for answer in answers
-                for topic in answer.responses
+                for response in responses
+                for topic in response.responses
                 for each in topic.partitions
             )
 
-        eventually(know, f"{self.side.name}: topics {topics} are not known")
+        eventually(are_known, f"{self.side.name}: topics {topics} are not known")
 
     def clean(self, *groups: str) -> None:
         super().clean(*self._probes, *groups)
 
-    def beat(self, member: str, epoch: int, *topics: str, **fields: Any) -> Any:
+    def heartbeat(self, member: str, epoch: int, *topics: str, **fields: Any) -> Any:
         values = {"group_id": self.group, "member_id": member, "member_epoch": epoch, **fields}
         if topics:
             values["subscribed_topic_names"] = list(topics)
-        answer = ask(self.side, HEARTBEAT, 1, values)
-        if answer.assignment is not None:
-            answer.assignment.topic_partitions.sort(key=self._place)
-        return self.note(answer)
+        response = exchange(self.side, HEARTBEAT, 1, values)
+        if response.assignment is not None:
+            response.assignment.topic_partitions.sort(key=self._place)
+        return self.note(response)
 
     def _place(self, topic: Any) -> list[str]:
         return [name for name, topic_id in self.ids.items() if topic_id == topic.topic_id]
@@ -99,48 +101,48 @@ class ShareMembers(GroupMembers):
         """Wait until that many partitions of these topics have state."""
 
         def are_initialized() -> bool:
-            asked = {"groups": [{"group_id": self.group, "topics": None}]}
-            (group,) = ask(self.side, OFFSETS, 1, asked).groups
+            requested = {"groups": [{"group_id": self.group, "topics": None}]}
+            (group,) = exchange(self.side, OFFSETS, 1, requested).groups
             found = {each.topic_name: len(each.partitions) for each in group.topics}
             return found == topics
 
         eventually(are_initialized, f"{self.side.name}: {topics} are not initialized")
 
     def describe(self, *groups: str) -> None:
-        answer = ask(self.side, DESCRIBE, 1, {"group_ids": list(groups) or [self.group]})
-        for group in answer.groups:
+        response = exchange(self.side, DESCRIBE, 1, {"group_ids": list(groups) or [self.group]})
+        for group in response.groups:
             group.members.sort(key=lambda each: each.member_id)
             for member in group.members:
                 member.subscribed_topic_names.sort()
                 member.assignment.topic_partitions.sort(key=lambda each: each.topic_name)
-        self.note(answer)
+        self.note(response)
 
     def offsets(self, topics: Mapping[str, Iterable[int]] | None = None, version: int = 1) -> None:
-        """Describe the offsets of topics and partitions; of all, if there are none."""
-        asked = None
+        """Describe the offsets of topics and partitions; of all topics if `topics` is None."""
+        requested = None
         if topics is not None:
-            asked = [
+            requested = [
                 {"topic_name": name, "partitions": list(indexes)}
                 for name, indexes in topics.items()
             ]
-        groups = [{"group_id": self.group, "topics": asked}]
-        answer = ask(self.side, OFFSETS, version, {"groups": groups})
-        for group in answer.groups:
+        groups = [{"group_id": self.group, "topics": requested}]
+        response = exchange(self.side, OFFSETS, version, {"groups": groups})
+        for group in response.groups:
             group.topics.sort(key=lambda each: each.topic_name)
             for topic in group.topics:
                 topic.partitions.sort(key=lambda each: each.partition_index)
-        self.note(answer)
+        self.note(response)
 
     def alter(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        answer = ask(self.side, ALTER, 0, _altered(self.group, offsets))
-        self.note(answer)
+        response = exchange(self.side, ALTER, 0, _altered(self.group, offsets))
+        self.note(response)
 
-    def forget(self, *topics: str) -> None:
+    def delete_offsets(self, *topics: str) -> None:
         """Delete the offsets of topics."""
         named = [{"topic_name": name} for name in topics]
-        answer = ask(self.side, DELETE, 0, {"group_id": self.group, "topics": named})
-        answer.responses.sort(key=lambda each: each.topic_name)
-        self.note(answer)
+        response = exchange(self.side, DELETE, 0, {"group_id": self.group, "topics": named})
+        response.responses.sort(key=lambda each: each.topic_name)
+        self.note(response)
 
     def records(self) -> list[str]:
         """Return the records of the group."""

@@ -17,7 +17,7 @@ from barnabas.protocol.records.share_snapshot import ShareSnapshotKey, ShareSnap
 from barnabas.protocol.records.share_update import ShareUpdateKey, ShareUpdateValue
 from differential.internal_records import stored
 from differential.rules import HOUR_MS
-from differential.scene import ask
+from differential.scene import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,10 +45,10 @@ class SharedTopic:
         scene.until(self._is_known)
 
     def _is_known(self, side: Side) -> bool:
-        """Whether the share coordinators know the topic: Kafka's learn of it after its leaders."""
+        """Return whether the share coordinators have the topic; Kafka's get it after leaders."""
         partitions = [{"partition": each, "leader_epoch": 0} for each in range(TOPIC_PARTITIONS)]
         topics = [{"topic_id": side.topic_id(self.topic), "partitions": partitions}]
-        (found,) = ask(side, SUMMARY, 1, {"group_id": self.group, "topics": topics}).results
+        (found,) = exchange(side, SUMMARY, 1, {"group_id": self.group, "topics": topics}).results
         return not any(each.error_code for each in found.partitions)
 
     def compare(self, api: ApiKey, *partitions: Mapping[str, Any]) -> Any:
@@ -72,7 +72,7 @@ class SharedTopic:
         defaults = {"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": -1}
         self.compare(WRITE, {**defaults, **values, "state_batches": made})
 
-    def look(self, leader_epoch: int = 0, partition: int = 0) -> None:
+    def compare_state(self, leader_epoch: int = 0, partition: int = 0) -> None:
         """Read the state and its summary."""
         self.compare(READ, {"partition": partition, "leader_epoch": leader_epoch})
         self.compare(SUMMARY, {"partition": partition, "leader_epoch": leader_epoch})
@@ -82,7 +82,7 @@ class SharedTopic:
 
 
 def share_records(side: Side, groups: list[str], partitions: int) -> list[str]:
-    """The records of these groups, share partition by share partition, in comparable words."""
+    """Return the records of these groups as text, grouped by share partition."""
     found: dict[str, list[str]] = {}
     for each in stored(side, SHARE_TOPIC, partitions):
         record_type, key = read_key(each.key)
@@ -97,14 +97,14 @@ def share_records(side: Side, groups: list[str], partitions: int) -> list[str]:
 
 
 def _key_bytes(record_type: int, content: bytes) -> bytes:
-    """The key, decoded and encoded again."""
+    """Return the key, decoded and encoded again."""
     cls: Callable[..., Any] = ShareSnapshotKey if record_type == SNAPSHOT_TYPE else ShareUpdateKey
     decoded: Any = decode_coordinator_key(cls, content)  # type: ignore[type-var]
     return encode_coordinator_key(decoded)
 
 
 def _value(record_type: int, content: bytes) -> str:
-    """The bytes of a value, and its fields."""
+    """Return the bytes of a value and its fields as text."""
     if record_type != SNAPSHOT_TYPE:
         update = decode_coordinator_value(ShareUpdateValue, content)
         assert encode_coordinator_value(update, 0) == content, f"{update} {content.hex()}"
@@ -114,7 +114,7 @@ def _value(record_type: int, content: bytes) -> str:
     now_ms = time.time() * 1000
     for stamp in (snapshot.create_timestamp, snapshot.write_timestamp):
         assert abs(stamp - now_ms) < HOUR_MS, snapshot
-    # Both are of the same moment, unless a cold share partition was written again.
+    # The two times are equal, unless a cold share partition was written again.
     snapshot.write_timestamp -= snapshot.create_timestamp
     snapshot.create_timestamp = 0
     return f"{encode_coordinator_value(snapshot, 0).hex()} {snapshot}"

@@ -1,4 +1,4 @@
-"""The tests that show an API besides the comparison, for docs/compatibility.md."""
+"""The tests of each API apart from the comparison, for docs/compatibility.md."""
 
 from __future__ import annotations
 

@@ -21,24 +21,24 @@ Identity = bytes | int | str
 
 
 class Closed:
-    """The outcome that the broker closed the connection instead of responding."""
+    """Outcome: the broker closed the connection instead of responding."""
 
     def __repr__(self) -> str:
         return "connection closed"
 
 
 class Silent:
-    """The outcome that the request had no response, but the next one had."""
+    """Outcome: the request had no response, but the next request had one."""
 
     def __repr__(self) -> str:
-        return "no answer"
+        return "no response"
 
 
 class TimedOut:
-    """The outcome that no response came within the timeout."""
+    """Outcome: no response arrived within the timeout."""
 
     def __repr__(self) -> str:
-        return "nothing came in time"
+        return "timed out"
 
 
 CLOSED, SILENT, TIMED_OUT = Closed(), Silent(), TimedOut()
@@ -59,72 +59,72 @@ class Side:
         self._values: dict[str, Identity] = {}
 
     def move(self, bootstrap: str) -> None:
-        """The broker has started again, at another address."""
+        """Connect to another address, after a restart of the broker."""
         self.close_all()
         self.bootstrap = bootstrap
         self.port = int(bootstrap.rpartition(":")[2])
 
     def remember(self, name: str, value: Identity) -> None:
-        """From now on the case speaks of `value` as `name`."""
+        """Give a name to a value of this broker."""
         self._names[type(value), value] = name
         self._values[name] = value
 
     def forget(self) -> None:
-        """A new case begins: no names, no connections but the first."""
+        """Prepare for a new case: forget the names, and close all connections but the first."""
         self._names.clear()
         self._values.clear()
         for key in [key for key in self._connections if key]:
             self._connections.pop(key).close()
 
-    def as_it_is_now(self) -> Side:
-        """With the names of this moment, for answers that are looked at later."""
+    def snapshot(self) -> Side:
+        """Return a copy with the current names, for a later comparison of responses."""
         made = copy.copy(self)
         made._names, made._values, made._connections = dict(self._names), dict(self._values), {}
         return made
 
-    def drawn(self) -> dict[str, Identity]:
-        """All that has a name now."""
+    def named_values(self) -> dict[str, Identity]:
+        """Return all values with a name."""
         return dict(self._values)
 
     def __getitem__(self, name: str) -> Identity:
         return self._values[name]
 
     def topic_id(self, topic: str) -> bytes:
-        """The id that this broker gave to a topic of the case."""
+        """Return the id of a topic of the case on this broker."""
         found = self._values[f"id of {topic}"]
         assert isinstance(found, bytes)
         return found
 
     def number(self, name: str) -> int:
-        """An id that is a number."""
+        """Return a named id that is a number."""
         found = self._values[name]
         assert isinstance(found, int)
         return found
 
     def text(self, name: str) -> str:
-        """An id that is a string."""
+        """Return a named id that is a string."""
         found = self._values[name]
         assert isinstance(found, str)
         return found
 
     def name_of(self, value: Identity) -> Identity:
-        """The value that the case calls `value`; itself when the case has no name for it."""
+        """Return the name of a value in angle brackets, or the value if it has no name."""
         known = self._names.get((type(value), value))
         return value if known is None else f"<{known}>"
 
     def send(self, request: Message, version: int, on: str = "") -> bytes:
-        """Send a request on the connection of that name; returns the whole frame's bytes."""
+        """Send a request on a named connection, and return the bytes of the frame."""
         chunks = encode_request(next(self._numbers), "differential", request, version)
         frame = b"".join(bytes(chunk) for chunk in chunks)
         self.send_bytes(frame, on)
         return frame
 
     def send_bytes(self, data: bytes, on: str = "") -> None:
-        """Send anything."""
+        """Send raw bytes on a named connection."""
         self._connection(on).send_bytes(data)
 
     def receive(self, on: str = "") -> Outcome:
-        """The next response on that connection, or the event instead."""
+        """Return the next response on a named connection, or the outcome without a response."""
         try:
             frame = self._connection(on).receive_frame()
         except TimeoutError:
@@ -135,18 +135,18 @@ class Side:
             return CLOSED
         return frame
 
-    def has_answer(self, timeout_s: float, on: str = "") -> bool:
-        """Whether an answer, or the connection's end, came within that time."""
+    def has_response(self, timeout_s: float, on: str = "") -> bool:
+        """Return whether a response, or the end of the connection, arrives within a time."""
         return self._connection(on).has_bytes(timeout_s)
 
     def close(self, on: str = "") -> None:
-        """Close that connection; the next use opens another."""
+        """Close a named connection; the next use opens a new connection."""
         client = self._connections.pop(on, None)
         if client is not None:
             client.close()
 
     def close_all(self) -> None:
-        """The session ends."""
+        """Close all connections."""
         for key in list(self._connections):
             self.close(key)
 
@@ -156,10 +156,10 @@ class Side:
         return self._connections[on]
 
     def host_of(self, on: str) -> str:
-        """The address that a connection comes from; any when empty."""
+        """Return the source address of a named connection; empty for any address."""
         return ""
 
 
 def body_offset(api_key: int, version: int, frame: bytes) -> int:
-    """Where the message begins in an answer's frame."""
+    """Return the position of the message in the frame of a response."""
     return decode_response_header(api_key, version, frame)[1]

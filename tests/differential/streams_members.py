@@ -33,9 +33,9 @@ from barnabas.protocol.records.streams_group_topology import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
-from differential.answer import words
 from differential.group_members import PARTITIONS, GroupMembers, group_records
-from differential.scene import ask
+from differential.response import as_text
+from differential.scene import exchange
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ KINDS: dict[int, tuple[Any, Any]] = {
     22: (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
     23: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
 }
-# While members wait: Kafka unloads its groups for a moment when it has had no processor time.
-PASSING = {
+# Errors that a waiting member ignores: Kafka unloads its groups briefly after a lack of processor
+# time.
+RETRIABLE = {
     ErrorCode.NONE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -104,7 +105,7 @@ class StreamsMembers(GroupMembers):
 
     def __init__(self, side: Side, group: str, topics: Mapping[str, int]) -> None:
         super().__init__(side, group)
-        # Whether the number of records and epochs is the same each time.
+        # Whether the number of records and epochs is the same in each run.
         self.has_records = True
         # The epoch of each member, from its last response.
         self.epochs: dict[str, int] = {}
@@ -120,7 +121,7 @@ class StreamsMembers(GroupMembers):
         self._await_known(dict.fromkeys(names, count))
 
     def create(self, name: str, count: int) -> None:
-        """Create a topic, and wait until the group's coordinator knows it."""
+        """Create a topic, and wait until the group's coordinator has it."""
         self.create_topic(name, count)
         self._await_known({name: count})
 
@@ -132,70 +133,70 @@ class StreamsMembers(GroupMembers):
         member = {"group_id": group, "member_id": "m"}
         joining = {**_joining(stateless(*topics)), **member, "member_epoch": 0}
 
-        def know() -> bool:
-            answer = ask(self.side, HEARTBEAT, 0, joining)
-            ask(self.side, HEARTBEAT, 0, {**member, "member_epoch": -1})
-            found = answer.active_tasks or []
+        def are_known() -> bool:
+            response = exchange(self.side, HEARTBEAT, 0, joining)
+            exchange(self.side, HEARTBEAT, 0, {**member, "member_epoch": -1})
+            found = response.active_tasks or []
             return sum(len(each.partitions) for each in found) == max(topics.values())
 
-        eventually(know, f"{self.side.name}: {topics} are not known")
-        ask(self.side, ApiKey.DELETE_GROUPS, 2, {"groups_names": [group]})
+        eventually(are_known, f"{self.side.name}: {topics} are not known")
+        exchange(self.side, ApiKey.DELETE_GROUPS, 2, {"groups_names": [group]})
 
-    def beat(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Any:
+    def heartbeat(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Any:
         """Send a heartbeat, and keep its response for the comparison."""
-        answer = self._beat(member, epoch, version, fields)
-        self.lines.append(f"{member} {epoch} {[*fields]}: {words(answer, self.side)}")
-        return answer
+        response = self._heartbeat(member, epoch, version, fields)
+        self.lines.append(f"{member} {epoch} {[*fields]}: {as_text(response, self.side)}")
+        return response
 
-    def _beat(self, member: str, epoch: int, version: int, fields: dict[str, Any]) -> Any:
+    def _heartbeat(self, member: str, epoch: int, version: int, fields: dict[str, Any]) -> Any:
         values = {"group_id": self.group, "member_id": member, "member_epoch": epoch}
-        answer = ask(self.side, HEARTBEAT, version, {**values, **fields})
-        if answer.error_code == ErrorCode.NONE:
-            self.epochs[member] = answer.member_epoch
+        response = exchange(self.side, HEARTBEAT, version, {**values, **fields})
+        if response.error_code == ErrorCode.NONE:
+            self.epochs[member] = response.member_epoch
         for name in ("active_tasks", "standby_tasks", "warmup_tasks"):
-            for tasks in getattr(answer, name) or ():
+            for tasks in getattr(response, name) or ():
                 tasks.partitions.sort()
-        for endpoint in answer.partitions_by_user_endpoint or ():
+        for endpoint in response.partitions_by_user_endpoint or ():
             for topics in (endpoint.active_partitions, endpoint.standby_partitions):
                 topics.sort(key=lambda each: each.topic)
-        return answer
+        return response
 
     def join(self, member: str, topology: dict[str, Any] | None, **fields: Any) -> Any:
         """Send the first heartbeat of a member."""
-        return self.beat(member, 0, **{**_joining(topology), **fields})
+        return self.heartbeat(member, 0, **{**_joining(topology), **fields})
 
-    def quiet(self, member: str, **fields: Any) -> Any:
-        """Send a heartbeat of the member's epoch that is not compared."""
-        return self._beat(member, self.epochs[member], 1, fields)
+    def heartbeat_uncompared(self, member: str, **fields: Any) -> Any:
+        """Send a heartbeat with the member's epoch, without comparing the response."""
+        return self._heartbeat(member, self.epochs[member], 1, fields)
 
     def await_topics(self, member: str, **fields: Any) -> None:
-        """Wait until the heartbeats of a member have no status: all its topics are there."""
+        """Wait until the heartbeats of a member have no status, because all its topics exist."""
 
         def ready() -> bool:
-            answer = self.quiet(member, **fields)
-            assert answer.error_code in PASSING, answer
-            return not answer.error_code and not answer.status
+            response = self.heartbeat_uncompared(member, **fields)
+            assert response.error_code in RETRIABLE, response
+            return not response.error_code and not response.status
 
-        eventually(ready, f"{self.side.name}: topics of {self.group} are not there")
+        eventually(ready, f"{self.side.name}: topics of {self.group} are missing")
 
     def await_tasks(self, member: str, **fields: Any) -> None:
-        """Send heartbeats until one brings active tasks."""
+        """Send heartbeats until a response contains active tasks."""
 
         def has_tasks() -> bool:
-            answer = self.quiet(member, **fields)
-            assert answer.error_code in PASSING, answer
-            return bool(answer.active_tasks)
+            response = self.heartbeat_uncompared(member, **fields)
+            assert response.error_code in RETRIABLE, response
+            return bool(response.active_tasks)
 
         eventually(has_tasks, f"{self.side.name}: {member} gets no tasks")
 
     def describe(self, *groups: str, version: int = 1, **fields: Any) -> None:
         values = {"group_ids": list(groups) or [self.group], **fields}
-        answer = ask(self.side, DESCRIBE, version, values)
-        for group in answer.groups:
+        response = exchange(self.side, DESCRIBE, version, values)
+        for group in response.groups:
             sort_members(group)
-        self.note(answer)
+        self.note(response)
 
-    def configured(self, **configs: str) -> None:
+    def set_group_configs(self, **configs: str) -> None:
         """Set configs of the group, with "_" for "."."""
         changes = [
             {"name": name.replace("_", "."), "value": value, "config_operation": 0}
@@ -205,7 +206,7 @@ class StreamsMembers(GroupMembers):
         self.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
 
     def records(self) -> list[str]:
-        """Return the records of the group; none if their number differs each time."""
+        """Return the records of the group, or an empty list if their number differs in each run."""
         return group_records(self, KINDS, _sort) if self.has_records else []
 
 
@@ -222,7 +223,7 @@ def _joining(topology: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def tasks(**partitions: list[int]) -> list[dict[str, Any]]:
-    """Return tasks as a request has them; `s0=[1]` is partition 1 of the subtopology "0"."""
+    """Return tasks as values of a request; `s0=[1]` is partition 1 of the subtopology "0"."""
     return [
         {"subtopology_id": name.removeprefix("s"), "partitions": indexes}
         for name, indexes in partitions.items()

@@ -1,11 +1,11 @@
-"""Stories of offsets of streams groups, and of requests of other types of groups."""
+"""Stories of the offsets of streams groups, and of requests for groups of other types."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from differential.scene import ask
+from differential.scene import exchange
 from differential.streams_members import stateless
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def offsets(members: StreamsMembers, a: str, _b: str) -> None:
     _fetch(members, None, -1, topics=[{"name": a, "partition_indexes": [0, 1]}])
     deleted = [{"name": a, "partitions": [{"partition_index": 0}]}]
     members.do(ApiKey.OFFSET_DELETE, 0, group_id=members.group, topics=deleted)
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
     _commit(members, a, "m1", 2, 9)
     _commit(members, a, "", -1, 9)
     members.do(ApiKey.OFFSET_DELETE, 0, group_id=members.group, topics=deleted)
@@ -51,7 +51,7 @@ def offsets(members: StreamsMembers, a: str, _b: str) -> None:
 def transactional_offsets(members: StreamsMembers, a: str, _b: str) -> None:
     transactional_id = f"{members.group}-id"
     started = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
-    made = ask(members.side, ApiKey.INIT_PRODUCER_ID, 4, started)
+    made = exchange(members.side, ApiKey.INIT_PRODUCER_ID, 4, started)
     producer = {
         "transactional_id": transactional_id,
         "producer_id": made.producer_id,
@@ -68,7 +68,7 @@ def transactional_offsets(members: StreamsMembers, a: str, _b: str) -> None:
     stable = {"groups": [{"group_id": members.group, "topics": None}], "require_stable": True}
     members.do(ApiKey.OFFSET_FETCH, 9, **stable)
     members.do(ApiKey.END_TXN, 3, **producer, committed=True)
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
 
 
 def requests_of_other_groups(members: StreamsMembers, a: str, _b: str) -> None:
@@ -91,8 +91,8 @@ def requests_of_other_groups(members: StreamsMembers, a: str, _b: str) -> None:
     synced = {"generation_id": 1, "member_id": "c1", "assignments": []}
     members.do(ApiKey.SYNC_GROUP, 3, **group, **synced)
     members.do(ApiKey.DESCRIBE_GROUPS, 6, groups=[members.group])
-    members.beat("m1", -1)
-    # An empty streams group makes room for another type.
+    members.heartbeat("m1", -1)
+    # A group of another type replaces an empty streams group.
     members.do(heartbeat, 1, **group, **joining, **names, topic_partitions=[])
     members.do(heartbeat, 1, **group, member_id="c1", member_epoch=-1)
     members.listed()
@@ -100,13 +100,13 @@ def requests_of_other_groups(members: StreamsMembers, a: str, _b: str) -> None:
 
 def requests_to_other_groups(members: StreamsMembers, a: str, _b: str) -> None:
     _commit(members, a, "", -1, 8)
-    members.beat("m1", 4)
-    members.beat("m1", -1)
+    members.heartbeat("m1", 4)
+    members.heartbeat("m1", -1)
     members.describe()
     members.join("m1", stateless(a))
     members.describe()
     members.listed()
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
     shared = f"{members.group}-consumers"
     joining = {"group_id": shared, "member_id": "c1", "member_epoch": 0}
     names = {"subscribed_topic_names": [a], "rebalance_timeout_ms": 1_000, "topic_partitions": []}

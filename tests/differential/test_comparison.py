@@ -12,9 +12,9 @@ from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.schema import Array, Struct
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 from differential.all_cases import CASES
-from differential.answer import ReencodingError, differences, flatten, read_answer
 from differential.case import Case
 from differential.known_differences import KNOWN_DIFFERENCES
+from differential.response import ReencodingError, differences, flatten, read_response
 from differential.scene import Pair, Scene
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def changed(value: Any) -> Any:
             return bytes(value) + b"x"
 
 
-ASKED = {
+REQUESTS = {
     ApiKey.METADATA: (12, {"topics": [{"name": "__consumer_offsets"}]}),
     ApiKey.LIST_OFFSETS: (7, {"topics": [{"name": "TOPIC", "partitions": [{"timestamp": -1}]}]}),
     ApiKey.DESCRIBE_CONFIGS: (
@@ -67,23 +67,23 @@ ASKED = {
     ),
     ApiKey.FIND_COORDINATOR: (4, {"coordinator_keys": ["a", "b"]}),
 }
-# Another cluster's id is another text: by a rule, no difference.
+# By a rule, different cluster ids are equal.
 NO_DIFFERENCE = {"cluster_id"}
 
 
-@pytest.mark.parametrize("api", ASKED, ids=lambda api: api.name.lower())
+@pytest.mark.parametrize("api", REQUESTS, ids=lambda api: api.name.lower())
 def test_a_change_in_any_field_of_a_response_is_detected(pair: Pair, api: ApiKey) -> None:
-    version, values = ASKED[api]
-    answer, _ = Scene(pair, api, "self-check", version).do(api, version, values)
+    version, values = REQUESTS[api]
+    response, _ = Scene(pair, api, "self-check", version).do(api, version, values)
     side = pair.kafka
-    before = flatten(answer, version, side)
-    assert not differences(before, flatten(answer, version, side))
-    places = list(fields_of(answer, version))
+    before = flatten(response, version, side)
+    assert not differences(before, flatten(response, version, side))
+    places = list(fields_of(response, version))
     assert len(places) > 4
     for struct, each in places:
         value = getattr(struct, each.name)
         setattr(struct, each.name, changed(value))
-        found = differences(before, flatten(answer, version, side))
+        found = differences(before, flatten(response, version, side))
         setattr(struct, each.name, value)
         assert bool(found) is (each.name not in NO_DIFFERENCE), each
 
@@ -95,20 +95,20 @@ def test_unexpected_and_missing_expected_differences_fail_a_case(
         scene.note({"a": 1}, {"a": 2})
 
     case = Case(ApiKey.HEARTBEAT, "self-check", play, frozenset({4}))
-    assert case.run(pair) == ["v4 answer 1 a: Kafka 1, Barnabas 2"]
-    monkeypatch.setitem(KNOWN_DIFFERENCES, str(case), {"answer 1 a": "for this test"})
+    assert case.run(pair) == ["v4 response 1 a: Kafka 1, Barnabas 2"]
+    monkeypatch.setitem(KNOWN_DIFFERENCES, str(case), {"response 1 a": "for this test"})
     assert case.run(pair) == []
-    gone = {"answer 1 a": "for this test", "answer 9 *": "gone"}
+    gone = {"response 1 a": "for this test", "response 9 *": "gone"}
     monkeypatch.setitem(KNOWN_DIFFERENCES, str(case), gone)
-    assert case.run(pair) == ["no longer differs: answer 9 *"]
+    assert case.run(pair) == ["no longer differs: response 9 *"]
 
 
 def test_a_response_that_our_codec_encodes_differently_is_rejected() -> None:
     response = ApiVersionsResponse(error_code=0, api_keys=[])
     frame = b"".join(bytes(chunk) for chunk in encode_response(1, response, 3))[4:]
-    assert read_answer(ApiKey.API_VERSIONS, 3, frame) == response
+    assert read_response(ApiKey.API_VERSIONS, 3, frame) == response
     with pytest.raises(ReencodingError):
-        read_answer(ApiKey.API_VERSIONS, 3, frame + b"\0")
+        read_response(ApiKey.API_VERSIONS, 3, frame + b"\0")
 
 
 def test_every_api_that_both_serve_has_a_case(pair: Pair) -> None:

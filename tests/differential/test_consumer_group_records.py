@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848): the same heartbeats on both brokers, their responses and records.
+"""Consumer groups (KIP-848): responses and records of the same heartbeats on both brokers.
 
 Kafka's hashes of topics are compared with those that Barnabas computes from Kafka's topic ids.
 """
@@ -21,12 +21,12 @@ from barnabas.protocol.records.consumer_group_metadata import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
 )
+from differential.broker_pair import started_pair
 from differential.consumer_members import HEARTBEAT, Members, records
 from differential.conversion_stories import CONVERSIONS, Mixed
 from differential.group_members import PARTITIONS
 from differential.internal_records import OFFSETS_TOPIC, differing, stored
-from differential.scene import ask
-from differential.started import started_pair
+from differential.scene import exchange
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -41,98 +41,98 @@ INTERVAL_S = 1.1
 
 
 def one_member(members: Members, topic: str) -> None:
-    members.beat("m1", 0, subscribed_topic_names=[topic])
+    members.heartbeat("m1", 0, subscribed_topic_names=[topic])
     members.describe()
-    members.beat("m1", 2)
-    members.beat("m1", 2, owned={topic: [0, 1, 2, 3]})
-    members.beat("m1", 1)
-    members.beat("m1", 9)
-    members.beat("m2", 2)
+    members.heartbeat("m1", 2)
+    members.heartbeat("m1", 2, owned={topic: [0, 1, 2, 3]})
+    members.heartbeat("m1", 1)
+    members.heartbeat("m1", 9)
+    members.heartbeat("m2", 2)
     members.listed("consumer")
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
     members.describe()
     members.listed("consumer")
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
 
 
 def partitions_move(members: Members, topic: str) -> None:
-    members.beat("m1", 0, subscribed_topic_names=[topic], rack_id="r", server_assignor="range")
+    members.heartbeat("m1", 0, subscribed_topic_names=[topic], rack_id="r", server_assignor="range")
     time.sleep(INTERVAL_S)
-    members.beat("m2", 0, subscribed_topic_names=[topic])
-    members.beat("m1", 2)
-    members.beat("m2", 3)
+    members.heartbeat("m2", 0, subscribed_topic_names=[topic])
+    members.heartbeat("m1", 2)
+    members.heartbeat("m2", 3)
     members.describe()
-    members.beat("m1", 2, owned={topic: [0, 1]})
-    members.beat("m1", 2, owned={topic: [0, 1]})
-    members.beat("m2", 3)
+    members.heartbeat("m1", 2, owned={topic: [0, 1]})
+    members.heartbeat("m1", 2, owned={topic: [0, 1]})
+    members.heartbeat("m2", 3)
     members.describe()
     time.sleep(INTERVAL_S)
-    members.beat("m1", 3, subscribed_topic_names=[], owned={topic: [0, 1]})
-    members.beat("m2", 3, owned={topic: [2, 3]})
-    members.beat("m1", 3, owned={})
-    members.beat("m1", 4)
-    members.beat("m2", 4)
+    members.heartbeat("m1", 3, subscribed_topic_names=[], owned={topic: [0, 1]})
+    members.heartbeat("m2", 3, owned={topic: [2, 3]})
+    members.heartbeat("m1", 3, owned={})
+    members.heartbeat("m1", 4)
+    members.heartbeat("m2", 4)
     members.describe()
 
 
 def static_members(members: Members, topic: str) -> None:
-    members.beat("m1", 0, subscribed_topic_names=[topic], instance_id="i")
-    members.beat("m2", 0, subscribed_topic_names=[topic], instance_id="i")
-    members.beat("m1", -2, instance_id="i")
+    members.heartbeat("m1", 0, subscribed_topic_names=[topic], instance_id="i")
+    members.heartbeat("m2", 0, subscribed_topic_names=[topic], instance_id="i")
+    members.heartbeat("m1", -2, instance_id="i")
     members.describe()
-    members.beat("m1", 2, instance_id="i")
-    members.beat("m2", 0, subscribed_topic_names=[topic], instance_id="i")
-    members.beat("m1", 2, instance_id="i")
-    members.beat("m3", 2, instance_id="unknown")
-    members.beat("m2", -2)
+    members.heartbeat("m1", 2, instance_id="i")
+    members.heartbeat("m2", 0, subscribed_topic_names=[topic], instance_id="i")
+    members.heartbeat("m1", 2, instance_id="i")
+    members.heartbeat("m3", 2, instance_id="unknown")
+    members.heartbeat("m2", -2)
     leave = {"group_id": members.group, "members": [{"member_id": "", "group_instance_id": "i"}]}
-    members.lines.append(str(ask(members.side, ApiKey.LEAVE_GROUP, 5, leave)))
+    members.lines.append(str(exchange(members.side, ApiKey.LEAVE_GROUP, 5, leave)))
     members.describe()
 
 
 def refusals(members: Members, topic: str) -> None:
     names = [topic]
-    members.beat("", 0, subscribed_topic_names=names)
-    members.beat("m", 0, subscribed_topic_names=names, rebalance_timeout_ms=-1)
-    members.beat("m", 0, subscribed_topic_names=names, owned={topic: [0]})
-    members.beat("m", 0)
-    members.beat("m", 0, subscribed_topic_names=names, instance_id="")
-    members.beat("m", 0, subscribed_topic_names=names, rack_id="")
-    members.beat("m", 0, subscribed_topic_names=names, server_assignor="nobody")
-    members.beat("m", -2)
-    members.beat("m", -3)
-    members.beat("m", 3)
-    members.beat("m", -1)
+    members.heartbeat("", 0, subscribed_topic_names=names)
+    members.heartbeat("m", 0, subscribed_topic_names=names, rebalance_timeout_ms=-1)
+    members.heartbeat("m", 0, subscribed_topic_names=names, owned={topic: [0]})
+    members.heartbeat("m", 0)
+    members.heartbeat("m", 0, subscribed_topic_names=names, instance_id="")
+    members.heartbeat("m", 0, subscribed_topic_names=names, rack_id="")
+    members.heartbeat("m", 0, subscribed_topic_names=names, server_assignor="no-such-assignor")
+    members.heartbeat("m", -2)
+    members.heartbeat("m", -3)
+    members.heartbeat("m", 3)
+    members.heartbeat("m", -1)
     members.describe()
 
 
 def expressions(members: Members, topic: str) -> None:
-    members.beat("m1", 0, subscribed_topic_regex=f"{topic}.*")
+    members.heartbeat("m1", 0, subscribed_topic_regex=f"{topic}.*")
 
     def is_assigned() -> bool:
-        answer = ask(
+        response = exchange(
             members.side,
             HEARTBEAT,
             1,
             {"group_id": members.group, "member_id": "m1", "member_epoch": 1},
         )
-        return answer.member_epoch == 2
+        return response.member_epoch == 2
 
     eventually(is_assigned)
     members.describe()
-    members.beat("m1", 2, subscribed_topic_regex="", subscribed_topic_names=[topic])
+    members.heartbeat("m1", 2, subscribed_topic_regex="", subscribed_topic_names=[topic])
     members.describe()
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
 
 
 def deleted_group(members: Members, topic: str) -> None:
-    members.beat("m1", 0, subscribed_topic_names=[topic])
+    members.heartbeat("m1", 0, subscribed_topic_names=[topic])
     delete = {"groups_names": [members.group]}
-    members.lines.append(str(ask(members.side, ApiKey.DELETE_GROUPS, 2, delete)))
-    described = ask(members.side, ApiKey.DESCRIBE_GROUPS, 6, {"groups": [members.group]})
+    members.lines.append(str(exchange(members.side, ApiKey.DELETE_GROUPS, 2, delete)))
+    described = exchange(members.side, ApiKey.DESCRIBE_GROUPS, 6, {"groups": [members.group]})
     members.lines.append(str(described))
-    members.beat("m1", -1)
-    members.lines.append(str(ask(members.side, ApiKey.DELETE_GROUPS, 2, delete)))
+    members.heartbeat("m1", -1)
+    members.lines.append(str(exchange(members.side, ApiKey.DELETE_GROUPS, 2, delete)))
     members.describe()
 
 
@@ -151,7 +151,7 @@ STORIES = (
 def pair(
     kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    """Brokers of their own: consumer groups leave topics and groups behind."""
+    """Start separate brokers, because consumer groups leave topics and groups behind."""
     with started_pair(tmp_path_factory.mktemp("groups")) as made:
         yield made
 
@@ -175,7 +175,7 @@ def test_kafka_s_hash_of_topics_is_ours(pair: Pair) -> None:
     side.forget()
     topics = {"hash-of-one": 1, "hash-of-some": 3, "hash-of-many": 70}
     members = Members(side, "group-of-hashes", topics)
-    members.beat("m1", 0, subscribed_topic_names=[*topics, "hash-of-none"])
+    members.heartbeat("m1", 0, subscribed_topic_names=[*topics, "hash-of-none"])
     stored_hashes = [
         decode_coordinator_value(ConsumerGroupMetadataValue, each.value).metadata_hash
         for each in stored(side, OFFSETS_TOPIC, PARTITIONS)

@@ -45,7 +45,7 @@ NUMBERS = itertools.count(1)
 
 
 def played(play: Callable[[Scene], None], sides: list[ControllerSide]) -> Scene | None:
-    """A case that was played within the time of a session; brokers of its own each time."""
+    """Play a case with new brokers; return None if the machine was paused longer than a session."""
     scene = Scene(sides, next(NUMBERS))
     try:
         play(scene)
@@ -60,7 +60,7 @@ def played(play: Callable[[Scene], None], sides: list[ControllerSide]) -> Scene 
 def test_the_responses_and_the_records_are_equal(
     play: Callable[[Scene], None], sides: list[ControllerSide]
 ) -> None:
-    scene = eventually(lambda: played(play, sides), "it always stands still meanwhile")
+    scene = eventually(lambda: played(play, sides), "the machine is paused in each attempt")
     known = KNOWN.get(play.__name__, {})
     unexpected = [
         line for line in scene.found if not any(fnmatchcase(line, each) for each in known)

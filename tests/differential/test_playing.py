@@ -1,4 +1,4 @@
-"""A case that differs is played again, and only a difference that stays is reported."""
+"""A case with differences is repeated, and only repeated differences are reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FakePair:
 
 
 class FakeScene:
-    """A scene that has the differences of its place in a list."""
+    """A scene with given differences."""
 
     version = 3
 
@@ -39,7 +39,7 @@ class FakeScene:
     ],
     ids=["equal", "differs once", "differs twice", "differs otherwise"],
 )
-def test_a_difference_is_reported_when_it_is_there_again(
+def test_a_difference_is_reported_when_it_is_repeated(
     plays: list[list[str]], names: list[str], reported: list[str], once: list[str]
 ) -> None:
     pair, played = FakePair(), []

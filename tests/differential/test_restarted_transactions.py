@@ -1,6 +1,6 @@
-"""Transactions over restarts of both brokers, which load them from their records.
+"""Transactions across restarts of both brokers, which load them from their records.
 
-Random walks continue after a restart. Then epochs are exhausted, and finally the ids expire.
+Random walks continue after a restart, and then their ids expire. Another test exhausts epochs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordi
 from barnabas.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 from barnabas.record.builder import BatchBuilder
 from barnabas.testing.broker_process import BrokerProcess
-from differential.answer import read_answer
+from differential.broker_pair import SETTINGS
 from differential.internal_records import (
     TRANSACTION_TOPIC,
     differing,
@@ -23,9 +23,9 @@ from differential.internal_records import (
     transactions,
 )
 from differential.request import request
+from differential.response import read_response
 from differential.scene import NOW_MS, Pair, Scene
 from differential.side import Side
-from differential.started import SETTINGS
 from differential.transaction import (
     END,
     EXPLICIT_END,
@@ -34,12 +34,12 @@ from differential.transaction import (
     OWN,
     PRODUCE,
     Transaction,
+    compare_state,
     initialize,
-    look,
     settle,
     state_of,
 )
-from differential.transaction_walks import STEPS, Walk, drawn
+from differential.transaction_walks import STEPS, Walk, random_steps
 from differential.warm_up import warm_up
 from jvm.kafka_process import KafkaProcess
 
@@ -65,7 +65,7 @@ EXPIRES = {
 
 
 class Restarted:
-    """Both brokers, which start again on their directories."""
+    """Both brokers, which can restart on their directories."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -76,7 +76,7 @@ class Restarted:
         warm_up(self.pair)
 
     def start(self, settings: dict[str, str]) -> None:
-        """Start both with these settings in addition."""
+        """Start both brokers with additional settings."""
         together = {**SETTINGS, **settings}
         kafka = KafkaProcess(self._directory / "kafka", together)
         ours = BrokerProcess(self._directory / "barnabas", together)
@@ -89,7 +89,7 @@ class Restarted:
         return [each.bootstrap for each in self._processes]
 
     def again(self, settings: dict[str, str]) -> None:
-        """Stop both, and start them with these settings in addition."""
+        """Restart both brokers with additional settings."""
         for each in self._processes:
             each.stop()
         self.start(settings)
@@ -127,7 +127,7 @@ def test_walks_continue_after_a_restart_and_ids_expire(restarted: Restarted) -> 
     pair = restarted.pair
     scene = Scene(pair, END, "restarted", 4)
     walks = [Walk(pair, f"restarted-{number}", scene) for number in range(WALKS)]
-    steps = [drawn(f"restarted-{number}", 2 * STEPS) for number in range(WALKS)]
+    steps = [random_steps(f"restarted-{number}", 2 * STEPS) for number in range(WALKS)]
     for walk, of_walk in zip(walks, steps, strict=True):
         assert not walk.go(of_walk[:STEPS]), walk.go([])
     restarted.again({})
@@ -137,7 +137,7 @@ def test_walks_continue_after_a_restart_and_ids_expire(restarted: Restarted) -> 
     for walk in walks[1:]:
         found = walk.end()
         assert not found, "\n".join(found)
-    # One transaction stays open: its id does not expire.
+    # One transaction stays open, so that its id does not expire.
     (still_open, _) = walks[0].transactions
     initialize(scene, still_open)
     scene.compare(still_open.produce(), PRODUCE, 13)
@@ -155,7 +155,7 @@ def test_walks_continue_after_a_restart_and_ids_expire(restarted: Restarted) -> 
 
 
 def write_epoch(side: Side, transaction: Transaction, epoch: int) -> None:
-    """Write the record of an empty id with this epoch, as an administrator may."""
+    """Write the record of an empty transactional id with this epoch."""
     (partition,) = {
         each.partition
         for each in stored(side, TRANSACTION_TOPIC, STATE_PARTITIONS)
@@ -183,12 +183,12 @@ def write_epoch(side: Side, transaction: Transaction, epoch: int) -> None:
     side.send_bytes(b"".join(bytes(chunk) for chunk in chunks))
     outcome = side.receive()
     assert isinstance(outcome, bytes), outcome
-    answer: Any = read_answer(PRODUCE, 9, outcome)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE, answer
+    response: Any = read_response(PRODUCE, 9, outcome)
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE, response
 
 
 def exhaust(scene: Scene, transaction: Transaction, version: int, ending: str) -> None:
-    """Bring an id to its last epoch, and go on: with a new producer id."""
+    """Use a transactional id beyond its last epoch, where a new producer id begins."""
     for _ in range(5):
         take_over(scene, transaction, transaction.init())
         if ending == "begins":
@@ -199,11 +199,11 @@ def exhaust(scene: Scene, transaction: Transaction, version: int, ending: str) -
                 # The retry of an end whose response was lost, after a change of the producer id.
                 scene.compare(transaction.end(commit=ending == "commits"), END, version)
                 settle(scene, transaction)
-        look(scene, transaction)
+        compare_state(scene, transaction)
 
 
 def take_over(scene: Scene, transaction: Transaction, build: Build) -> None:
-    """Initialize, after an open transaction was aborted; compare each answer."""
+    """Initialize a producer, which aborts an open transaction; compare each response."""
     for _ in range(2):
         kafka, ours = scene.compare(build, INIT, 4)
         settle(scene, transaction)
@@ -211,11 +211,11 @@ def take_over(scene: Scene, transaction: Transaction, build: Build) -> None:
             scene.remember(OWN, kafka.producer_id, ours.producer_id)
             transaction.epoch, transaction.sequence = kafka.producer_epoch, 0
             break
-    look(scene, transaction)
+    compare_state(scene, transaction)
 
 
 def exhausted(scene: Scene, name: str, epoch: int) -> Transaction:
-    """An id whose record says this epoch, for brokers that read it."""
+    """Create a transactional id, and write a record with this epoch for the next start."""
     made = Transaction(f"exhausted-{name}", scene.topic(2), f"group-of-{name}", (0, 0))
     initialize(scene, made)
     for side in scene.pair.sides():
@@ -223,28 +223,30 @@ def exhausted(scene: Scene, name: str, epoch: int) -> Transaction:
     return made
 
 
-def go_on_while_open(scene: Scene, transaction: Transaction) -> None:
-    """A producer asks for its next epoch while its transaction is open (KIP-360).
+def continue_while_open(scene: Scene, transaction: Transaction) -> None:
+    """Request the next epoch of a producer while its transaction is open (KIP-360).
 
-    Kafka fails over it with an internal error if the abort has the last epoch of clients, which
-    Barnabas gives to the producer.
+    If the abort has the last epoch of clients, Kafka fails with an internal error. Barnabas gives
+    that epoch to the producer.
     """
     take_over(scene, transaction, transaction.init())
     before = transaction.epoch
     assert before in (LAST_EPOCH - 1, LAST_EPOCH)
     scene.compare(transaction.produce(), PRODUCE, 13)
     check(scene)
-    concurrent = {answer.error_code for answer in scene.do(INIT, 4, transaction.go_on())}
+    concurrent = {
+        response.error_code for response in scene.do(INIT, 4, transaction.continue_producer())
+    }
     assert concurrent == {ErrorCode.CONCURRENT_TRANSACTIONS}
     settle(scene, transaction)
     if before == LAST_EPOCH:
-        # The abort had the epoch after it: a new producer id begins.
-        kafka, _ = scene.compare(transaction.go_on(), INIT, 4)
+        # The abort had the next epoch, so that a new producer id begins.
+        kafka, _ = scene.compare(transaction.continue_producer(), INIT, 4)
         assert (kafka.error_code, kafka.producer_epoch) == (ErrorCode.NONE, 0)
-        look(scene, transaction)
+        compare_state(scene, transaction)
         check(scene)
         return
-    kafka, ours = scene.do(INIT, 4, transaction.go_on())
+    kafka, ours = scene.do(INIT, 4, transaction.continue_producer())
     assert kafka.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert (ours.error_code, ours.producer_epoch) == (ErrorCode.NONE, LAST_EPOCH)
     assert ours.producer_id == scene.pair.barnabas.number(OWN)
@@ -254,7 +256,7 @@ def test_an_exhausted_epoch_is_followed_by_a_new_producer_id(restarted: Restarte
     pair = restarted.pair
     scene = Scene(pair, END, "exhausted", 4)
     made: list[Transaction] = []
-    going_on = [exhausted(scene, f"goes-on-{each}", LAST_EPOCH - each) for each in (1, 2)]
+    continuing = [exhausted(scene, f"continues-{each}", LAST_EPOCH - each) for each in (1, 2)]
     endings = [(ending, version) for ending in ENDINGS for version in (EXPLICIT_END, IMPLICIT_END)]
     for ending, version in endings:
         made.append(exhausted(scene, f"{ending}-{version}", LAST_EPOCH - 2))
@@ -264,5 +266,5 @@ def test_an_exhausted_epoch_is_followed_by_a_new_producer_id(restarted: Restarte
         exhaust(scene, transaction, version, ending)
     check(scene)
     check_records(pair, [each.id for each in made])
-    for transaction in going_on:
-        go_on_while_open(scene, transaction)
+    for transaction in continuing:
+        continue_while_open(scene, transaction)

@@ -1,7 +1,7 @@
-"""Requests of every API without a login, and of clients with few rights: nothing is given away.
+"""Requests of every API without a login, and of clients with few permissions, disclose nothing.
 
-A client without a login gets no answer, and changes nothing. A client without rights gets the same
-answer for a resource that is there and for one that is not, and no byte of other clients' data.
+A client without a login gets no response, and changes nothing. A client without permissions gets
+the same response for existing and absent resources, and no byte of other clients' data.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 from conformance.raw_client import RawClient
+from differential.matrix.excluded_inputs import is_sent
 from differential.matrix.inputs import changed, inputs
-from differential.matrix.left_out import is_sent
-from differential.matrix.standing import resolved
-from differential.matrix.valid import VALID
+from differential.matrix.objects import resolved
+from differential.matrix.valid_requests import VALID
 from differential.restricted import (
     ABSENT,
     ABSENT_ID,
@@ -36,28 +36,28 @@ from differential.restricted import (
     state_of,
     twin,
 )
-from differential.scene import Scene, ask
+from differential.scene import Scene, exchange
 from differential.secured import HOSTS, SecuredScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from differential.matrix.valid import Make
+    from differential.matrix.valid_requests import Make
     from differential.restricted import RestrictedPair
     from differential.side import Side
 
 pytestmark = pytest.mark.conformance
 
-WAYS = [
+REQUESTS = [
     (api, name, make)
     for api, ways in VALID.items()
     if api not in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
     for name, make in ways.items()
 ]
-IDS = [f"{api.name.lower()}: {name}" for api, name, _ in WAYS]
-# Inputs that ask for everything there is.
+IDS = [f"{api.name.lower()}: {name}" for api, name, _ in REQUESTS]
+# Classes of inputs that request all resources.
 EVERYTHING = {"null allowed", "empty list"}
-# Names that a host with some rights may not see, beside hosts that may see no planted name.
+# The planted names that must not appear in the responses to each host.
 MAY_NOT_SEE = {
     "nothing": [PLANTED],
     "by prefix": [PLANTED],
@@ -65,7 +65,7 @@ MAY_NOT_SEE = {
     "all of group": [TOPIC, ID, f"{PLANTED}-user", f"{PLANTED}-client", f"{PLANTED}-record"],
     "all of transactional_id": [TOPIC, GROUP, f"{PLANTED}-user", f"{PLANTED}-client"],
 }
-# Answers that bear an id which the broker drew for this request.
+# APIs whose responses contain an id that the broker generates for the request.
 NEW_IDS = {ApiKey.INIT_PRODUCER_ID, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS}
 
 
@@ -79,33 +79,39 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestrictedPair]:
 
 
 def _fresh(_client: RawClient) -> None:
-    """The request is the first one."""
+    """Send no request before the tested request."""
 
 
-def _with_versions(client: RawClient) -> None:
+def _after_api_versions(client: RawClient) -> None:
     client.ask(ApiVersionsRequest(), 2)
 
 
-def _chosen(client: RawClient) -> None:
+def _after_handshake(client: RawClient) -> None:
     client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
 
 
-def _midway(client: RawClient) -> None:
-    _chosen(client)
+def _during_scram(client: RawClient) -> None:
+    _after_handshake(client)
     message = SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=abc")
     assert client.ask(message, 2).error_code == 0  # type: ignore[attr-defined]
 
 
-def _failed(client: RawClient) -> None:
-    """The refusal and the request cross."""
+def _after_failure(client: RawClient) -> None:
+    """The tested request is sent before the broker's refusal arrives."""
     client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
 
 
-STATES: list[Callable[[RawClient], None]] = [_fresh, _with_versions, _chosen, _midway, _failed]
+STATES: list[Callable[[RawClient], None]] = [
+    _fresh,
+    _after_api_versions,
+    _after_handshake,
+    _during_scram,
+    _after_failure,
+]
 
 
-@pytest.mark.parametrize(("api", "name", "make"), WAYS, ids=IDS)
+@pytest.mark.parametrize(("api", "name", "make"), REQUESTS, ids=IDS)
 def test_no_request_is_served_without_a_login(
     api: ApiKey, name: str, make: Make, pair: RestrictedPair
 ) -> None:
@@ -117,7 +123,7 @@ def test_no_request_is_served_without_a_login(
     before = state_of(side)
     clients = []
     for number, frame in enumerate(frames):
-        # Each version in one state, the first and the last one in all of them.
+        # The first and the last version are sent in all states, the other versions in one state.
         is_edge = number in (0, len(frames) - 1)
         for begin in STATES if is_edge else [STATES[number % len(STATES)]]:
             client = RawClient(broker.sasl_bootstrap)
@@ -125,8 +131,8 @@ def test_no_request_is_served_without_a_login(
             client.send_bytes(frame)
             clients.append((client, begin))
     for client, begin in clients:
-        if begin is _failed:
-            # The answers of the login.
+        if begin is _after_failure:
+            # The two responses to the login.
             client.receive_frame()
             client.receive_frame()
         assert client.is_closed_by_broker(), (api, begin)
@@ -135,8 +141,8 @@ def test_no_request_is_served_without_a_login(
 
 
 def test_every_api_is_sent_without_a_login() -> None:
-    # The three of a login have tests of their own, as those of brokers have (`test_sasl_frames`).
-    sent = {int(api) for api, _, _ in WAYS}
+    # `test_sasl_frames` tests the three APIs of a login, and those for brokers.
+    sent = {int(api) for api, _, _ in REQUESTS}
     logins = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
     assert {int(key) for key in SERVED_APIS} - sent <= {int(key) for key in logins}
 
@@ -144,19 +150,19 @@ def test_every_api_is_sent_without_a_login() -> None:
 # -- With few rights -----------------------------------------------------------------------------
 
 
-def _answer(side: Side, frame: bytes, on: str) -> bytes:
+def _response(side: Side, frame: bytes, on: str) -> bytes:
     side.send_bytes(frame, on)
     outcome = side.receive(on)
-    # A closed connection is no answer, whatever the request names.
+    # A closed connection discloses nothing.
     return outcome if isinstance(outcome, bytes) else repr(outcome).encode()
 
 
 def _topic_ids(side: Side) -> set[bytes]:
-    drawn = side.drawn()
-    return {each for name, each in drawn.items() if name.startswith("id of ")}  # type: ignore[misc]
+    assigned = side.named_values()
+    return {each for name, each in assigned.items() if name.startswith("id of ")}  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("api", "name", "make"), WAYS, ids=IDS)
+@pytest.mark.parametrize(("api", "name", "make"), REQUESTS, ids=IDS)
 def test_existence_does_not_leak(api: ApiKey, name: str, make: Make, pair: RestrictedPair) -> None:
     found = {}
     for version in pair.versions(api):
@@ -170,18 +176,18 @@ def test_existence_does_not_leak(api: ApiKey, name: str, make: Make, pair: Restr
             if there == not_there or (api in NEW_IDS and host == "by prefix"):
                 continue
             if _names_by_id(there, _topic_ids(side)):
-                # Ids are random: a client that knows one has seen the topic. Kafka's answers to
-                # known and unknown ids differ, and ours are compared with them by `test_secured`.
+                # Ids are random: a client that has an id has seen the topic. Kafka's responses for
+                # existing and unknown ids differ. `test_secured` compares ours with Kafka's.
                 continue
-            first = _answer(side, frame_of(api, version, there, side), f"{host}/")
-            second = _answer(side, frame_of(api, version, not_there, side), f"{host}/")
+            first = _response(side, frame_of(api, version, there, side), f"{host}/")
+            second = _response(side, frame_of(api, version, not_there, side), f"{host}/")
             if first.replace(HIDDEN.encode(), ABSENT.encode()) != second:
                 found[version, host] = (first, second)
     assert not found
 
 
 def _names_by_id(value: Any, topic_ids: set[bytes]) -> bool:
-    """Whether a request has an id and no name for it."""
+    """Return whether a request contains the id of an existing topic."""
     if isinstance(value, list):
         return any(_names_by_id(each, topic_ids) for each in value)
     if isinstance(value, dict):
@@ -189,8 +195,8 @@ def _names_by_id(value: Any, topic_ids: set[bytes]) -> bool:
     return isinstance(value, bytes) and value in topic_ids and value != ABSENT_ID
 
 
-@pytest.mark.parametrize(("api", "name", "make"), WAYS, ids=IDS)
-def test_answers_have_nothing_of_other_people(
+@pytest.mark.parametrize(("api", "name", "make"), REQUESTS, ids=IDS)
+def test_responses_contain_no_planted_names(
     api: ApiKey, name: str, make: Make, pair: RestrictedPair
 ) -> None:
     found = {}
@@ -212,17 +218,17 @@ def test_answers_have_nothing_of_other_people(
                 except (ProtocolError, TypeError, AttributeError):
                     # Requests that the class of the request cannot encode.
                     continue
-                answer = _answer(side, frame, f"{host}/")
-                seen = [marker for marker in markers if marker.encode() in answer]
+                response = _response(side, frame, f"{host}/")
+                seen = [marker for marker in markers if marker.encode() in response]
                 if seen:
                     found[version, host, each.label] = seen
     assert not found
 
 
-def test_what_is_planted_is_seen_by_clients_with_rights(pair: RestrictedPair) -> None:
-    """The tests above would find it."""
+def test_clients_with_permissions_see_planted_names(pair: RestrictedPair) -> None:
+    """Without this test, the tests above might search for names that no response can contain."""
     side = pair.kafka
-    asked: list[tuple[ApiKey, int, dict[str, Any], str]] = [
+    requested: list[tuple[ApiKey, int, dict[str, Any], str]] = [
         (ApiKey.METADATA, 9, {"topics": None}, TOPIC),
         (ApiKey.LIST_GROUPS, 4, {}, GROUP),
         (ApiKey.LIST_TRANSACTIONS, 0, {}, ID),
@@ -232,36 +238,38 @@ def test_what_is_planted_is_seen_by_clients_with_rights(pair: RestrictedPair) ->
         (ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [ID]}, TOPIC),
         (ApiKey.OFFSET_FETCH, 7, {"group_id": GROUP, "topics": None}, TOPIC),
     ]
-    for api, version, values, marker in asked:
-        assert marker.encode() in _answer(side, frame_of(api, version, values, side), ""), api
+    for api, version, values, marker in requested:
+        assert marker.encode() in _response(side, frame_of(api, version, values, side), ""), api
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_offsets_of_topics_without_rights_are_not_told(version: int, pair: RestrictedPair) -> None:
-    """A client may use the group, and no topic."""
+def test_offsets_of_topics_without_permission_are_not_returned(
+    version: int, pair: RestrictedPair
+) -> None:
+    """The client may use the group, and no topic."""
     assert version in pair.versions(ApiKey.OFFSET_FETCH)
     values: dict[str, Any] = {"group_id": GROUP, "topics": None if version >= 2 else []}
     if version >= 8:
         values = {"groups": [{"group_id": GROUP, "topics": None}]}
     side = pair.kafka
     frame = frame_of(ApiKey.OFFSET_FETCH, version, values, side)
-    assert TOPIC.encode() not in _answer(side, frame, "all of group/")
+    assert TOPIC.encode() not in _response(side, frame, "all of group/")
 
 
 @pytest.mark.parametrize("api", [ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS])
-def test_partitions_of_a_transaction_without_rights_are_not_told(
+def test_partitions_of_a_transaction_without_permission_are_not_returned(
     api: ApiKey, pair: RestrictedPair
 ) -> None:
-    """A client may use the transactional id, and no topic."""
+    """The client may use the transactional id, and no topic."""
     side = pair.kafka
     values = {"transactional_ids": [ID]} if api == ApiKey.DESCRIBE_TRANSACTIONS else {}
     for version in pair.versions(api):
-        answer = _answer(side, frame_of(api, version, values, side), "all of transactional_id/")
-        assert ID.encode() in answer
-        assert TOPIC.encode() not in answer
+        response = _response(side, frame_of(api, version, values, side), "all of transactional_id/")
+        assert ID.encode() in response
+        assert TOPIC.encode() not in response
 
 
-def test_the_sides_still_answer(pair: RestrictedPair) -> None:
+def test_both_brokers_still_respond(pair: RestrictedPair) -> None:
     for side, broker in zip(pair.sides(), pair.brokers, strict=True):
-        assert ask(side, ApiKey.API_VERSIONS, 2, {}).error_code == 0
+        assert exchange(side, ApiKey.API_VERSIONS, 2, {}).error_code == 0
         assert "Traceback" not in broker.log()

@@ -12,12 +12,12 @@ from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
 from differential.case import spans
 from differential.known_differences import KNOWN_DIFFERENCES
+from differential.matrix.excluded_inputs import is_sent
 from differential.matrix.inputs import changed, inputs
-from differential.matrix.left_out import is_sent
-from differential.matrix.loose import loose_request
-from differential.matrix.of_others import without_others
-from differential.matrix.standing import resolved
-from differential.matrix.valid import VALID
+from differential.matrix.loose_requests import loose_request
+from differential.matrix.objects import resolved
+from differential.matrix.other_cases import without_other_cases
+from differential.matrix.valid_requests import VALID
 from differential.playing import play_case
 from differential.request import request
 from differential.secured import FEW_HOSTS, HOSTS, SecuredScene, started_secured_pair
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.protocol.schema import Message
-    from differential.matrix.valid import Make
+    from differential.matrix.valid_requests import Make
     from differential.request import Values
     from differential.scene import Pair
     from differential.secured_cases import Make as MakeSome
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 
-WAYS = [
+REQUESTS = [
     (api, name, make)
     for api, ways in VALID.items()
     if api != ApiKey.API_VERSIONS
     for name, make in ways.items()
 ]
-# Differences that do not concern rights, and names that Kafka discloses.
+# Differences that do not concern permissions, and names that Kafka discloses.
 KNOWN = {
     "*DescribeQuorum.nodes*listeners*": "a single node has no controller listener",
     "*AlterShareGroupOffsets.responses*topic_id*": "Kafka shows the ids of refused topics",
@@ -50,7 +50,7 @@ KNOWN = {
         f"{group} id: topics[0].topic_id = bytes of 16 -> Share*": "Kafka fails to look up the name"
         for group in ("unknown", "zero")
     },
-    "null allowed: users = null *": "Kafka never answers it",
+    "null allowed: users = null *": "Kafka never responds",
 }
 
 
@@ -63,7 +63,9 @@ def pair(
 
 
 @pytest.mark.parametrize(
-    ("api", "name", "make"), WAYS, ids=[f"{api.name.lower()}: {name}" for api, name, _ in WAYS]
+    ("api", "name", "make"),
+    REQUESTS,
+    ids=[f"{api.name.lower()}: {name}" for api, name, _ in REQUESTS],
 )
 def test_a_valid_request_gets_the_same_response_for_all_permissions(
     api: ApiKey, name: str, make: Make, pair: Pair
@@ -75,7 +77,7 @@ def test_a_valid_request_gets_the_same_response_for_all_permissions(
 
             def compare(scene: SecuredScene) -> None:
                 values = make(scene)
-                scene.before_comparing = _without_others(scene)
+                scene.before_comparing = _without_other_cases(scene)
                 scene.compare(lambda side: request(api, scene.version, resolved(values, side)))
 
             for line in _differences(_scenes(pair, api, version, host), f"{name}-{host}", compare):
@@ -84,7 +86,9 @@ def test_a_valid_request_gets_the_same_response_for_all_permissions(
 
 
 @pytest.mark.parametrize(
-    ("api", "name", "make"), WAYS, ids=[f"{api.name.lower()}: {name}" for api, name, _ in WAYS]
+    ("api", "name", "make"),
+    REQUESTS,
+    ids=[f"{api.name.lower()}: {name}" for api, name, _ in REQUESTS],
 )
 @pytest.mark.parametrize("host", ["nothing", "all but cluster"])
 def test_an_invalid_request_gets_the_same_response_for_all_permissions(
@@ -103,7 +107,7 @@ def test_an_invalid_request_gets_the_same_response_for_all_permissions(
                 if is_sent(api, make, each.label):
                     values = changed(make(scene), each.path, partial(each.change, scene))
                     scene.label = f"{each.group}: {each.label} ->"
-                    scene.before_comparing = _without_others(scene)
+                    scene.before_comparing = _without_other_cases(scene)
                     scene.compare(partial(build, scene.version, values))
 
         known = KNOWN_DIFFERENCES.get(f"{api.name.lower()}: matrix-of-{name.replace(' ', '-')}", {})
@@ -129,14 +133,14 @@ def _scenes(pair: Pair, api: ApiKey, version: int, host: str) -> Callable[[str],
     return lambda name: SecuredScene(pair, api, f"{api.name.lower()}-{name}", version, host)
 
 
-def _without_others(scene: SecuredScene) -> Callable[[Any], None]:
+def _without_other_cases(scene: SecuredScene) -> Callable[[Any], None]:
     """Remove the objects of other hosts' scenes from a response."""
-    take_out = without_others(scene)
+    remove_others = without_other_cases(scene)
 
-    def without(answer: Any) -> None:
-        take_out(answer)
+    def without(response: Any) -> None:
+        remove_others(response)
         if scene.api == ApiKey.DESCRIBE_PRODUCERS:
-            for topic in answer.topics:
+            for topic in response.topics:
                 for partition in topic.partitions:
                     del partition.active_producers[1:]
 

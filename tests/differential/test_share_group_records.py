@@ -1,6 +1,6 @@
-"""Share groups (KIP-932): the same requests on both brokers, their responses and records.
+"""Share groups (KIP-932): responses and records of the same requests on both brokers.
 
-Topic ids, hashes and times differ and are made alike.
+Topic ids, hashes and times differ and are normalized.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.protocol.api_table import ApiKey
 from differential.internal_records import differing
-from differential.scene import ask, batch, produce
+from differential.scene import batch, exchange, produce
 from differential.share_members import ShareMembers
 
 if TYPE_CHECKING:
@@ -25,94 +25,94 @@ pytestmark = pytest.mark.conformance
 
 
 def one_member(members: ShareMembers, a: str, _b: str) -> None:
-    members.beat("m1", 0, a, rack_id="r1")
+    members.heartbeat("m1", 0, a, rack_id="r1")
     members.await_initialized(**{a: 3})
     members.describe()
-    members.beat("m1", 2)
-    members.beat("m1", 3)
-    members.beat("m1", 2)
-    members.beat("m1", 3, a)
-    members.beat("m1", 1)
-    members.beat("m1", 9)
-    members.beat("m2", 3)
-    members.beat("m1", 0, a, rack_id="r2")
+    members.heartbeat("m1", 2)
+    members.heartbeat("m1", 3)
+    members.heartbeat("m1", 2)
+    members.heartbeat("m1", 3, a)
+    members.heartbeat("m1", 1)
+    members.heartbeat("m1", 9)
+    members.heartbeat("m2", 3)
+    members.heartbeat("m1", 0, a, rack_id="r2")
     members.describe()
     members.listed("share")
     members.listed("SHARE", "classic")
     members.listed("consumer")
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
     members.describe()
     members.listed()
-    members.beat("m1", -1)
-    members.beat("m1", 3)
+    members.heartbeat("m1", -1)
+    members.heartbeat("m1", 3)
 
 
 def several_members(members: ShareMembers, a: str, b: str) -> None:
-    # The choice between partitions of a topic depends on its random id. Here is none.
-    members.beat("m1", 0, b)
+    # One partition: the choice between several partitions depends on the random id of the topic.
+    members.heartbeat("m1", 0, b)
     members.await_initialized(**{b: 1})
-    members.beat("m1", 2)
-    members.beat("m2", 0, b)
-    members.beat("m1", 3)
+    members.heartbeat("m1", 2)
+    members.heartbeat("m2", 0, b)
+    members.heartbeat("m1", 3)
     members.describe()
-    members.beat("m3", 0, a, b)
+    members.heartbeat("m3", 0, a, b)
     members.await_initialized(**{a: 3, b: 1})
-    members.beat("m2", 4)
-    members.beat("m3", 5)
-    members.beat("m1", 4)
+    members.heartbeat("m2", 4)
+    members.heartbeat("m3", 5)
+    members.heartbeat("m1", 4)
     members.describe()
-    members.beat("m3", 6, b)
-    members.beat("m1", 6)
-    members.beat("m2", 6)
-    members.beat("m2", -1)
-    members.beat("m1", 7, b)
-    members.beat("m3", 7)
+    members.heartbeat("m3", 6, b)
+    members.heartbeat("m1", 6)
+    members.heartbeat("m2", 6)
+    members.heartbeat("m2", -1)
+    members.heartbeat("m1", 7, b)
+    members.heartbeat("m3", 7)
     members.describe()
     for name in ("m4", "m5", "m6", "m7"):
-        members.beat(name, 0, b)
+        members.heartbeat(name, 0, b)
     members.describe()
     for name in ("m1", "m3", "m4", "m5", "m6", "m7"):
-        members.beat(name, -1)
+        members.heartbeat(name, -1)
 
 
 def missing_topics(members: ShareMembers, a: str, _b: str) -> None:
-    members.beat("m1", 0, "no-such-topic")
-    members.beat("m1", 2)
+    members.heartbeat("m1", 0, "no-such-topic")
+    members.heartbeat("m1", 2)
     members.offsets()
-    members.beat("m1", 2, "no-such-topic", a)
+    members.heartbeat("m1", 2, "no-such-topic", a)
     members.await_initialized(**{a: 3})
-    members.beat("m1", 3)
-    members.beat("m1", -1)
+    members.heartbeat("m1", 3)
+    members.heartbeat("m1", -1)
 
 
 def more_partitions(members: ShareMembers, a: str, b: str) -> None:
-    members.beat("m1", 0, b)
+    members.heartbeat("m1", 0, b)
     members.await_initialized(**{b: 1})
-    members.beat("m1", 2)
+    members.heartbeat("m1", 2)
     more = [{"name": b, "count": 3, "assignments": None}]
     members.do(ApiKey.CREATE_PARTITIONS, 3, topics=more, timeout_ms=30_000)
     members.await_topics({b: 3})
-    members.beat("m1", 3)
+    members.heartbeat("m1", 3)
     members.await_initialized(**{b: 3})
     members.offsets()
-    members.beat("m1", 4)
-    members.beat("m1", 5, a, b)
+    members.heartbeat("m1", 4)
+    members.heartbeat("m1", 5, a, b)
     members.await_initialized(**{a: 3, b: 3})
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
 
 
 def refusals(members: ShareMembers, a: str, _b: str) -> None:
-    members.beat("", 0, a)
-    members.beat(" ", 0, a)
-    members.beat("m" * 37, 0, a)
-    members.beat("m" * 36, -2, a)
-    members.beat("m", 0)
-    members.beat("m", 0, a, rack_id="")
-    members.beat("m", 0, a, rack_id=" ")
-    members.beat("m", -2, a)
-    members.beat("m", -3)
-    members.beat("m", 3)
-    members.beat("m", -1)
+    members.heartbeat("", 0, a)
+    members.heartbeat(" ", 0, a)
+    members.heartbeat("m" * 37, 0, a)
+    members.heartbeat("m" * 36, -2, a)
+    members.heartbeat("m", 0)
+    members.heartbeat("m", 0, a, rack_id="")
+    members.heartbeat("m", 0, a, rack_id=" ")
+    members.heartbeat("m", -2, a)
+    members.heartbeat("m", -3)
+    members.heartbeat("m", 3)
+    members.heartbeat("m", -1)
     members.do(ApiKey.SHARE_GROUP_HEARTBEAT, 1, group_id="", member_id="m", member_epoch=0)
     members.describe()
     members.describe("", "", members.group)
@@ -120,7 +120,7 @@ def refusals(members: ShareMembers, a: str, _b: str) -> None:
     members.offsets({a: [0, 9], "no-such-topic": [0, 1, -1]})
     members.offsets({a: [0, -1]})
     members.offsets({})
-    members.forget(a)
+    members.delete_offsets(a)
     members.alter({})
     members.alter({"no-such-topic": {0: 1}})
     members.delete_group()
@@ -134,7 +134,7 @@ def refusals(members: ShareMembers, a: str, _b: str) -> None:
 
 def offsets_and_lags(members: ShareMembers, a: str, b: str) -> None:
     for partition in range(2):
-        ask(members.side, ApiKey.PRODUCE, 9, produce(a, batch(*[b"x"] * 5), partition))
+        exchange(members.side, ApiKey.PRODUCE, 9, produce(a, batch(*[b"x"] * 5), partition))
     members.alter({a: {0: 2, 1: 9, 3: 1}, "no-such-topic": {0: 1}, b: {}})
     members.await_initialized(**{a: 2})
     members.describe()
@@ -145,49 +145,49 @@ def offsets_and_lags(members: ShareMembers, a: str, b: str) -> None:
     members.alter({a: {0: 4, 2: 0}})
     members.await_initialized(**{a: 3})
     members.offsets()
-    members.beat("m1", 0, a, b)
+    members.heartbeat("m1", 0, a, b)
     members.await_initialized(**{a: 3, b: 1})
     members.offsets()
     members.alter({a: {0: 0}})
-    members.forget(a)
+    members.delete_offsets(a)
     members.delete_group()
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
     members.alter({a: {0: 1}})
     members.offsets()
 
 
 def deleted_offsets(members: ShareMembers, a: str, b: str) -> None:
-    members.beat("m1", 0, a, b)
+    members.heartbeat("m1", 0, a, b)
     members.await_initialized(**{a: 3, b: 1})
-    members.beat("m1", -1)
-    members.forget(a, "no-such-topic")
+    members.heartbeat("m1", -1)
+    members.delete_offsets(a, "no-such-topic")
     members.await_initialized(**{b: 1})
     members.offsets()
-    members.forget(a)
-    members.beat("m1", 0, a)
+    members.delete_offsets(a)
+    members.heartbeat("m1", 0, a)
     members.await_initialized(**{a: 3, b: 1})
-    members.beat("m1", -1)
-    members.forget(a, b)
+    members.heartbeat("m1", -1)
+    members.delete_offsets(a, b)
     members.offsets({a: [0, 1, 2], b: [0]})
 
 
 def deleted_group(members: ShareMembers, a: str, _b: str) -> None:
-    members.beat("m1", 0, a)
+    members.heartbeat("m1", 0, a)
     members.await_initialized(**{a: 3})
     members.delete_group()
     members.do(ApiKey.DESCRIBE_GROUPS, 6, groups=[members.group])
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
     members.delete_group()
     members.describe()
     members.offsets({a: [0]})
     members.delete_group()
-    members.beat("m1", 0, a)
+    members.heartbeat("m1", 0, a)
     members.await_initialized(**{a: 3})
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
 
 
 def other_requests_to_a_share_group(members: ShareMembers, a: str, _b: str) -> None:
-    members.beat("m1", 0, a)
+    members.heartbeat("m1", 0, a)
     members.await_initialized(**{a: 3})
     group, names = {"group_id": members.group}, {"subscribed_topic_names": [a]}
     joining = {"member_id": "c1", "member_epoch": 0, "rebalance_timeout_ms": 1_000}
@@ -212,7 +212,7 @@ def other_requests_to_a_share_group(members: ShareMembers, a: str, _b: str) -> N
     members.do(ApiKey.OFFSET_FETCH, 9, groups=fetched, require_stable=False)
     deleted = [{"name": a, "partitions": [{"partition_index": 0}]}]
     members.do(ApiKey.OFFSET_DELETE, 0, **group, topics=deleted)
-    members.beat("m1", -1)
+    members.heartbeat("m1", -1)
 
 
 def share_requests_to_other_groups(members: ShareMembers, a: str, _b: str) -> None:
@@ -220,13 +220,13 @@ def share_requests_to_other_groups(members: ShareMembers, a: str, _b: str) -> No
     topics = [{"name": a, "partitions": partitions}]
     commit = {"generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
     members.do(ApiKey.OFFSET_COMMIT, 8, group_id=members.group, **commit)
-    members.beat("m1", 0, a)
-    members.beat("m1", 4)
-    members.beat("m1", -1)
+    members.heartbeat("m1", 0, a)
+    members.heartbeat("m1", 4)
+    members.heartbeat("m1", -1)
     members.describe()
     members.offsets()
     members.alter({a: {0: 4}})
-    members.forget(a)
+    members.delete_offsets(a)
 
 
 STORIES = (

@@ -1,6 +1,6 @@
-"""Share partitions: the same sequences of ShareFetch and ShareAcknowledge on both brokers.
+"""Share partitions: equal responses to sequences of ShareFetch and ShareAcknowledge.
 
-After each story the state at the share coordinators is compared too.
+After each story the states at the share coordinators are compared too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.record.columns import iter_records
-from differential.scene import Scene, ask
+from differential.scene import Scene, exchange
 from differential.share_fetches import LOADING_MS_MAX, SharedGroup
 from differential.share_state import READ
 
@@ -90,8 +90,10 @@ def deliveries_until_the_limit(shared: SharedGroup) -> None:
     member.fetch()
     member.acknowledge((0, 7, [RELEASE]))
     for _ in range(12):
-        answer = member.fetch()
-        acquired = answer.responses[0].partitions[0].acquired_records if answer.responses else []
+        response = member.fetch()
+        acquired = (
+            response.responses[0].partitions[0].acquired_records if response.responses else []
+        )
         for each in acquired:
             member.acknowledge((each.first_offset, each.last_offset, [RELEASE]))
     member.fetch()
@@ -225,8 +227,8 @@ def test_responses_and_states_are_equal(pair: Pair, story: Story) -> None:
     scene = Scene(pair, ApiKey.SHARE_FETCH, f"share-{story.__name__}", 2)
     shared = SharedGroup(scene, partitions=2)
     story(shared)
-    shared.state.look()
-    shared.state.look(partition=1)
+    shared.state.compare_state()
+    shared.state.compare_state(partition=1)
     found = list(scene.unexpected({}, set()))
     assert not found, "\n".join(found)
 
@@ -268,20 +270,20 @@ class DeadLetters:
             "topics": [{"topic": self.topic, "partitions": [partition]}],
             "forgotten_topics_data": [],
         }
-        (found,) = ask(side, ApiKey.FETCH, 11, values).responses
+        (found,) = exchange(side, ApiKey.FETCH, 11, values).responses
         records = iter_records(bytes(found.partitions[0].records or b""))
         letters = [(each.key, each.value, tuple(each.headers)) for each in records]
         return sorted(letters, key=lambda letter: int(dict(letter[2])["__dlq.errors.offset"] or -1))
 
     def processed(self, side: Side) -> int:
-        """Return up to which offset the share coordinator knows the records as processed.
+        """Return the offset up to which the share coordinator has all records as processed.
 
         The stored start offset may lag behind: the write of an archived record does not move it.
         """
         partitions = [{"partition": 0, "leader_epoch": 0}]
         topics = [{"topic_id": side.topic_id(self.shared.topic), "partitions": partitions}]
         values = {"group_id": self.shared.group, "topics": topics}
-        (found,) = ask(side, READ, 0, values).results
+        (found,) = exchange(side, READ, 0, values).results
         (state,) = found.partitions
         end = int(state.start_offset)
         for each in state.state_batches:
@@ -290,7 +292,12 @@ class DeadLetters:
         return end
 
     def compare(self, count: int, processed: int) -> None:
-        """Wait for so many records and for the end of their states, and compare the records."""
+        """Wait for dead letters and for the final states of the records, and compare the letters.
+
+        Args:
+            count: the number of dead letters.
+            processed: the offset up to which all records are processed.
+        """
         scene = self.shared.scene
         scene.until(lambda side: len(self.read(side)) >= count)
         scene.until(lambda side: self.processed(side) == processed)

@@ -1,8 +1,8 @@
 """The records of transactions: `__transaction_state`, data, markers and offsets, byte for byte.
 
-The same transactions on both brokers at each level of transaction.version, by clients of both
-kinds. Values that the brokers assign (producer ids, times) are made equal; everything else is
-compared as it is in the logs.
+Clients of both kinds run the same transactions on both brokers at each level of
+transaction.version. Values that the brokers assign (producer ids, times) are normalized. Everything
+else is compared unchanged.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import pytest
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from differential.answer import flatten
+from differential.broker_pair import SETTINGS, started_pair
 from differential.cases.offsets import commit
 from differential.internal_records import differing, offsets, transactions
-from differential.scene import Scene, ask
-from differential.started import SETTINGS, started_pair
+from differential.response import flatten
+from differential.scene import Scene, exchange
 from differential.transaction import (
     ADD,
     ADD_OFFSETS,
@@ -37,7 +37,7 @@ from differential.transaction import (
     settle,
     state_of,
 )
-from differential.transaction_walks import Walk, drawn
+from differential.transaction_walks import Walk, random_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.conformance
 STATE_PARTITIONS = int(SETTINGS["transaction.state.log.num.partitions"])
 OFFSET_PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 SAFE_DOWNGRADE, UPGRADE = 2, 1
-# Long enough for a record, short enough to wait for.
+# Long enough to write a record, short enough to wait for.
 TIMEOUT_MS = 1_000
 WALKS = 2
 SOFTWARE = {"client_software_name": "records", "client_software_version": "1"}
@@ -63,7 +63,7 @@ SOFTWARE = {"client_software_name": "records", "client_software_version": "1"}
 def own_pair(
     kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    """Brokers whose transaction.version the tests of this file change."""
+    """Start separate brokers, because the tests of this file change transaction.version."""
     with started_pair(tmp_path_factory.mktemp("levels")) as made:
         yield made
 
@@ -77,22 +77,22 @@ class Client:
         self.is_new = is_new
 
     def do(self, api: ApiKey, version: int, build: Build) -> Any:
-        """Send a request, compare the answers, and return Kafka's."""
+        """Send a request, compare the responses, and return Kafka's."""
         kafka, _ = self.scene.compare(build, api, version)
         settle(self.scene, self.transaction)
         return kafka
 
     def start(self, build: Build | None = None) -> None:
-        """Get a producer id; an open transaction is aborted first."""
+        """Get a producer id, after the abort of an open transaction."""
         build = build or self.transaction.init()
         for _ in range(2):
-            answers = self.scene.compare(build, INIT, 4)
+            responses = self.scene.compare(build, INIT, 4)
             settle(self.scene, self.transaction)
-            if answers[0].error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+            if responses[0].error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
                 break
-        if answers[0].error_code == ErrorCode.NONE:
-            self.scene.remember(OWN, *(answer.producer_id for answer in answers))
-            self.transaction.epoch, self.transaction.sequence = answers[0].producer_epoch, 0
+        if responses[0].error_code == ErrorCode.NONE:
+            self.scene.remember(OWN, *(response.producer_id for response in responses))
+            self.transaction.epoch, self.transaction.sequence = responses[0].producer_epoch, 0
 
     def produce(self, partition: int = 0, sequence: int | None = None) -> None:
         transaction = self.transaction
@@ -111,14 +111,14 @@ class Client:
 
     def end(self, *, commit: bool) -> None:
         version = IMPLICIT_END if self.is_new else EXPLICIT_END
-        answer = self.do(END, version, self.transaction.end(commit=commit))
-        # A retry of the end gets the same answer.
+        response = self.do(END, version, self.transaction.end(commit=commit))
+        # A retry of the end gets the same response.
         self.do(END, version, self.transaction.end(commit=commit))
-        if self.is_new and answer.error_code == ErrorCode.NONE:
-            self.transaction.epoch, self.transaction.sequence = answer.producer_epoch, 0
+        if self.is_new and response.error_code == ErrorCode.NONE:
+            self.transaction.epoch, self.transaction.sequence = response.producer_epoch, 0
 
 
-# What producers do.
+# Stories of producers.
 
 
 def commits_and_aborts(client: Client) -> None:
@@ -144,11 +144,11 @@ def one_partition_each(client: Client) -> None:
     client.do(ApiKey.OFFSET_COMMIT, 9, commit(client.transaction.group, client.transaction.topic))
 
 
-def begins_again_and_again(client: Client) -> None:
+def initializes_repeatedly(client: Client) -> None:
     client.start()
     client.start()
-    client.start(client.transaction.go_on())
-    before = client.transaction.go_on(-1)
+    client.start(client.transaction.continue_producer())
+    before = client.transaction.continue_producer(-1)
     client.start(before)
     if client.is_new:
         client.end(commit=False)
@@ -164,10 +164,10 @@ def is_fenced(client: Client) -> None:
     client.end(commit=True)
 
 
-def goes_on_while_open(client: Client) -> None:
+def continues_while_open(client: Client) -> None:
     client.start()
     client.produce()
-    client.start(client.transaction.go_on())
+    client.start(client.transaction.continue_producer())
     client.produce()
     client.end(commit=False)
 
@@ -190,19 +190,19 @@ def stays_open(client: Client) -> None:
 STORIES = (
     commits_and_aborts,
     one_partition_each,
-    begins_again_and_again,
+    initializes_repeatedly,
     is_fenced,
-    goes_on_while_open,
+    continues_while_open,
     takes_too_long,
     stays_open,
 )
 
 
 def set_level(scene: Scene, level: int) -> None:
-    """Change the level of transaction.version on both, and wait until brokers know."""
+    """Change the level of transaction.version on both brokers, and wait until it is effective."""
 
     def found(side: Side) -> int | None:
-        features = ask(side, ApiKey.API_VERSIONS, 4, SOFTWARE).finalized_features
+        features = exchange(side, ApiKey.API_VERSIONS, 4, SOFTWARE).finalized_features
         levels = {each.name: each.max_version_level for each in features}
         return levels.get("transaction.version", 0)
 
@@ -213,20 +213,20 @@ def set_level(scene: Scene, level: int) -> None:
             continue
         kind = SAFE_DOWNGRADE if level < before else UPGRADE
         update = {"feature": "transaction.version", "max_version_level": level}
-        asked = {"feature_updates": [{**update, "upgrade_type": kind}], "timeout_ms": 10_000}
-        answer = ask(side, ApiKey.UPDATE_FEATURES, 1, asked)
-        assert answer.error_code == ErrorCode.NONE, f"{side.name}: {answer}"
+        requested = {"feature_updates": [{**update, "upgrade_type": kind}], "timeout_ms": 10_000}
+        response = exchange(side, ApiKey.UPDATE_FEATURES, 1, requested)
+        assert response.error_code == ErrorCode.NONE, f"{side.name}: {response}"
     scene.until(lambda side: found(side) == level)
 
 
 def data_of(side: Side, transaction: Transaction) -> dict[str, object]:
-    """All batches of the topic with their markers, and the aborted transactions."""
-    answer = ask(side, FETCH, 12, transaction.fetch()(side))
-    return flatten(answer, 12, side)
+    """Return all batches of the topic with their markers, and the aborted transactions."""
+    response = exchange(side, FETCH, 12, transaction.fetch()(side))
+    return flatten(response, 12, side)
 
 
-def played(scene: Scene, level: int, *, is_new: bool) -> list[Transaction]:
-    """All stories, each with its own id, topic and group."""
+def play_stories(scene: Scene, level: int, *, is_new: bool) -> list[Transaction]:
+    """Run all stories, each with a separate transactional id, topic and group."""
     made = []
     for story in STORIES:
         name = f"{story.__name__}-{level}-{is_new}"
@@ -236,8 +236,8 @@ def played(scene: Scene, level: int, *, is_new: bool) -> list[Transaction]:
     return made
 
 
-# At level 0, Kafka fails over each request of a new client: the id is never usable again. Clients
-# learn the level from ApiVersions, and do not send such requests.
+# Level 0 is not tested with new clients: Kafka fails on each of their requests, and the id becomes
+# unusable. Clients read the level from ApiVersions, and do not send such requests.
 @pytest.mark.parametrize(
     ("level", "is_new"),
     [(2, True), (2, False), (1, True), (1, False), (0, False)],
@@ -246,11 +246,11 @@ def played(scene: Scene, level: int, *, is_new: bool) -> list[Transaction]:
 def test_the_records_of_transactions_are_equal(own_pair: Pair, level: int, is_new: bool) -> None:
     scene = Scene(own_pair, INIT, f"records-{level}-{is_new}", 4)
     set_level(scene, level)
-    made = played(scene, level, is_new=is_new)
+    made = play_stories(scene, level, is_new=is_new)
     for number in range(WALKS):
         seed = f"records-{level}-{is_new}-{number}"
         walk = Walk(own_pair, seed, scene)
-        walk.play(drawn(seed, of_old_clients=not is_new))
+        walk.play(random_steps(seed, of_old_clients=not is_new))
         made += walk.transactions
     found = list(scene.unexpected({}, set()))
     assert not found, "\n".join(found)

@@ -1,6 +1,6 @@
 """Random sequences of transaction requests from fixed seeds: equal responses and states.
 
-`make transaction-walks` is the long form.
+`make transaction-walks` runs more walks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from differential import transaction_walks
-from differential.transaction_walks import OPERATIONS, Walk, drawn, fewest
+from differential.transaction_walks import OPERATIONS, Walk, fewest, random_steps
 
 if TYPE_CHECKING:
     from differential.scene import Pair
@@ -23,19 +23,19 @@ WALKS = 10
 @pytest.mark.parametrize("number", range(WALKS))
 def test_a_walk_is_equal_on_both_brokers(pair: Pair, number: int) -> None:
     seed = f"suite-{number}"
-    found = Walk(pair, seed).play(drawn(seed))
+    found = Walk(pair, seed).play(random_steps(seed))
     assert not found, "\n" + "\n".join(found)
 
 
 def test_the_walks_have_every_operation() -> None:
-    played = {step.operation for number in range(WALKS) for step in drawn(f"suite-{number}")}
+    played = {step.operation for number in range(WALKS) for step in random_steps(f"suite-{number}")}
     assert played == set(OPERATIONS)
 
 
 def test_a_difference_is_reported_with_the_fewest_steps(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker whose aborts are commits is found by beginning and aborting a transaction."""
+    """On one side each abort becomes a commit; a begin and an abort show the difference."""
     request = transaction_walks.Walk._request
 
     def spoiled(self: Walk, step: object, producer: object) -> object:
@@ -46,9 +46,11 @@ def test_a_difference_is_reported_with_the_fewest_steps(
 
     monkeypatch.setattr(transaction_walks.Walk, "_request", spoiled)
     seed = next(
-        seed for seed in (f"spoiled-{n}" for n in range(50)) if Walk(pair, seed).play(drawn(seed))
+        seed
+        for seed in (f"spoiled-{n}" for n in range(50))
+        if Walk(pair, seed).play(random_steps(seed))
     )
-    left, found = fewest(pair, seed, drawn(seed))
+    left, found = fewest(pair, seed, random_steps(seed))
     assert found
     assert {step.operation for step in left} >= {"abort"}
     assert len(left) <= 4, left

@@ -1,7 +1,7 @@
-"""Random requests of two transactional ids, step by step the same on both brokers.
+"""Random requests of two transactional ids, compared step by step on both brokers.
 
-Each id has two producers, so that one of them is fenced from time to time. A walk is drawn from a
-seed and its number, so that whatever it finds comes again:
+Each id has two producers, so that sometimes one of them is fenced. A walk depends only on a seed
+and its number, so that each difference is reproducible:
 
     make transaction-walks WALKS="--seed 7 --count 500"
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from differential.answer import flatten
+from differential.broker_pair import started_pair
+from differential.response import flatten
 from differential.scene import Scene
-from differential.started import started_pair
 from differential.transaction import (
     ADD,
     ADD_OFFSETS,
@@ -30,7 +30,7 @@ from differential.transaction import (
     PARTITIONS,
     PRODUCE,
     Transaction,
-    look,
+    compare_state,
     settle,
 )
 from jvm.maven import class_path
@@ -50,7 +50,7 @@ STEPS = 25
 # Operations, the frequency of each, and the versions that differ in their effects.
 OPERATIONS: dict[str, tuple[int, tuple[int, ...]]] = {
     "initialize": (2, (2, 4, 5)),
-    "go on": (1, (3, 4, 5)),
+    "continue": (1, (3, 4, 5)),
     "add": (2, (0, 3, 5)),
     "add offsets": (1, (0, 3, 4)),
     "commit offset": (2, (3, 4, 5)),
@@ -61,21 +61,22 @@ OPERATIONS: dict[str, tuple[int, tuple[int, ...]]] = {
     "verify": (1, (4, 5)),
     "write marker": (1, (1,)),
 }
-# The last versions of clients that do not know transaction version 2, and do not ask for brokers.
+# The last versions of clients without transaction version 2. Later versions of AddPartitionsToTxn
+# are for brokers.
 OLD = {"add": 3, "commit offset": 4, "produce": 11, "produce a gap": 11, "commit": 4, "abort": 4}
-# The epoch of a request, relative to the producer's: mostly its own.
+# The epoch of a request relative to the producer's epoch, mostly 0.
 DELTAS = (0, 0, 0, 0, 0, 0, 0, 0, -1, 1)
-# A batch of a later epoch makes Kafka refuse the producer's own batches (`known_differences`).
-# After a marker of a later epoch, no marker of the coordinator is accepted: the end is never
-# complete.
+# Writes never have a later epoch. After such a batch, Kafka refuses the producer's own batches
+# (`known_differences`). After such a marker, no marker of the coordinator is accepted, and the
+# transaction never completes.
 DELTAS_OF_BATCHES = (0, 0, 0, 0, 0, 0, 0, 0, -1)
 WRITES = ("produce", "produce a gap", "write marker")
-# The first version of an end that gives a new epoch.
+# The first version of EndTxn that returns a new epoch.
 BUMPS_SINCE = 5
 
 
 class Step(NamedTuple):
-    """One request: of which producer, in which version, with how much added to its epoch."""
+    """One request: the operation, the producer, the version, and the change of its epoch."""
 
     operation: str
     producer: int
@@ -91,18 +92,18 @@ class Step(NamedTuple):
         )
 
 
-def drawn(seed: str, count: int = STEPS, *, of_old_clients: bool = False) -> list[Step]:
-    """The steps of a walk; of clients of all versions, or of old ones alone."""
+def random_steps(seed: str, count: int = STEPS, *, of_old_clients: bool = False) -> list[Step]:
+    """Return the steps of a walk of clients of all versions, or only of old clients."""
     chance = random.Random(seed)
     names = list(OPERATIONS)
     weights = [weight for weight, _ in OPERATIONS.values()]
-    # Every producer of the first step has an id.
+    # Initialize the first producer of each id.
     steps = [Step("initialize", each * PRODUCERS_OF_ID, 4, 0, 0) for each in range(IDS)]
     while len(steps) < count:
         (operation,) = chance.choices(names, weights)
         producer = chance.randrange(IDS * PRODUCERS_OF_ID)
-        # Clients of an id are all of one kind, those of the last id old ones: until its first
-        # record, Kafka takes a producer for one of the kind of its first request.
+        # All clients of an id are of one kind, and those of the last id are old: until the first
+        # record, Kafka infers the kind of a producer from its first request.
         is_old = of_old_clients or producer >= (IDS - 1) * PRODUCERS_OF_ID
         versions = _versions(operation, is_old=is_old)
         deltas = DELTAS_OF_BATCHES if operation in WRITES else DELTAS
@@ -123,7 +124,7 @@ def _versions(operation: str, *, is_old: bool) -> list[int]:
 
 @dataclass
 class _Producer:
-    """Id and epoch that a producer believes to have."""
+    """The id and epoch that a producer uses."""
 
     transaction: Transaction
     # The name of its producer id on both sides.
@@ -134,15 +135,15 @@ class _Producer:
 
 
 class Walk:
-    """One walk over both brokers."""
+    """One walk on both brokers."""
 
     def __init__(self, pair: Pair, seed: str, scene: Scene | None = None) -> None:
-        """Make the ids and the topic.
+        """Create the transactional ids and the topic.
 
         Args:
             pair: both brokers.
-            seed: what the walk is called.
-            scene: of several walks at a time; its own if None.
+            seed: names the walk.
+            scene: a scene that several walks share; a new scene if None.
         """
         self._seed = seed
         self._scene = scene or Scene(pair, END, f"walk-{seed}", 4)
@@ -153,51 +154,51 @@ class Walk:
             name = f"walk-{pair.transactions}-{number}"
             made = Transaction(name, topic, f"group-of-{name}", (0,) * len(PARTITIONS))
             self.transactions.append(made)
-        self._scene.producer("nobody")
+        self._scene.producer("unknown producer")
         self._producers = [
-            _Producer(self.transactions[number // PRODUCERS_OF_ID], "nobody")
+            _Producer(self.transactions[number // PRODUCERS_OF_ID], "unknown producer")
             for number in range(IDS * PRODUCERS_OF_ID)
         ]
         self._names = 0
 
     def play(self, steps: Iterable[Step]) -> list[str]:
-        """Return what differs at the first step where anything does, or at the end."""
+        """Return the differences of the first step that has any, or of the end."""
         return self.go(steps) or self.end()
 
     def go(self, steps: Iterable[Step]) -> list[str]:
-        """Return what differs at the first step where anything does."""
+        """Return the differences of the first step that has any."""
         for number, step in enumerate(steps):
             self._scene.label = f"step {number} ({step})"
             self._play(step)
             for transaction in self.transactions:
-                look(self._scene, transaction)
+                compare_state(self._scene, transaction)
             found = list(self._scene.unexpected({}, set()))
             if found:
                 return found
         return []
 
     def end(self) -> list[str]:
-        """Return what differs when the next producers of the ids begin."""
+        """Return the differences after the next producers of the ids begin."""
         for transaction in self.transactions:
             self._scene.label = f"the end of {transaction.id}"
             for _ in range(2):
                 self._scene.compare(transaction.init(), INIT, 4)
                 settle(self._scene, transaction)
-            look(self._scene, transaction)
+            compare_state(self._scene, transaction)
         return list(self._scene.unexpected({}, set()))
 
     def _play(self, step: Step) -> None:
         producer = self._producers[step.producer]
         transaction = producer.transaction
-        # The builders of requests take the epoch from there.
+        # The builders of requests use this epoch.
         transaction.epoch = producer.epoch
         api, build = self._request(step, producer)
-        answers = self._scene.compare(build, api, step.version)
+        responses = self._scene.compare(build, api, step.version)
         settle(self._scene, transaction)
-        if not _is_accepted(answers[0], step.version, self._scene.pair.kafka):
+        if not _is_accepted(responses[0], step.version, self._scene.pair.kafka):
             return
         if api is INIT or (api is END and step.version >= BUMPS_SINCE):
-            self._learn(producer, answers)
+            self._take_identity(producer, responses)
         elif step.operation == "produce" and step.delta == 0:
             producer.sequences[step.partition] = producer.sequences.get(step.partition, 0) + 1
 
@@ -206,8 +207,8 @@ class Walk:
         match step.operation:
             case "initialize":
                 return INIT, transaction.init()
-            case "go on":
-                return INIT, transaction.go_on(delta, name)
+            case "continue":
+                return INIT, transaction.continue_producer(delta, name)
             case "add":
                 return ADD, transaction.add(step.partition, delta=delta, producer=name)
             case "add offsets":
@@ -229,9 +230,9 @@ class Walk:
                 return PRODUCE, transaction.produce(step.partition, delta, sequence, producer=name)
         raise AssertionError(step)
 
-    def _learn(self, producer: _Producer, answers: tuple[Any, Any]) -> None:
-        """Take over the identity that both brokers gave."""
-        kafka, ours = answers
+    def _take_identity(self, producer: _Producer, responses: tuple[Any, Any]) -> None:
+        """Store the producer id and epoch that both brokers returned."""
+        kafka, ours = responses
         if ours is None or ours.error_code:
             return
         known = self._scene.pair.kafka.name_of(kafka.producer_id)
@@ -246,18 +247,18 @@ class Walk:
         producer.name, producer.epoch = name, kafka.producer_epoch
 
 
-def _is_accepted(answer: Any, version: int, side: Side) -> bool:
-    fields = flatten(answer, version, side).items()
+def _is_accepted(response: Any, version: int, side: Side) -> bool:
+    fields = flatten(response, version, side).items()
     codes = [value for path, value in fields if path.endswith("error_code")]
     return all(code == ErrorCode.NONE for code in codes)
 
 
 def fewest(pair: Pair, seed: str, steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
-    """Leave out steps as long as the walk still shows a difference."""
+    """Remove steps as long as the walk still shows a difference."""
     left = list(steps)
     found = Walk(pair, f"{seed}-again").play(left)
     if not found:
-        return left, ["(does not come again)"]
+        return left, ["(not reproducible)"]
     at = len(left) - 1
     while at >= 0:
         fewer = left[:at] + left[at + 1 :]
@@ -269,7 +270,7 @@ def fewest(pair: Pair, seed: str, steps: Sequence[Step]) -> tuple[list[Step], li
 
 
 def main() -> int:
-    """Play walks; tell each that differs, with the fewest steps that show it."""
+    """Play walks; print each walk with a difference, with the fewest steps that show it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--count", type=int, default=200, help="walks to play")
@@ -280,7 +281,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory, started_pair(Path(directory)) as pair:
         for number in range(options.count):
             seed = f"{options.seed}-{number}"
-            steps = drawn(seed, options.steps)
+            steps = random_steps(seed, options.steps)
             if not Walk(pair, seed).play(steps):
                 continue
             differing += 1

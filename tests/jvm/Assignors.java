@@ -1,9 +1,9 @@
-// Apache Kafka's own assignors, asked by lines on standard input. A case is
+// Runs Apache Kafka's assignors on cases from standard input. A case is
 //   case ASSIGNOR
 //   topic NAME RACKS;RACKS;...      one list of racks (a,b) per partition, - for none
-//   member ID INSTANCE RACK GENERATION TOPICS OWNED USERDATA      "-" for what is not there
+//   member ID INSTANCE RACK GENERATION TOPICS OWNED USERDATA      "-" for a missing value
 //   end
-// and is answered with one line "ID TOPIC:NUMBER,..." per member and a line "end".
+// The output is one line "ID TOPIC:NUMBER,..." per member and a line "end".
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;

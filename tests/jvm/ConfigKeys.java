@@ -1,5 +1,5 @@
-// Apache Kafka's own definitions of its keys, one a line: kind, name, type, default, and which of
-// some numbers its validator takes, if it has one.
+// Prints Apache Kafka's definitions of its keys, one per line: kind, name, type, default, and the
+// probed numbers that its validator accepts.
 
 import java.util.List;
 import java.util.Map;
@@ -16,7 +16,7 @@ public class ConfigKeys {
     public static void main(String[] arguments) throws ReflectiveOperationException {
         Class<?> broker = Class.forName("kafka.server.KafkaConfig");
         print("broker", (ConfigDef) broker.getMethod("configDef").invoke(null));
-        // Known to brokers that run only.
+                // Keys that are not in the static definition of the broker.
         print("broker", QuotaConfig.brokerQuotaConfigs());
         print("topic", LogConfig.configDefCopy());
     }

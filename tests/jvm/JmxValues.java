@@ -1,5 +1,5 @@
-// Values of the MBeans of a running Java process: JmxValues PORT, then one pattern a line on standard
-// input; each is answered with lines of name, attribute and value, and an empty line.
+// Prints values of the MBeans of a running Java process: JmxValues PORT, with one pattern per line on
+// standard input. The output is lines with name, attribute and value, and then an empty line.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;

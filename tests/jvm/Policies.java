@@ -4,7 +4,7 @@ import org.apache.kafka.common.errors.PolicyViolationException;
 import org.apache.kafka.server.policy.AlterConfigPolicy;
 import org.apache.kafka.server.policy.CreateTopicPolicy;
 
-/** Policies for test_policies.py, which has the same in Python: a word of the request decides. */
+/** Policies for test_policies.py: certain words in a request cause an error. */
 public class Policies {
     private static void judge(String request, String metadata) {
         if (request.contains("refused") || request.contains("111111")) {

@@ -1,4 +1,4 @@
-// Names of principals as Kafka makes them, one for each line of a file.
+// Prints Kafka's names of principals, one for each line of a file.
 // "name HEX": the text of a distinguished name in DER. "rules RULES SUBJECT" (separated by tabs):
 // the name by these rules, "-" if none matches, "!" if the rules are malformed.
 

@@ -1,10 +1,10 @@
-// Apache Kafka's assignors of the group coordinator, asked by lines on standard input. A case is
+// Runs the assignors of Apache Kafka's group coordinator on cases from standard input. A case is
 //   case ASSIGNOR TYPE              TYPE is HOMOGENEOUS or HETEROGENEOUS
 //   topic ID COUNT ASSIGNABLE       ID in hex; ASSIGNABLE is a list of numbers, * for all
 //   member ID INSTANCE TOPICS TARGET    names in hex; TARGET is TOPIC:1,2;TOPIC:3; "-" for nothing
 //   end
-// and is answered with one line "ID TARGET" per member, sorted, and a line "end". Empty topics of
-// a target are left out. The answer is the line "failed ERROR" if the assignor throws.
+// The output is one sorted line "ID TARGET" per member, and a line "end". A target lacks empty
+// topics. If the assignor throws, the output is the line "failed ERROR".
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;

@@ -13,10 +13,10 @@ import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * A share consumer that does with each record what its value says: accept, release, reject or renew.
+ * A share consumer; the value of each record is its acknowledge type: accept, release, reject or renew.
  *
- * <p>Released and renewed records are accepted when they come again. Arguments: bootstrap servers, group, topic,
- * number of records. It prints value and delivery count of each record that it gets.
+ * <p>Released and renewed records are accepted at the next delivery. Arguments: bootstrap servers, group, topic,
+ * number of records. It prints value and delivery count of each received record.
  */
 public final class ShareAcknowledger {
     public static void main(String[] words) {

@@ -1,18 +1,18 @@
-// Apache Kafka's task assignors and its configuration of topologies, asked by lines on standard
-// input. Names are in hex, "-" stands for nothing. A case of an assignor is
+// Runs Apache Kafka's task assignors and its configuration of topologies on cases from standard
+// input. Names are in hex, "-" stands for a missing value. A case of an assignor is
 //   assign ASSIGNOR REPLICAS
 //   tasks SUBTOPOLOGY COUNT STATEFUL
 //   member ID PROCESS ACTIVE STANDBY OFFSETS    S:1,2;S:3 for tasks, S:1=9,2=7;S:3=8 for offsets
 //   end
-// and is answered with one line "ID ACTIVE STANDBY" per member, sorted. A case of a topology is
+// with one sorted line "ID ACTIVE STANDBY" per member as output. A case of a topology is
 //   topology EPOCH
 //   topic NAME PARTITIONS                       an existing topic
 //   subtopology ID, and for each of them
 //   source NAME, sink NAME, repartition TOPIC, changelog TOPIC, copartition SOURCES REPARTITIONS
 //   end
-// where TOPIC is NAME PARTITIONS REPLICATION CONFIGS. The answer has lines "subtopology", "create",
-// "problem STATUS MESSAGE", "described" and "value". All answers end with the line "end". An answer
-// is the line "failed ERROR" if Kafka throws.
+// where TOPIC is NAME PARTITIONS REPLICATION CONFIGS. Its output has lines "subtopology", "create",
+// "problem STATUS MESSAGE", "described" and "value". All outputs end with the line "end". If Kafka
+// throws, the output is the line "failed ERROR".
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;

@@ -14,26 +14,26 @@ import org.apache.kafka.common.utils.Exit;
 import org.slf4j.LoggerFactory;
 
 /**
- * Runs Apache Kafka's shell tools one after the other in one process, which starts only once.
+ * Runs Apache Kafka's shell tools one after another in one process.
  *
  * <p>A line of JSON in: {"tool": CLASS, "words": [...], "stdin": TEXT}; a line of JSON out: {"status":
- * NUMBER, "out": TEXT, "err": TEXT}. A tool that exits ends only its own thread; what it asked for at
- * the process's end is done when it has ended.
+ * NUMBER, "out": TEXT, "err": TEXT}. A tool that exits ends only its own thread. Its shutdown hooks run
+ * when it has ended.
  */
 public final class ToolHost {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final List<Runnable> HOOKS = new ArrayList<>();
-    // The first exit counts: some tools catch what the trap throws, say so, and exit once more.
+        // The first exit counts: some tools catch the exception of the trap, print it, and exit again.
     private static Integer status;
     private static ByteArrayOutputStream err;
     private static String errBeforeExit;
 
-    /** What stands for the end of the process: nobody catches it as an exception. */
+    /** Thrown instead of the end of the process. It is an Error, so that tools do not catch it. */
     private static final class Ended extends ThreadDeath {
     }
 
     public static void main(String[] none) throws Exception {
-        // Its output is the real one, not some tool's.
+                // The output of this process, which is not redirected.
         LoggerFactory.getLogger(ToolHost.class);
         Exit.setExitProcedure((code, message) -> end(code));
         Exit.setHaltProcedure((code, message) -> end(code));
@@ -83,7 +83,7 @@ public final class ToolHost {
                 .invoke(null, (Object) words.toArray(new String[0]));
         } catch (InvocationTargetException failure) {
             if (!(failure.getCause() instanceof Ended)) {
-                // What Java does with what a main throws.
+                            // Print the exception of a main method, as Java does.
                 failure.getCause().printStackTrace();
                 status = status == null ? 1 : status;
             }

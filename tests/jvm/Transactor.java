@@ -10,9 +10,9 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * A transactional producer that does what its standard input asks, line by line.
+ * A transactional producer that runs the commands of its standard input, line by line.
  *
- * <p>Arguments: settings as KEY=VALUE. It answers each line with "ok", or with "failed" and the error.
+ * <p>Arguments: settings as KEY=VALUE. The output for each line is "ok", or "failed" and the error.
  */
 public final class Transactor {
     public static void main(String[] words) throws Exception {
@@ -34,7 +34,7 @@ public final class Transactor {
                 }
                 System.out.flush();
             }
-            // Closing the producer would wait for brokers that may be gone.
+                        // Closing the producer would wait for brokers that may not run.
             Runtime.getRuntime().halt(0);
         }
     }

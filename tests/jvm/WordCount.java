@@ -19,9 +19,8 @@ import org.apache.kafka.streams.processor.StateRestoreListener;
  * Counts the words of the topic IN into the topic OUT, until its standard input ends.
  *
  * <p>Arguments: IN, OUT, and settings of Kafka Streams as KEY=VALUE. The line "add" on standard input
- * starts a further instance, with a state directory of its own; "remove" closes the one that was
- * started last. It prints the states of each instance by its number, and how many records of a
- * changelog a store was restored from.
+ * starts another instance with a separate state directory; "remove" closes the last instance. It prints
+ * the states of each instance by its number, and the number of changelog records that restored a store.
  */
 public final class WordCount {
     private static final Duration TIMEOUT = Duration.ofSeconds(120);

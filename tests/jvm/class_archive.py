@@ -1,7 +1,7 @@
-"""An archive of the classes that Apache Kafka loads, made once: a start takes half the CPU time.
+"""Creates an archive of the classes that Apache Kafka loads, which halves the CPU time of a start.
 
-Java calls this application class-data sharing. It ignores an archive that does not fit the running
-Java or the jars, so nothing depends on it.
+In Java this is application class-data sharing. Java ignores an archive that does not match the
+running Java or the jars, so that no test depends on it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NAME = "classes.jsa"
 
 
 def class_archive(jars: str, run_with: Callable[[Path, str], None]) -> str:
-    """Return the option of Java that uses the archive for the jars of tests/jvm/JARS.
+    """Return the Java option that uses the archive for the jars of tests/jvm/JARS.
 
     Args:
         jars: the folder with the pom.xml.
-        run_with: starts and stops a Kafka in the given directory with the given option of Java,
-            which writes the archive; called when there is no archive yet.
+        run_with: starts and stops Kafka in a directory with a Java option that writes the
+            archive; called if there is no archive yet.
     """
 
     def install(target: Path) -> None:

@@ -1,6 +1,4 @@
-"""Fills the directories of a broker or a cluster with one object of each kind, and describes its
-responses: the same for Apache Kafka and Barnabas, by requests in versions that both have.
-"""
+"""Fills directories of both brokers by the same requests, and describes their responses."""
 
 from __future__ import annotations
 
@@ -66,13 +64,13 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
-from jvm.directory_asking import asking
+from jvm.directory_requests import request_router
 from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jvm.directory_asking import Ask
+    from jvm.directory_requests import RequestRouter
 
 NODE_ID = 1
 ORDER_MS = 30_000
@@ -97,66 +95,66 @@ QUOTAS: tuple[tuple[list[tuple[str, str | None]], str, float], ...] = (
     ([("user", None), ("client-id", None)], "consumer_byte_rate", 2e9),
     ([("ip", "10.0.0.1")], "connection_creation_rate", 5.0),
 )
-# Where DeleteRecords lets TRIMMED begin.
+# The start offset of TRIMMED after DeleteRecords.
 START = 5
 GROUP, EXPLICIT, FADING, GONE = "readers", "explicit", "fading", "gone"
 DYNAMIC_SOURCES = {1, 2, 3}
 _TOPIC, _BROKER = 2, 4
 _EARLIEST, _LATEST, _MAX_TIMESTAMP = -2, -1, -3
 
-Picture = dict[str, Any]
+Description = dict[str, Any]
 
 
 class Contents:
-    """Writes to one broker after the other, each time a bit more.
+    """Writes to one broker after another, with more records each time.
 
     Args:
-        bootstrap: of the first broker, or all of a cluster; `moved_to` says where the next is.
-        replicas: of each partition.
+        bootstrap: the address of the first broker, or of all brokers of a cluster.
+        replicas: the replication factor of all topics.
     """
 
     def __init__(self, bootstrap: str, replicas: int = 1) -> None:
         self.bootstrap = bootstrap
         self._replicas = replicas
-        # Timestamps are of the last hour: nothing is too old for retention.
+        # Timestamps are within the last hour, so that no record is too old for retention.
         self._start_ms = int(time.time() * 1000) - 3_600_000
         self._round = 0
         self._sequence = IdempotentSequence()
 
-    def moved_to(self, bootstrap: str) -> None:
+    def connect(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
     def fill(self) -> None:
-        """One of everything."""
-        with asking(self.bootstrap) as ask:
-            create_topics(ask, CONFIGS, self._replicas)
-            create_topics(ask, {SHORT_LIVED: {}}, self._replicas)
+        """Create one object of each kind."""
+        with request_router(self.bootstrap) as send:
+            create_topics(send, CONFIGS, self._replicas)
+            create_topics(send, {SHORT_LIVED: {}}, self._replicas)
             self.write()
-            deleted = ask(DeleteTopicsRequest(topic_names=[SHORT_LIVED], timeout_ms=ORDER_MS), 4)
+            deleted = send(DeleteTopicsRequest(topic_names=[SHORT_LIVED], timeout_ms=ORDER_MS), 4)
             assert [each.error_code for each in deleted.responses] == [0]
-            _alter_configs(ask)
-            _alter_quotas(ask)
-            _trim(ask, START)
-            eventually(lambda: _is_applied(ask), "configs, quotas or a deletion are not applied")
+            _alter_configs(send)
+            _alter_quotas(send)
+            _trim(send, START)
+            eventually(lambda: _is_applied(send), "configs, quotas or a deletion are not applied")
         self._write_groups()
 
     def write(self) -> None:
-        """More records: in all compressions, over several segments, by an idempotent producer."""
+        """Write more records: in all compressions, in several segments, with a producer id."""
         start = self._round * 100
         self._round += 1
-        with asking(self.bootstrap) as ask:
+        with request_router(self.bootstrap) as send:
             for topic, partitions in PARTITIONS.items():
                 for partition in range(partitions):
                     for compression in range(5):
                         builder = BatchBuilder(compression=compression)
                         self._append(builder, start + compression * 5, 5)
-                        produce(ask, topic, partition, builder)
+                        produce(send, topic, partition, builder)
             for number in range(24):
                 large = BatchBuilder()
                 self._append(large, start + 30 + (number * 7) % 24, 4, bytes(30_000))
-                produce(ask, ROLLED, 0, large)
-                produce(ask, COMPACTED, 0, large)
-            self._sequence.go_on(ask, self._start_ms + start * 1000 + 99_000)
+                produce(send, ROLLED, 0, large)
+                produce(send, COMPACTED, 0, large)
+            self._sequence.produce_next(send, self._start_ms + start * 1000 + 99_000)
 
     def _append(
         self, builder: BatchBuilder, start: int, count: int, value: bytes | None = None
@@ -165,26 +163,26 @@ class Contents:
             text = b"%d" % number
             builder.append(
                 self._start_ms + number * 1000,
-                # Those of large values replace one another, the others stay.
+                # Keys of large values repeat, so that compaction removes records.
                 b"key-%d" % (number if value is None else number % 10),
                 text * 20 if value is None else value + text,
                 [("n", text), ("none", None)],
             )
 
     def _write_groups(self) -> None:
-        with asking(self.bootstrap) as ask:
+        with request_router(self.bootstrap) as send:
             for group in (GROUP, EXPLICIT, FADING, GONE):
-                assert ask(FindCoordinatorRequest(key=group), 2).error_code == 0
+                assert send(FindCoordinatorRequest(key=group), 2).error_code == 0
             offsets = {0: (7, "here"), 1: (0, ""), 2: (3, "à")}
-            commit(ask, GROUP, offsets)
-            commit(ask, EXPLICIT, {0: (1, "")}, retention_ms=7_200_000)
-            commit(ask, FADING, {0: (1, "")}, retention_ms=1)
-            commit(ask, GONE, {0: (1, "")})
-            deleted = ask(DeleteGroupsRequest(groups_names=[GONE]), 2)
+            commit(send, GROUP, offsets)
+            commit(send, EXPLICIT, {0: (1, "")}, retention_ms=7_200_000)
+            commit(send, FADING, {0: (1, "")}, retention_ms=1)
+            commit(send, GONE, {0: (1, "")})
+            deleted = send(DeleteGroupsRequest(groups_names=[GONE]), 2)
             assert [each.error_code for each in deleted.results] == [0]
 
-    def await_quiet(self, directories: Sequence[Path]) -> None:
-        """Wait until what happens by itself has happened: compaction, checkpoints, expiry."""
+    def await_periodic_work(self, directories: Sequence[Path]) -> None:
+        """Wait until compaction, checkpoints and expiry have happened."""
 
         def is_compacted() -> bool:
             return any(is_cleaned(path, COMPACTED, 0) for path in directories)
@@ -197,82 +195,83 @@ class Contents:
 
         eventually(is_compacted, f"{COMPACTED} was not compacted")
         eventually(is_trimmed, f"no checkpoint has the start of {TRIMMED}")
-        with asking(self.bootstrap) as ask:
-            eventually(lambda: FADING not in _groups(ask), f"{FADING} has not expired")
+        with request_router(self.bootstrap) as send:
+            eventually(lambda: FADING not in _groups(send), f"{FADING} has not expired")
 
-    def picture(self) -> Picture:
-        """All that is served."""
-        with asking(self.bootstrap) as ask:
-            topics = self.await_replicas(ask)
+    def describe_contents(self) -> Description:
+        """Return all observable contents of the broker."""
+        with request_router(self.bootstrap) as send:
+            topics = self.await_replicas(send)
             return {
                 **{
-                    f"{topic}-{index}": self._partition(ask, topic, index)
+                    f"{topic}-{index}": self._partition(send, topic, index)
                     for topic, count in PARTITIONS.items()
                     for index in range(count)
                 },
                 "topics": topics,
-                "features": _features(ask),
-                "configs": _configs(ask, [(_TOPIC, topic) for topic in PARTITIONS]),
-                "broker configs": [_configs(ask, [(_BROKER, name)]) for name in BROKER_CONFIGS],
-                "quotas": _quotas(ask),
-                "groups": _groups(ask),
-                "directories": _directories(ask),
+                "features": _features(send),
+                "configs": _configs(send, [(_TOPIC, topic) for topic in PARTITIONS]),
+                "broker configs": [_configs(send, [(_BROKER, name)]) for name in BROKER_CONFIGS],
+                "quotas": _quotas(send),
+                "groups": _groups(send),
+                "directories": _directories(send),
             }
 
-    def await_replicas(self, ask: Ask) -> dict[str, Any]:
-        """Kafka's listener is open a moment before its partitions are, and before others follow.
+    def await_replicas(self, send: RequestRouter) -> dict[str, Any]:
+        """Wait until all replicas are in sync, and return the description of the topics.
 
-        Returns the description of the topics after that.
+        Kafka opens its listener earlier.
         """
 
         def all_in_sync() -> dict[str, Any] | None:
-            said = [_topics(each.topics) for each in ask.each(MetadataRequest(topics=None), 12)]
+            found = send.to_each(MetadataRequest(topics=None), 12)
+            descriptions = [_topics(each.topics) for each in found]
             is_full = all(
                 len(replicas) == len(isr) == self._replicas and not error
-                for topics in said
+                for topics in descriptions
                 for _, partitions in topics.values()
                 for _, replicas, isr, error in partitions
             )
-            return said[0] if is_full else None
+            return descriptions[0] if is_full else None
 
-        said = eventually(all_in_sync, "replicas are not in sync")
+        descriptions = eventually(all_in_sync, "replicas are not in sync")
         for topic, count in PARTITIONS.items():
             for index in range(count):
-                _list_offset(ask, topic, index, _LATEST)
-        return said
+                _list_offset(send, topic, index, _LATEST)
+        return descriptions
 
-    def _partition(self, ask: Ask, topic: str, index: int) -> dict[str, Any]:
-        found = records(ask, topic, index)
+    def _partition(self, send: RequestRouter, topic: str, index: int) -> dict[str, Any]:
+        found = records(send, topic, index)
         if topic == COMPACTED and self._replicas > 1:
-            # Each replica has its own segments, and cleans what is in closed ones.
+            # Each replica has different segments, and cleans only closed segments.
             last = {record.key: (epoch, record) for epoch, _, record in found}
-            return {"last": last, "end": _list_offset(ask, topic, index, _LATEST)[1]}
+            return {"last": last, "end": _list_offset(send, topic, index, _LATEST)[1]}
         return {
             "records": found,
             "epochs": [
-                _epoch_end(ask, topic, index, epoch)
+                _epoch_end(send, topic, index, epoch)
                 for epoch in sorted({each[0] for each in found})
             ],
             "times": [
-                _list_offset(ask, topic, index, at)
+                _list_offset(send, topic, index, at)
                 for at in (_EARLIEST, _LATEST, _MAX_TIMESTAMP, *self._times(topic))
             ],
-            "producers": _producers(ask, topic, index),
+            "producers": _producers(send, topic, index),
         }
 
     def _times(self, topic: str) -> Iterable[int]:
         if topic == COMPACTED:
-            # Kafka finds nothing behind a segment that compaction has emptied; Barnabas does.
+            # Kafka finds no record after a segment that compaction has emptied; Barnabas does.
             return ()
         return range(self._start_ms - 500, self._start_ms + self._round * 100_000, 9_500)
 
     def check_producer(self) -> None:
-        """The idempotent producer goes on: its last batch is known, a gap is not taken."""
-        with asking(self.bootstrap) as ask:
-            self._sequence.check(ask)
+        """Check that the last batch of the producer is known, and that a gap is refused."""
+        with request_router(self.bootstrap) as send:
+            self._sequence.check(send)
 
-    def tear(self, directories: Iterable[Path]) -> None:
-        """Behind the last record of a log put the beginning of a batch, as a crash may."""
+    def append_torn_batch(self, directories: Iterable[Path]) -> None:
+        """Append the beginning of a batch to a log, as after a crash."""
         for directory in directories:
             for segments in [sorted(directory.glob(f"{PLAIN}-1/*.log"))]:
                 if segments and (content := segments[-1].read_bytes()):
@@ -281,7 +280,7 @@ class Contents:
 
 
 class IdempotentSequence:
-    """Records of one producer in one partition, over all brokers."""
+    """Records of one idempotent producer in one partition, across all brokers."""
 
     PRODUCER_ID, EPOCH, COUNT = 424_242, 3, 4
 
@@ -298,41 +297,41 @@ class IdempotentSequence:
             builder.append(timestamp, b"%d" % number, b"idempotent")
         return builder
 
-    def go_on(self, ask: Ask, timestamp: int) -> None:
+    def produce_next(self, send: RequestRouter, timestamp: int) -> None:
         self._last_timestamp = timestamp
-        answer = produce(ask, PLAIN, 0, self._batch(self._next, timestamp))
-        self._last_offset = answer.base_offset
+        response = produce(send, PLAIN, 0, self._batch(self._next, timestamp))
+        self._last_offset = response.base_offset
         self._next += self.COUNT
 
-    def check(self, ask: Ask) -> None:
+    def check(self, send: RequestRouter) -> None:
         last = self._batch(self._next - self.COUNT, self._last_timestamp)
-        assert produce(ask, PLAIN, 0, last).base_offset == self._last_offset
+        assert produce(send, PLAIN, 0, last).base_offset == self._last_offset
         beyond = self._batch(self._next + self.COUNT, self._last_timestamp)
         # OUT_OF_ORDER_SEQUENCE_NUMBER
-        produce(ask, PLAIN, 0, beyond, error_code=45)
+        produce(send, PLAIN, 0, beyond, error_code=45)
 
 
 def produce(
-    ask: Ask,
+    send: RequestRouter,
     topic: str,
     partition: int,
     builder: BatchBuilder,
     error_code: int = 0,
 ) -> Any:
-    """The answer of the partition."""
+    """Append a batch, and return the response for the partition."""
     data = PartitionProduceData(index=partition, records=bytes(builder.build()))
     request = ProduceRequest(
         acks=-1,
         timeout_ms=ORDER_MS,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
-    answer = ask(request, 9).responses[0].partition_responses[0]
-    assert answer.error_code == error_code, (topic, partition, answer.error_message)
-    return answer
+    response = send(request, 9).responses[0].partition_responses[0]
+    assert response.error_code == error_code, (topic, partition, response.error_message)
+    return response
 
 
 def commit(
-    ask: Ask,
+    send: RequestRouter,
     group: str,
     offsets: dict[int, tuple[int, str]],
     retention_ms: int | None = None,
@@ -357,14 +356,17 @@ def commit(
             )
         ],
     )
-    answers = ask(request, version).topics[0].partitions
-    assert [each.error_code for each in answers] == [0] * len(offsets), group
+    responses = send(request, version).topics[0].partitions
+    assert [each.error_code for each in responses] == [0] * len(offsets), group
 
 
 def create_topics(
-    ask: Ask, configs: dict[str, dict[str, str]], replicas: int, partitions: int | None = None
+    send: RequestRouter,
+    configs: dict[str, dict[str, str]],
+    replicas: int,
+    partitions: int | None = None,
 ) -> None:
-    """Of so many partitions, or as `PARTITIONS` says; led when this returns."""
+    """Create topics, by default with the partitions in `PARTITIONS`, and wait for leaders."""
     topics = [
         CreatableTopic(
             name=name,
@@ -375,21 +377,21 @@ def create_topics(
         )
         for name, keys in configs.items()
     ]
-    made = ask(CreateTopicsRequest(topics=topics, timeout_ms=ORDER_MS), 7)
+    made = send(CreateTopicsRequest(topics=topics, timeout_ms=ORDER_MS), 7)
     assert [each.error_code for each in made.topics] == [0] * len(configs)
 
     def all_led() -> bool:
         return all(
             name in known and all(part.leader_id >= 0 for part in known[name].partitions)
-            for answer in ask.each(MetadataRequest(topics=None), 12)
-            for known in [{each.name: each for each in answer.topics}]
+            for response in send.to_each(MetadataRequest(topics=None), 12)
+            for known in [{each.name: each for each in response.topics}]
             for name in configs
         )
 
     eventually(all_led, "topics without leader")
 
 
-def _alter_configs(ask: Ask) -> None:
+def _alter_configs(send: RequestRouter) -> None:
     for name, keys in BROKER_CONFIGS.items():
         resource = AlterConfigsResource(
             resource_type=_BROKER,
@@ -399,11 +401,13 @@ def _alter_configs(ask: Ask) -> None:
                 for key, value in keys.items()
             ],
         )
-        answer = ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
-        assert [each.error_message for each in answer.responses] == [None]
+        response = send(
+            IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1
+        )
+        assert [each.error_message for each in response.responses] == [None]
 
 
-def _alter_quotas(ask: Ask) -> None:
+def _alter_quotas(send: RequestRouter) -> None:
     entries = [
         EntryDataRequest(
             entity=[EntityDataRequest(entity_type=kind, entity_name=name) for kind, name in entity],
@@ -411,43 +415,45 @@ def _alter_quotas(ask: Ask) -> None:
         )
         for entity, key, value in QUOTAS
     ]
-    answer = ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
-    assert [each.error_code for each in answer.entries] == [0] * len(QUOTAS)
+    response = send(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
+    assert [each.error_code for each in response.entries] == [0] * len(QUOTAS)
 
 
-def _trim(ask: Ask, offset: int) -> None:
-    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
-    topics = [DeleteRecordsTopic(name=TRIMMED, partitions=[asked])]
-    answer = ask(DeleteRecordsRequest(topics=topics, timeout_ms=ORDER_MS), 2)
-    assert answer.topics[0].partitions[0].low_watermark == offset
+def _trim(send: RequestRouter, offset: int) -> None:
+    requested = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topics = [DeleteRecordsTopic(name=TRIMMED, partitions=[requested])]
+    response = send(DeleteRecordsRequest(topics=topics, timeout_ms=ORDER_MS), 2)
+    assert response.topics[0].partitions[0].low_watermark == offset
 
 
 def is_cleaned(directory: Path, topic: str, partition: int) -> bool:
-    """Whether the checkpoint of the cleaner stands at the last segment of several."""
+    """Return whether the cleaner's checkpoint is the start of the last of several segments."""
     segments = sorted((directory / f"{topic}-{partition}").glob("*.log"))
     checkpoint = directory / "cleaner-offset-checkpoint"
     content = checkpoint.read_text() if checkpoint.exists() else ""
-    # White space ends the last line: a checksum.
+    # The last line is a checksum, followed by white space.
     lines = [line.rstrip() for line in content.splitlines()]
     return bool(segments) and f"{topic} {partition} {int(segments[-1].stem)}" in lines
 
 
-def _is_applied(ask: Ask) -> bool:
-    """Brokers apply metadata after the answer."""
+def _is_applied(send: RequestRouter) -> bool:
+    """Return whether all brokers have applied the changes, which they do after the response."""
     known = [
-        topic.name for each in ask.each(MetadataRequest(topics=None), 12) for topic in each.topics
+        topic.name
+        for each in send.to_each(MetadataRequest(topics=None), 12)
+        for topic in each.topics
     ]
-    configs = {name: _configs(ask, [(_BROKER, name)])[name] for name in BROKER_CONFIGS}
+    configs = {name: _configs(send, [(_BROKER, name)])[name] for name in BROKER_CONFIGS}
     has_configs = all(
         configs[name].get(key, ("",))[0] == value
         for name, keys in BROKER_CONFIGS.items()
         for key, value in keys.items()
     )
-    return SHORT_LIVED not in known and has_configs and len(_quotas(ask)) == len(QUOTAS)
+    return SHORT_LIVED not in known and has_configs and len(_quotas(send)) == len(QUOTAS)
 
 
 def _topics(found: list[Any]) -> dict[str, Any]:
-    """Id and partitions by name; leaders of several, and epochs of all, move on with each start."""
+    """Return id and partitions by name, without leaders and epochs, which change with a start."""
     return {
         each.name: (
             each.topic_id,
@@ -461,35 +467,37 @@ def _topics(found: list[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _features(ask: Ask) -> dict[str, int]:
+def _features(send: RequestRouter) -> dict[str, int]:
     request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
-    return {each.name: each.max_version_level for each in ask(request, 3).finalized_features}
+    return {each.name: each.max_version_level for each in send(request, 3).finalized_features}
 
 
-def _list_offset(ask: Ask, topic: str, partition: int, timestamp: int) -> tuple[int, int, int]:
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-    topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
-    found = ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7).topics[0].partitions[0]
+def _list_offset(
+    send: RequestRouter, topic: str, partition: int, timestamp: int
+) -> tuple[int, int, int]:
+    requested = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name=topic, partitions=[requested])]
+    found = send(ListOffsetsRequest(replica_id=-1, topics=topics), 7).topics[0].partitions[0]
     assert found.error_code == 0, (topic, partition, timestamp, found.error_code)
-    # Epochs of the end are those of now.
+    # The leader epoch of the latest offset changes with a start.
     epoch = found.leader_epoch if timestamp != _LATEST else -1
     return found.timestamp, found.offset, epoch
 
 
-def _epoch_end(ask: Ask, topic: str, partition: int, epoch: int) -> tuple[int, int]:
-    asked = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
-    topics = [OffsetForLeaderTopic(topic=topic, partitions=[asked])]
-    answer = ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
-    found = answer.topics[0].partitions[0]
+def _epoch_end(send: RequestRouter, topic: str, partition: int, epoch: int) -> tuple[int, int]:
+    requested = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+    topics = [OffsetForLeaderTopic(topic=topic, partitions=[requested])]
+    response = send(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
+    found = response.topics[0].partitions[0]
     assert found.error_code == 0
     return found.leader_epoch, found.end_offset
 
 
-def _producers(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, int, int]]:
+def _producers(send: RequestRouter, topic: str, partition: int) -> list[tuple[int, int, int, int]]:
     request = DescribeProducersRequest(
         topics=[TopicRequest(name=topic, partition_indexes=[partition])]
     )
-    found = ask(request, 0).topics[0].partitions[0]
+    found = send(request, 0).topics[0].partitions[0]
     assert found.error_code == 0
     return [
         (each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp)
@@ -497,21 +505,21 @@ def _producers(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, int
     ]
 
 
-def records(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, Any]]:
-    """(batch's leader epoch, its compression, record) of all."""
-    offset = _list_offset(ask, topic, partition, _EARLIEST)[1]
-    end = _list_offset(ask, topic, partition, _LATEST)[1]
+def records(send: RequestRouter, topic: str, partition: int) -> list[tuple[int, int, Any]]:
+    """Return (leader epoch of the batch, its compression, record) of all records."""
+    offset = _list_offset(send, topic, partition, _EARLIEST)[1]
+    end = _list_offset(send, topic, partition, _LATEST)[1]
     found: list[tuple[int, int, Any]] = []
     while offset < end:
-        asked = FetchPartition(
+        requested = FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
         )
         request = FetchRequest(
-            max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[asked])]
+            max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[requested])]
         )
-        answer = ask(request, 12).responses[0].partitions[0]
-        assert answer.error_code == 0
-        for header, records in read_batches(bytes(answer.records)):
+        response = send(request, 12).responses[0].partitions[0]
+        assert response.error_code == 0
+        for header, records in read_batches(bytes(response.records)):
             offset = header.next_offset
             found += [
                 (header.partition_leader_epoch, header.compression, record)
@@ -521,8 +529,10 @@ def records(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, Any]]:
     return found
 
 
-def _configs(ask: Ask, resources: list[tuple[int, str]]) -> dict[str, dict[str, tuple[str, int]]]:
-    """Value and source of what was set while running."""
+def _configs(
+    send: RequestRouter, resources: list[tuple[int, str]]
+) -> dict[str, dict[str, tuple[str, int]]]:
+    """Return value and source of dynamic configs."""
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
@@ -535,12 +545,12 @@ def _configs(ask: Ask, resources: list[tuple[int, str]]) -> dict[str, dict[str, 
             for config in each.configs
             if config.config_source in DYNAMIC_SOURCES
         }
-        for each in ask(request, 4).results
+        for each in send(request, 4).results
     }
 
 
-def _quotas(ask: Ask) -> list[Any]:
-    found = ask(DescribeClientQuotasRequest(components=[], strict=False), 1)
+def _quotas(send: RequestRouter) -> list[Any]:
+    found = send(DescribeClientQuotasRequest(components=[], strict=False), 1)
     return sorted(
         (
             sorted((part.entity_type, part.entity_name or "") for part in each.entity),
@@ -550,22 +560,22 @@ def _quotas(ask: Ask) -> list[Any]:
     )
 
 
-def _groups(ask: Ask) -> dict[str, Any]:
+def _groups(send: RequestRouter) -> dict[str, Any]:
     def listed() -> list[Any] | None:
-        answers = ask.each(ListGroupsRequest(), 5)
-        return None if any(each.error_code for each in answers) else answers
+        responses = send.to_each(ListGroupsRequest(), 5)
+        return None if any(each.error_code for each in responses) else responses
 
     return {
         each.group_id: (each.protocol_type, each.group_state, each.group_type,
-                        _offsets(ask, each.group_id))
-        for answer in eventually(listed, "no groups are listed")
-        for each in answer.groups
+                        _offsets(send, each.group_id))
+        for response in eventually(listed, "no groups are listed")
+        for each in response.groups
     }  # fmt: skip
 
 
-def _offsets(ask: Ask, group: str) -> list[Any]:
-    asked = OffsetFetchRequestGroup(group_id=group, topics=None)
-    (found,) = ask(OffsetFetchRequest(groups=[asked], require_stable=True), 8).groups
+def _offsets(send: RequestRouter, group: str) -> list[Any]:
+    requested = OffsetFetchRequestGroup(group_id=group, topics=None)
+    (found,) = send(OffsetFetchRequest(groups=[requested], require_stable=True), 8).groups
     return sorted(
         (topic.name, part.partition_index, part.committed_offset, part.metadata,
          part.committed_leader_epoch, part.error_code)
@@ -574,8 +584,8 @@ def _offsets(ask: Ask, group: str) -> list[Any]:
     )  # fmt: skip
 
 
-def _directories(ask: Ask) -> list[dict[str, list[Any]]]:
-    """By broker where each log lies, and the size of ours."""
+def _directories(send: RequestRouter) -> list[dict[str, list[Any]]]:
+    """Return the logs of each directory by broker, with the sizes of the tested topics."""
     return [
         {
             Path(each.log_dir).name: sorted(
@@ -584,7 +594,7 @@ def _directories(ask: Ask) -> list[dict[str, list[Any]]]:
                 for topic in each.topics
                 for part in topic.partitions
             )
-            for each in answer.results
+            for each in response.results
         }
-        for answer in ask.each(DescribeLogDirsRequest(topics=None), 4)
+        for response in send.to_each(DescribeLogDirsRequest(topics=None), 4)
     ]  # fmt: skip

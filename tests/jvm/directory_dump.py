@@ -1,4 +1,4 @@
-"""Kafka's DumpLogSegments over the files of data directories: it must not report an error."""
+"""Runs Kafka's DumpLogSegments on the files of data directories; it must not report an error."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 METADATA = "__cluster_metadata-0"
-# Said of each segment that does not begin with offset 0, and where compaction has been.
+# Output for each segment that does not begin with offset 0, and for compacted segments.
 IS_GAP = re.compile("^Non-consecutive offsets in |^  -?[0-9]+ is followed by [0-9]+$")
-# Kafka's recovery takes into the index the time of a batch that compaction has left no record of.
+# Kafka's recovery adds the time of a batch to the index even if compaction removed all its records.
 EMPTY_BATCH = re.compile(
     "^Found timestamp mismatch in :.*\n(  Index timestamp: [0-9]+, log timestamp: -1\n)+\n?",
     re.MULTILINE,
 )
-COMPLAINTS = ("is invalid", "isvalid: false", "corrupt", "Could not")
+ERROR_TEXTS = ("is invalid", "isvalid: false", "corrupt", "Could not")
 
 
 class Dump:
-    """The tool, asked about files.
+    """The tool; a call runs it on files.
 
     Args:
         kafka_tools: runs one of Kafka's tools.
-        has_kafka_written: whether Kafka has written some of them.
+        has_kafka_written: whether Kafka has written some of the files.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Dump:
         self._has_kafka_written = has_kafka_written
 
     def __call__(self, paths: Iterable[Path], *words: str) -> str:
-        """Its output for files, without empty files; there must be one with some."""
+        """Return the output of the tool for the files that are not empty; there must be one."""
         files = ",".join(str(path) for path in paths if path.stat().st_size)
         assert files, words
         done = self._kafka_tools("DumpLogSegments", "--files", files, *words)
         assert done.returncode == 0, done.stderr
-        # Mismatches are told there, with status 0.
-        told = EMPTY_BATCH.sub("", done.stderr) if self._has_kafka_written else done.stderr
-        wrong = [line for line in told.splitlines() if not IS_GAP.search(line)]
-        assert not wrong, "\n".join(wrong[:20])
-        for complaint in COMPLAINTS:
-            assert complaint not in done.stdout, done.stdout[-2000:]
+        # The tool reports mismatches on standard error, with status 0.
+        errors = EMPTY_BATCH.sub("", done.stderr) if self._has_kafka_written else done.stderr
+        unexpected = [line for line in errors.splitlines() if not IS_GAP.search(line)]
+        assert not unexpected, "\n".join(unexpected[:20])
+        for error_text in ERROR_TEXTS:
+            assert error_text not in done.stdout, done.stdout[-2000:]
         return done.stdout
 
     def check_logs(self, partitions: Sequence[Path], *words: str) -> str:
-        """Of partitions' directories all segments, with their indexes; its output for the logs."""
+        """Check all segments and indexes of partitions, and return the output for the logs."""
         logs = [path for directory in partitions for path in sorted(directory.glob("*.log"))]
         text = self(logs, "--deep-iteration", *words)
         for suffix in ("index", "timeindex"):
@@ -63,11 +63,11 @@ class Dump:
         return text
 
     def producers(self, partitions: Iterable[Path]) -> str:
-        """Its output for the snapshots of producers."""
+        """Return the output for the snapshots of producers."""
         return self(path for directory in partitions for path in directory.glob("*.snapshot"))
 
     def metadata(self, directory: Path) -> tuple[str, str]:
-        """Its output for the metadata log of a data directory, and for its newest snapshot."""
+        """Return the output for the metadata log of a directory and for its newest snapshot."""
         log = self((directory / METADATA).glob("*.log"), "--cluster-metadata-decoder")
         snapshot = ""
         for path in sorted((directory / METADATA).glob("*.checkpoint")):

@@ -1,4 +1,4 @@
-"""Programs that tests install or compile once, in a folder of `build/clients` named by content."""
+"""Installs or compiles programs once, in a folder of `build/clients` with a hash in its name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ TIMEOUT_S = 240
 
 
 def installed(name: str, files: list[Path], install: Callable[[Path], None]) -> Path:
-    """The folder that `install` makes of these files; changed files are another folder."""
+    """Return the folder that `install` creates from these files; it depends on their contents."""
     parts = [file.read_bytes() for file in files] + [sys.version.encode()]
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     folder = BUILD / f"{name}-{digest}"
-    # It has had another name until it was whole.
+    # The folder gets its name only after it is complete.
     if folder.exists():
         return folder
     BUILD.mkdir(parents=True, exist_ok=True)
-    # Other programs are installed meanwhile, and this one may install some.
+    # One lock per program: other programs may be installed meanwhile, also by this installation.
     with (BUILD / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():

@@ -1,4 +1,4 @@
-"""How Java is run in tests: little memory, a quick start, words on standard error."""
+"""Runs Java in tests: with little memory, a quick start, and logs on standard error."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from jvm.installed import installed, run_installer
 from jvm.maven import class_path, need
 
 HEAP = "512m"
-# A limit for what hangs.
+# Timeout for a process that hangs.
 TIMEOUT_S = 240
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 
 
-# The quick compiler alone: a test's process is over before the other one pays.
+# Only the quick compiler: a test's process ends before the optimizing compiler pays off.
 QUICK = (f"-Xmx{HEAP}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
@@ -26,15 +26,17 @@ def java_command(
     machine: Sequence[str] = QUICK,
     source: Path | None = None,
 ) -> list[str]:
-    """The words before a class name: `java` with the jars of tests/jvm/JARS.
+    """Return a command up to the class name: `java` with the jars of tests/jvm/JARS.
 
     Args:
-        machine: memory, compiler and collector.
-        source: a Java file of ours, whose classes are there too.
+        jars: the folder with the pom.xml.
+        log_level: the level of the root logger.
+        machine: Java options for memory, compiler and collector.
+        source: a Java file of the tests, whose classes are added.
     """
     path = class_path(jars)
     if source is not None:
-        # Behind the jars, which an archive of classes (`class_archive`) expects first.
+        # After the jars, which an archive of classes (`class_archive`) expects first.
         path = os.pathsep.join([path, str(java_classes(jars, source))])
     return [
         "java",
@@ -47,7 +49,7 @@ def java_command(
 
 
 def java_classes(jars: str, source: Path) -> Path:
-    """A folder with the classes of one Java file, compiled against the jars of tests/jvm/JARS."""
+    """Compile a Java file with the jars of tests/jvm/JARS, and return the folder of its classes."""
     need("javac")
 
     def compile_into(target: Path) -> None:
@@ -61,7 +63,7 @@ def java_classes(jars: str, source: Path) -> Path:
 def run_java(
     jars: str, main_class: str, *arguments: str, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a class to its end; the caller judges its output and its status."""
+    """Run a class to its end; the caller checks the output and the status."""
     return subprocess.run(
         [*java_command(jars), main_class, *arguments],
         input=stdin,

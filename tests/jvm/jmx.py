@@ -1,4 +1,4 @@
-"""What Apache Kafka measures, read over JMX."""
+"""Reads metrics of Apache Kafka over JMX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _JMX = "-Dcom.sun.management.jmxremote"
 
 
 def machine_with_jmx(port: int) -> tuple[str, ...]:
-    """Options of Java for a Kafka whose MBeans can be read at that port of the loopback address."""
+    """Return Java options that serve MBeans at a port of the loopback address."""
     return (
         *QUICK,
         f"{_JMX}.port={port}",
@@ -27,7 +27,7 @@ def machine_with_jmx(port: int) -> tuple[str, ...]:
 
 
 class Jmx:
-    """A reader of a Kafka that runs with `machine_with_jmx(port)`."""
+    """A reader of the MBeans of a Kafka that runs with `machine_with_jmx(port)`."""
 
     def __init__(self, kafka: KafkaProcess, port: int) -> None:
         assert kafka.is_running
@@ -45,7 +45,7 @@ class Jmx:
         self._process.wait(60)
 
     def values(self, pattern: str) -> dict[tuple[str, str], str]:
-        """The values of the MBeans of a pattern, by canonical name and attribute."""
+        """Return the values of the MBeans of a pattern, by canonical name and attribute."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{pattern}\n")

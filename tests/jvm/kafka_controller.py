@@ -1,4 +1,4 @@
-"""An Apache Kafka that is a controller alone: its one listener serves brokers, made up ones too."""
+"""An Apache Kafka that is only a controller; its listener also serves simulated brokers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from jvm.kafka_process import KafkaProcess
 
 
 class KafkaController(KafkaProcess):
-    """`bootstrap` is the controller listener."""
+    """An Apache Kafka controller, whose `bootstrap` is the controller listener."""
 
     @property
     def bootstrap(self) -> str:
@@ -14,7 +14,7 @@ class KafkaController(KafkaProcess):
         return f"{self.host}:{self.port}"
 
     def settings(self) -> dict[str, str]:
-        """All of server.properties."""
+        """Return all keys of server.properties."""
         self.port = self._controller_port
         settings = {
             **super().settings(),

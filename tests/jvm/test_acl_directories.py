@@ -59,7 +59,7 @@ def change(broker: Broker, added: list[Acl], removed: Acl | None = None) -> None
 @pytest.mark.parametrize("first", ["kafka", "barnabas"])
 def test_each_broker_finds_the_entries_of_the_other(first: str, tmp_path: Path) -> None:
     path = str(tmp_path / "data")
-    # Both write snapshots early, so that entries are read from them too.
+    # Both brokers write snapshots early, so that entries are read from them too.
     settings = {
         **SETTINGS,
         **AUTHORIZER,

@@ -27,7 +27,7 @@ def cases() -> list[AssignorCase]:
 
 
 @pytest.fixture(scope="module")
-def theirs(cases: list[AssignorCase]) -> list[dict[str, str]]:
+def java_results(cases: list[AssignorCase]) -> list[dict[str, str]]:
     """Return the results of Java for each case, from one process."""
     given = "".join(f"{line}\n" for case in cases for line in case.lines())
     done = subprocess.run(
@@ -39,36 +39,36 @@ def theirs(cases: list[AssignorCase]) -> list[dict[str, str]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    answers = done.stdout.split("end\n")[:-1]
-    assert len(answers) == len(cases)
-    return [dict(line.split(" ", 1) for line in answer.splitlines()) for answer in answers]
+    outputs = done.stdout.split("end\n")[:-1]
+    assert len(outputs) == len(cases)
+    return [dict(line.split(" ", 1) for line in output.splitlines()) for output in outputs]
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_assignments_of_random_groups_equal_those_of_java(
-    cases: list[AssignorCase], theirs: list[dict[str, str]], assignor: str
+    cases: list[AssignorCase], java_results: list[dict[str, str]], assignor: str
 ) -> None:
     compared = 0
-    for case, their in zip(cases, theirs, strict=True):
-        if case.assignor == assignor and all_want_what_they_get(case, their):
+    for case, expected in zip(cases, java_results, strict=True):
+        if case.assignor == assignor and java_assigns_only_subscribed_topics(case, expected):
             ours = {
                 name: ",".join(sorted(f"{tp.topic}:{tp.partition}" for tp in partitions))
                 for name, partitions in case.ours().items()
             }
-            assert ours == their, "\n".join(case.lines())
+            assert ours == expected, "\n".join(case.lines())
             compared += 1
     assert compared > 0.99 * GROUPS * REBALANCES
 
 
-def all_want_what_they_get(case: AssignorCase, theirs: dict[str, str]) -> bool:
-    """Java's sticky assignors at times give a partition back to a member of an older generation.
+def java_assigns_only_subscribed_topics(case: AssignorCase, java_results: dict[str, str]) -> bool:
+    """Return whether Java assigns only topics that members subscribe to.
 
-    They do so even when it does not want the topic any more. Ours do not, which tests of their own
-    show.
+    Java's sticky assignors sometimes return a partition to a member of an older generation, even if
+    it no longer subscribes to the topic. The assignors of Barnabas do not; other tests show that.
     """
     return all(
         each.split(":")[0] in case.members[name].topics
-        for name, partitions in theirs.items()
+        for name, partitions in java_results.items()
         for each in partitions.split(",")
         if each
     )

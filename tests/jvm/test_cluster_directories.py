@@ -1,8 +1,8 @@
-"""The directories of a cluster of three that Barnabas and Apache Kafka 4.4 open in turn.
+"""The directories of a cluster of three nodes, which Barnabas and Apache Kafka 4.4 open in turn.
 
-As a whole, after a clean stop of all and after kill -9 of all, and one node at a time; with static
-voters, and with a dynamic quorum (kraft.version 1). All the while an idempotent producer goes on
-with acks=all: each record that was acknowledged is there once, at its offset.
+The whole cluster is replaced after a clean stop or kill -9, or one node at a time, with static
+voters and with a dynamic quorum (kraft.version 1). Meanwhile an idempotent producer writes with
+acks=all. Each acknowledged record exists once, at its offset.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jvm.cluster_turns import ClusterTurns, Writer
-from jvm.directory_asking import asking
+from jvm.alternating_cluster import AlternatingCluster, Writer
 from jvm.directory_contents import (
     EXPLICIT,
     GROUP,
@@ -27,6 +26,7 @@ from jvm.directory_contents import (
     records,
 )
 from jvm.directory_dump import Dump
+from jvm.directory_requests import request_router
 from jvm.test_directories import SETTINGS, verify
 from waiting import eventually
 
@@ -46,84 +46,84 @@ TOPICS = {**FILLED, STREAM: PARTITIONS, OFFSETS_TOPIC: 3, "__cluster_metadata": 
 CLUSTER_SETTINGS = {
     **SETTINGS,
     "offsets.topic.replication.factor": str(NODES),
-    # Offsets are compacted soon, and metadata are soon in snapshots.
+    # Offsets are compacted early, and metadata snapshots are written early.
     "offsets.topic.segment.bytes": "1048576",
     "metadata.log.max.record.bytes.between.snapshots": "2000",
 }
-# Metadata of its commits fills segments.
+# A group with long metadata in its commits, which fills segments.
 WORDY = "wordy"
 WORDS = "x" * 4000
 
 
 class Story:
-    """The content of the directories, its writer, and the next cluster."""
+    """A cluster with its contents and a writer, whose nodes are replaced."""
 
-    def __init__(self, turns: ClusterTurns) -> None:
-        self.turns = turns
-        turns.start(turns.ours)
-        self.contents = Contents(turns.bootstrap, NODES)
+    def __init__(self, cluster: AlternatingCluster) -> None:
+        self.cluster = cluster
+        cluster.start(cluster.ours)
+        self.contents = Contents(cluster.bootstrap, NODES)
         self.contents.fill()
-        with asking(turns.bootstrap) as ask:
-            create_topics(ask, {STREAM: {"min.insync.replicas": "2"}}, NODES, PARTITIONS)
+        with request_router(cluster.bootstrap) as send:
+            create_topics(send, {STREAM: {"min.insync.replicas": "2"}}, NODES, PARTITIONS)
             for offset in range(100):
-                commit(ask, WORDY, dict.fromkeys(range(3), (offset, WORDS)))
-        self.writer = Writer(turns.bootstrap, STREAM, PARTITIONS)
+                commit(send, WORDY, dict.fromkeys(range(3), (offset, WORDS)))
+        self.writer = Writer(cluster.bootstrap, STREAM, PARTITIONS)
 
-    def hand_over(self, end: str, to: dict[int, NodeProcess]) -> None:
-        """Stop all nodes, and check that the other kind serves the data and continues."""
-        left = self._picture_at_rest()
+    def switch(self, end: str, to: dict[int, NodeProcess]) -> None:
+        """End all nodes, start those of the other kind, and check that they serve the data."""
+        before = self._describe_at_rest()
         self.writer.await_more(200)
-        getattr(self.turns, end)()
+        getattr(self.cluster, end)()
         if end == "kill":
             for node_id in to:
-                self.contents.tear(self.turns.directories(node_id))
-        self.turns.start(to)
-        self._check(left)
+                self.contents.append_torn_batch(self.cluster.directories(node_id))
+        self.cluster.start(to)
+        self._check(before)
 
     def roll(self, to: dict[int, NodeProcess]) -> None:
         """Replace one node at a time, each after the previous one has caught up."""
-        left = self._picture_at_rest()
+        before = self._describe_at_rest()
         for node_id, node in to.items():
             self.writer.await_more(200)
-            self.turns.running[node_id].stop()
-            self.turns.start({node_id: node})
-            with asking(self.turns.bootstrap) as ask:
-                self.contents.await_replicas(ask)
-        self._check(left)
+            self.cluster.running[node_id].stop()
+            self.cluster.start({node_id: node})
+            with request_router(self.cluster.bootstrap) as send:
+                self.contents.await_replicas(send)
+        self._check(before)
 
     def end(self) -> None:
         """Check that each acknowledged record exists once at its offset."""
-        said = self.writer.close()
-        assert len(said) > 1000
-        with asking(self.turns.bootstrap) as ask:
+        acknowledged = self.writer.close()
+        assert len(acknowledged) > 1000
+        with request_router(self.cluster.bootstrap) as send:
             found = {
                 (partition, record.offset): record.value
                 for partition in range(PARTITIONS)
-                for _, _, record in records(ask, STREAM, partition)
+                for _, _, record in records(send, STREAM, partition)
             }
-        assert found == {(each.partition, each.offset): each.value for each in said}
-        self.turns.stop()
-        for node_id in self.turns.running:
-            verify(self.turns.directories(node_id))
+        assert found == {(each.partition, each.offset): each.value for each in acknowledged}
+        self.cluster.stop()
+        for node_id in self.cluster.running:
+            verify(self.cluster.directories(node_id))
 
-    def _picture_at_rest(self) -> dict[str, object]:
-        for node_id in self.turns.running:
-            directories = self.turns.directories(node_id)
-            self.contents.await_quiet(directories)
+    def _describe_at_rest(self) -> dict[str, object]:
+        for node_id in self.cluster.running:
+            directories = self.cluster.directories(node_id)
+            self.contents.await_periodic_work(directories)
             eventually(partial(has_compacted_offsets, directories), "offsets are not compacted")
-        return self.contents.picture()
+        return self.contents.describe_contents()
 
-    def _check(self, left: dict[str, object]) -> None:
+    def _check(self, before: dict[str, object]) -> None:
         self.writer.await_more(200)
-        found = self.contents.picture()
-        for what, was in left.items():
+        found = self.contents.describe_contents()
+        for what, was in before.items():
             assert found[what] == was, what
         self.contents.check_producer()
         self.contents.write()
 
 
 def has_compacted_offsets(directories: Sequence[Path]) -> bool:
-    """Whether a partition of offsets with several segments is cleaned up to the last."""
+    """Return whether an offsets partition with several segments is cleaned up to the last."""
     return any(
         len(list(path.glob("*.log"))) > 1
         and is_cleaned(directory, OFFSETS_TOPIC, int(path.name.rpartition("-")[2]))
@@ -133,7 +133,7 @@ def has_compacted_offsets(directories: Sequence[Path]) -> bool:
 
 
 def check_files(dump: Dump, directories: Sequence[Path]) -> None:
-    """Kafka's tool reads all that a node has, compacted offsets and snapshots of metadata too."""
+    """Check that Kafka's tool reads all files of a node, including metadata snapshots."""
     partitions = [path for directory in directories for path in sorted(directory.glob("*-[0-9]"))]
     assert len(partitions) == sum(TOPICS.values())
     dump.check_logs(partitions)
@@ -143,13 +143,13 @@ def check_files(dump: Dump, directories: Sequence[Path]) -> None:
     text = dump(logs, "--offsets-decoder")
     for group in (GROUP, EXPLICIT, WORDY):
         assert f'"group":"{group}","topic":"{PLAIN}","partition":0' in text
-    # Of a hundred commits the first are compacted away.
+    # Compaction has removed the first of a hundred commits.
     assert 0 < text.count(f'"group":"{WORDY}","topic":"{PLAIN}","partition":0') < 100
     log, snapshot = dump.metadata(directories[0])
     assert '"type":"PARTITION_CHANGE_RECORD"' in log
     for word in (f'"name":"{STREAM}"', '"type":"CLIENT_QUOTA_RECORD"', '"type":"CONFIG_RECORD"'):
         assert word in snapshot
-    # Of a static quorum no voters are in the log.
+    # The log of a static quorum has no voters.
     assert "KRaftVoters" in snapshot or "KRaftVersion" not in snapshot
 
 
@@ -158,11 +158,11 @@ def story(
     request: pytest.FixtureRequest, kafka_jars: Callable[[str], str], tmp_path: Path
 ) -> Iterator[Story]:
     dynamic = request.param == "dynamic"
-    turns = ClusterTurns(NODES, tmp_path, CLUSTER_SETTINGS, dynamic=dynamic)
+    cluster = AlternatingCluster(NODES, tmp_path, CLUSTER_SETTINGS, dynamic=dynamic)
     try:
-        yield Story(turns)
+        yield Story(cluster)
     finally:
-        turns.close()
+        cluster.close()
 
 
 @pytest.mark.nightly
@@ -170,22 +170,22 @@ def story(
 def test_a_whole_cluster_is_replaced_and_replaced_back(
     story: Story, kafka_tools: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    for node in story.turns.kafkas.values():
-        # Of three that are to stop at once Kafka's last else waits five minutes for a controller.
+    for node in story.cluster.kafkas.values():
+        # Otherwise the last of three stopping nodes of Kafka waits five minutes for a controller.
         node.settings["controlled.shutdown.enable"] = "false"
     for end in ("stop", "kill"):
-        story.hand_over(end, story.turns.kafkas)
-        story.hand_over(end, story.turns.ours)
+        story.switch(end, story.cluster.kafkas)
+        story.switch(end, story.cluster.ours)
     story.end()
     dump = Dump(kafka_tools, has_kafka_written=True)
-    for node_id in story.turns.running:
-        check_files(dump, story.turns.directories(node_id))
+    for node_id in story.cluster.running:
+        check_files(dump, story.cluster.directories(node_id))
 
 
 @pytest.mark.parametrize("story", ["dynamic"], indirect=True)
 def test_a_cluster_is_replaced_one_node_at_a_time(story: Story) -> None:
-    story.roll(story.turns.kafkas)
-    story.roll(story.turns.ours)
-    story.hand_over("kill", story.turns.kafkas)
-    story.hand_over("kill", story.turns.ours)
+    story.roll(story.cluster.kafkas)
+    story.roll(story.cluster.ours)
+    story.switch("kill", story.cluster.kafkas)
+    story.switch("kill", story.cluster.ours)
     story.end()

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent / "ConfigKeys.java"
 PROBES = ("-2", "-1", "0", "1", "2", "10", "1000", "1048575", "1048576", "2147483647")
 NUMBERS = (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT, ConfigType.DOUBLE)
 
-# What docs/compatibility.md lists. A key that is the same after all fails its test.
+# Differences that docs/compatibility.md lists. A key without its difference fails its test.
 NOT_IN_KAFKA = {
     "barnabas.client.telemetry",
     "barnabas.log.format",
@@ -30,22 +30,22 @@ NOT_IN_KAFKA = {
     "message.downconversion.enable",
     "metrics.listener",
 }
-# Kafka's authorizer reads them from the properties; the broker's definition does not have them.
+# Keys that Kafka's authorizer reads from the properties; the broker's definition lacks them.
 OF_THE_AUTHORIZER = {"allow.everyone.if.no.acl.found", "super.users"}
 OTHER_DEFAULTS = {
-    # A broker starts without a file, on this machine's own address alone.
+    # A broker starts without a file, and listens only on the loopback address.
     "controller.listener.names",
     "listeners",
     "log.dir",
     "node.id",
     "process.roles",
-    # Bounded from the start: Kafka has no limit.
+    # Barnabas limits queued requests; Kafka does not.
     "queued.max.request.bytes",
-    # The system sizes them as it goes.
+    # The operating system adapts the sizes.
     "socket.receive.buffer.bytes",
     "socket.send.buffer.bytes",
 }
-# 0 would mean that nothing ever happens, or that it happens without end.
+# Keys whose value 0 would disable a feature or cause an endless loop.
 NARROWER = {
     "controller.quorum.election.timeout.ms",
     "controller.quorum.fetch.timeout.ms",
@@ -53,29 +53,29 @@ NARROWER = {
     "controller.quorum.retry.backoff.ms",
     "log.cleaner.threads",
     "max.connection.creation.rate",
-    # Kafka refuses it as well, where the key is set or the broker starts.
+    # Kafka also refuses 0, when the key is set or the broker starts.
     "max.connections",
 }
 
 
-class TheirKey(NamedTuple):
-    """A key as Kafka defines it."""
+class KafkaKey(NamedTuple):
+    """Kafka's definition of a key."""
 
     type: str
     default: str
-    # Of PROBES; "all" where Kafka has no range, or looks elsewhere.
-    taken: list[str]
+    # The accepted values of PROBES; "all" if Kafka has no range, or checks it elsewhere.
+    accepted_probes: list[str]
 
 
 @pytest.fixture(scope="module")
-def theirs(kafka_jars: Callable[[str], str]) -> dict[tuple[str, str], TheirKey]:
+def kafka_keys(kafka_jars: Callable[[str], str]) -> dict[tuple[str, str], KafkaKey]:
     words = ["java", "-Xmx256m", "-cp", kafka_jars("kafka"), str(SOURCE)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
-    return {(row[0], row[1]): TheirKey(row[2], row[3], row[4].split()) for row in rows}
+    return {(row[0], row[1]): KafkaKey(row[2], row[3], row[4].split()) for row in rows}
 
 
-def taken(key: ConfigKey) -> list[str]:
+def accepted_probes(key: ConfigKey) -> list[str]:
     found = []
     for probe in PROBES:
         try:
@@ -91,16 +91,19 @@ OURS = [("broker", key) for key in BROKER_KEYS] + [("topic", key) for key in TOP
 
 @pytest.mark.parametrize(("kind", "key"), OURS, ids=lambda each: getattr(each, "name", each))
 def test_a_key_equals_kafkas_definition(
-    theirs: dict[tuple[str, str], TheirKey], kind: str, key: ConfigKey
+    kafka_keys: dict[tuple[str, str], KafkaKey], kind: str, key: ConfigKey
 ) -> None:
-    their = theirs.get((kind, key.name))
-    assert (their is None) == (key.name in NOT_IN_KAFKA | OF_THE_AUTHORIZER)
-    if their is None:
+    kafka_key = kafka_keys.get((kind, key.name))
+    assert (kafka_key is None) == (key.name in NOT_IN_KAFKA | OF_THE_AUTHORIZER)
+    if kafka_key is None:
         return
     default = key.format(key.default)
-    same = ("null" if default is None else default) == their.default
-    assert same == (key.name not in OTHER_DEFAULTS), (default, their.default)
+    same = ("null" if default is None else default) == kafka_key.default
+    assert same == (key.name not in OTHER_DEFAULTS), (default, kafka_key.default)
     if key.type in NUMBERS:
-        assert key.type.name == their.type
-        same = their.taken == ["all"] or taken(key) == their.taken
-        assert same == (key.name not in NARROWER), (taken(key), their.taken)
+        assert key.type.name == kafka_key.type
+        same = (
+            kafka_key.accepted_probes == ["all"]
+            or accepted_probes(key) == kafka_key.accepted_probes
+        )
+        assert same == (key.name not in NARROWER), (accepted_probes(key), kafka_key.accepted_probes)

@@ -1,6 +1,6 @@
-"""Kafka Connect in distributed mode, unchanged, on Barnabas: lines of a file, a topic, a file.
+"""Kafka Connect in distributed mode on Barnabas copies lines from a file to a topic to a file.
 
-Two workers share connectors in a group of Connect's own protocol, and keep configurations, source
+Two workers share connectors in a group with Connect's protocol, and store configurations, source
 offsets and states in three compacted topics.
 """
 
@@ -30,7 +30,7 @@ GROUP, SINK = "connect-cluster", "connect-sink"
 INTERNAL = {name: f"connect-{name}" for name in ("config", "offset", "status")}
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 FILE_CONNECTORS = "org.apache.kafka.connect.file.FileStream{}Connector"
-# Connect itself answers after 90 s at the latest.
+# Longer than the 90 s after which Connect responds in any case.
 REST_TIMEOUT_S = 120
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -43,7 +43,7 @@ class Worker:
     """One Connect process and its REST interface."""
 
     def __init__(self, name: str, bootstrap: str, directory: Path, **settings: str) -> None:
-        """`settings` are keys of the worker, with "_" for "."."""
+        """Start a worker; `settings` are its configs, with "_" for "."."""
         (port,) = free_ports(1)
         self.address = f"127.0.0.1:{port}"
         keys = {
@@ -55,7 +55,7 @@ class Worker:
             "rest.advertised.host.name": "127.0.0.1",
             "plugin.discovery": "service_load",
             "offset.flush.interval.ms": "100",
-            # A worker that pauses for less time keeps its tasks, and repeats nothing.
+            # A worker that pauses for less time keeps its tasks, and repeats no records.
             "session.timeout.ms": "8000",
             "heartbeat.interval.ms": "300",
             "scheduled.rebalance.max.delay.ms": "0",
@@ -74,11 +74,13 @@ class Worker:
         )
 
     def await_started(self) -> Worker:
-        self.process.await_said("Finished starting connectors and tasks")
+        self.process.await_output("Finished starting connectors and tasks")
         return self
 
-    def ask(self, path: str, put: dict[str, str] | None = None, method: str | None = None) -> Any:
-        """What REST answers; None for a connector that does not exist, or not now."""
+    def call_rest(
+        self, path: str, put: dict[str, str] | None = None, method: str | None = None
+    ) -> Any:
+        """Return the response of the REST interface; None for a missing or busy connector."""
         body = None if put is None else json.dumps(put).encode()
         request = urllib.request.Request(
             f"http://{self.address}{path}",
@@ -87,33 +89,33 @@ class Worker:
             method=method or ("GET" if put is None else "PUT"),
         )
         try:
-            with urllib.request.urlopen(request, timeout=REST_TIMEOUT_S) as answer:
-                return json.loads(answer.read() or b"null")
+            with urllib.request.urlopen(request, timeout=REST_TIMEOUT_S) as response:
+                return json.loads(response.read() or b"null")
         except urllib.error.HTTPError as error:
             if error.code not in {404, 409, 500}:
                 raise
             return None
 
     def connect(self, name: str, kind: str, **config: str) -> None:
-        """Make a connector of one task."""
+        """Create a connector with one task."""
         words = {"connector.class": FILE_CONNECTORS.format(kind), "tasks.max": "1", **config}
-        eventually(lambda: self.ask(f"/connectors/{name}/config", words) is not None)
+        eventually(lambda: self.call_rest(f"/connectors/{name}/config", words) is not None)
 
     def task_runs_at(self, name: str) -> str | None:
-        """The address of the worker that runs a connector's task."""
-        tasks = (self.ask(f"/connectors/{name}/status") or {"tasks": []})["tasks"]
+        """Return the address of the worker that runs a connector's task."""
+        tasks = (self.call_rest(f"/connectors/{name}/status") or {"tasks": []})["tasks"]
         return next((each["worker_id"] for each in tasks if each["state"] == "RUNNING"), None)
 
     def restart_if_failed(self, name: str) -> None:
-        """Restart the task of a connector if it has failed, as an operator does."""
-        tasks = (self.ask(f"/connectors/{name}/status") or {"tasks": []})["tasks"]
+        """Restart the task of a connector if it has failed, as an operator would."""
+        tasks = (self.call_rest(f"/connectors/{name}/status") or {"tasks": []})["tasks"]
         if any(each["state"] == "FAILED" for each in tasks):
             path = f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true"
-            self.ask(path, method="POST")
+            self.call_rest(path, method="POST")
 
     def source_position(self) -> int | None:
-        """How far the source says it has read its file, for good."""
-        found = (self.ask("/connectors/source/offsets") or {"offsets": []})["offsets"]
+        """Return the committed position of the source in its file."""
+        found = (self.call_rest("/connectors/source/offsets") or {"offsets": []})["offsets"]
         return next((each["offset"]["position"] for each in found), None)
 
 
@@ -168,7 +170,7 @@ def test_lines_are_copied_through_a_topic_despite_kills_and_restarts(
         first.connect("sink", "Sink", file=str(files.sink), topics="lines")
         files.write(500)
         files.await_copied()
-        # Each worker has a task: the group's leader has shared them out.
+        # The leader of the group has given each worker a task.
         eventually_equal(
             lambda: {first.task_runs_at("source"), first.task_runs_at("sink")},
             {worker.address for worker in workers},
@@ -179,7 +181,7 @@ def test_lines_are_copied_through_a_topic_despite_kills_and_restarts(
         for topic in INTERNAL.values():
             assert topic_configs(broker.bootstrap, topic)["cleanup.policy"] == "compact"
 
-        # Once all is committed, a worker's death repeats nothing and loses nothing.
+        # After all offsets are committed, the death of a worker neither repeats nor loses records.
         eventually_equal(first.source_position, files.source.stat().st_size)
         eventually_equal(lag, "0")
         owner = eventually(lambda: first.task_runs_at("source"))
@@ -192,18 +194,18 @@ def test_lines_are_copied_through_a_topic_despite_kills_and_restarts(
         eventually_equal(lag, "0")
         assert living.process.terminate() in {0, 143}
 
-    # A new worker knows connectors and offsets from the topics.
+    # A new worker reads connectors and offsets from the topics.
     broker.restart()
     files.write(500)
     last = Worker("worker-2", broker.bootstrap, tmp_path)
     with last.process:
         last.await_started()
         files.await_copied()
-        eventually_equal(lambda: sorted(last.ask("/connectors") or ()), ["sink", "source"])
+        eventually_equal(lambda: sorted(last.call_rest("/connectors") or ()), ["sink", "source"])
 
 
 def committed_lines(bootstrap: str) -> list[str]:
-    """All committed records of the topic, in order."""
+    """Return all committed records of the topic, in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -230,7 +232,7 @@ def test_lines_are_written_exactly_once_despite_kills_of_worker_and_broker(
     files = Files(tmp_path)
     exactly_once = {
         "exactly_once_source_support": "enabled",
-        # The transaction of a killed task must not outlast the test.
+        # The transaction of a killed task ends during the test.
         "producer_transaction_timeout_ms": "10000",
     }
     first = Worker("worker-0", broker.bootstrap, tmp_path, **exactly_once)

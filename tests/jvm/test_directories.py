@@ -1,8 +1,8 @@
-"""Data directories that Apache Kafka 4.4 and Barnabas open in turn: each serves the existing data.
+"""Data directories that Apache Kafka 4.4 and Barnabas open in turn; each serves the existing data.
 
 `directory_contents` lists the content of a directory: topics with configs, configs of brokers,
 quotas, groups with offsets, idempotent producers, all compressions, several segments, compacted and
-trimmed logs, in two log directories. After a clean stop and after kill -9 with a torn tail.
+trimmed logs, in two log directories. Brokers are stopped cleanly, or killed with a torn tail.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Broker = BrokerProcess | KafkaProcess
 SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
-    # A killed broker's successor need not wait long for its lease to run out.
+    # The successor of a killed broker waits only briefly for the end of its session.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
-    # What happens by itself happens at once.
+    # Periodic work happens early.
     "log.initial.task.delay.ms": "200",
     "log.cleaner.backoff.ms": "200",
     "log.flush.start.offset.checkpoint.interval.ms": "500",
@@ -53,8 +53,8 @@ SETTINGS = {
 }
 
 
-class Turns:
-    """Two brokers over one pair of directories; one of them runs."""
+class AlternatingBrokers:
+    """Two brokers on one pair of directories; one of them runs."""
 
     def __init__(self, directory: Path) -> None:
         self.directories = [directory / "data", directory / "more"]
@@ -65,25 +65,25 @@ class Turns:
         self._contents: Contents | None = None
 
     def begin(self, broker: Broker) -> None:
-        """The first one fills the directories."""
+        """Start a broker, and fill the directories."""
         self._running = broker.start()
         self._contents = Contents(broker.bootstrap)
         self._contents.fill()
 
-    def hand_over(self, end: str, to: Broker) -> None:
-        """End the one that runs, and see that the other serves all that it left, and goes on."""
+    def switch(self, end: str, to: Broker) -> None:
+        """End the running broker, start the other one, and check that it serves all data."""
         running, contents = self._running, self._contents
         assert running is not None
         assert contents is not None
-        contents.await_quiet(self.directories)
-        left = contents.picture()
+        contents.await_periodic_work(self.directories)
+        before = contents.describe_contents()
         getattr(running, end)()
         if end == "kill":
-            contents.tear(self.directories)
+            contents.append_torn_batch(self.directories)
         self._running = to.start()
-        contents.moved_to(to.bootstrap)
-        found = contents.picture()
-        for what, was in left.items():
+        contents.connect(to.bootstrap)
+        found = contents.describe_contents()
+        for what, was in before.items():
             assert found[what] == was, what
         contents.check_producer()
         contents.write()
@@ -94,57 +94,61 @@ class Turns:
 
 
 @pytest.fixture
-def turns(tmp_path: Path) -> Iterable[Turns]:
-    made = Turns(tmp_path)
+def brokers(tmp_path: Path) -> Iterable[AlternatingBrokers]:
+    made = AlternatingBrokers(tmp_path)
     yield made
     made.close()
 
 
 def verify(directories: Iterable[Path]) -> None:
-    """Our own checker has nothing to say against a directory."""
+    """Check that `barnabas log verify` finds no error in the directories."""
     for directory in directories:
         words = [sys.executable, "-m", "barnabas.cli.main", "log", "verify", str(directory)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_kafka_continues_in_a_barnabas_directory_and_barnabas_after_it(turns: Turns) -> None:
-    turns.begin(turns.ours)
-    turns.hand_over("kill", turns.kafka)
-    turns.hand_over("stop", turns.ours)
-    turns.hand_over("stop", turns.kafka)
-    turns.hand_over("kill", turns.ours)
-    turns.ours.stop()
-    verify(turns.directories)
+def test_kafka_continues_in_a_barnabas_directory_and_barnabas_after_it(
+    brokers: AlternatingBrokers,
+) -> None:
+    brokers.begin(brokers.ours)
+    brokers.switch("kill", brokers.kafka)
+    brokers.switch("stop", brokers.ours)
+    brokers.switch("stop", brokers.kafka)
+    brokers.switch("kill", brokers.ours)
+    brokers.ours.stop()
+    verify(brokers.directories)
 
 
-def test_barnabas_continues_in_a_kafka_directory_and_kafka_after_it(turns: Turns) -> None:
-    turns.begin(turns.kafka)
-    turns.hand_over("stop", turns.ours)
-    turns.ours.stop()
-    ours = kinds_of_files(turns.directories)
-    turns.ours.start()
-    turns.hand_over("kill", turns.kafka)
-    turns.kafka.stop()
-    verify(turns.directories)
-    assert ours == kinds_of_files(turns.directories)
+def test_barnabas_continues_in_a_kafka_directory_and_kafka_after_it(
+    brokers: AlternatingBrokers,
+) -> None:
+    brokers.begin(brokers.kafka)
+    brokers.switch("stop", brokers.ours)
+    brokers.ours.stop()
+    ours = kinds_of_files(brokers.directories)
+    brokers.ours.start()
+    brokers.switch("kill", brokers.kafka)
+    brokers.kafka.stop()
+    verify(brokers.directories)
+    assert ours == kinds_of_files(brokers.directories)
 
 
 def kinds_of_files(directories: Iterable[Path]) -> dict[str, str]:
-    """Format of a file, by its directory; numbers and ids are taken out."""
+    """Return the format of each file by its directory, without numbers and ids."""
     found: dict[str, str] = {}
     for directory in directories:
         for path in directory.rglob("*"):
             # Kafka removes its lock file. Deleted files disappear a minute later, and unfinished
             # files of the cleaner at the next start.
             within = str(path.relative_to(directory))
-            is_passing = path.name == ".lock" or "delete" in within or path.suffix == ".cleaned"
-            if is_passing or not path.is_file():
+            is_temporary = path.name == ".lock" or "delete" in within or path.suffix == ".cleaned"
+            if is_temporary or not path.is_file():
                 continue
             folder = "" if path.parent == directory else re.sub(r"-\d+$", "", path.parent.name)
             name = re.sub(r"\d{10,20}", "N", path.name)
             text = "" if "N" in name else shape(path.read_text())
-            # Of a checkpoint that is empty here and has lines there, one with lines speaks.
+            # If some checkpoints of a kind are empty, those with lines show the format.
             where = f"{folder}/{name}"
             found[where] = max(found.get(where, ""), text, key=len)
     return found
@@ -158,12 +162,12 @@ def shape(text: str) -> str:
         return ",".join(sorted(line.split("=")[0] for line in lines))
     if text.startswith("version: 0"):
         return re.sub(r"topic_id: \S{22}", "topic_id: ID", text)
-    # A checkpoint: its version, and how many words its lines have.
+    # A checkpoint: its version, and the numbers of words in its lines.
     return f"{lines[:1]} { ({len(line.split()) for line in lines[2:]}) }"
 
 
 def newest_snapshot(data: Path) -> bytes:
-    """Of the metadata; older ones may be deleted while one looks."""
+    """Return the newest metadata snapshot; older ones may be deleted meanwhile."""
     found = sorted((data / METADATA).glob("*.checkpoint"))
     with suppress(FileNotFoundError):
         return found[-1].read_bytes() if found else b""
@@ -177,7 +181,7 @@ def test_kafkas_dump_tool_reads_every_file_that_we_write(
     with BrokerProcess(tmp_path, settings) as ours:
         contents = Contents(ours.bootstrap)
         contents.fill()
-        contents.await_quiet([ours.data_directory])
+        contents.await_periodic_work([ours.data_directory])
         data = ours.data_directory
         eventually(lambda: TRIMMED.encode() in newest_snapshot(data), f"no snapshot has {TRIMMED}")
         assert ours.stop() == 0

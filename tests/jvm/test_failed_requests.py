@@ -1,4 +1,4 @@
-"""The errors that FailedProduceRequestsPerSec and FailedFetchRequestsPerSec count, as in Kafka."""
+"""FailedProduceRequestsPerSec and FailedFetchRequestsPerSec count the same errors as in Kafka."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Counted(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A broker, and what its meters of a topic say."""
+    """A broker, and a function that reads its meters of a topic."""
 
     bootstrap: str
     counts: Callable[[str], dict[str, int]]
@@ -110,7 +110,7 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Side
     make = kafka_side if request.param == "kafka" else barnabas_side
     with make(tmp_path_factory.mktemp(request.param)) as found:
         client = RawClient(found.bootstrap)
-        answer = client.ask(
+        response = client.ask(
             CreateTopicsRequest(
                 topics=[
                     CreatableTopic(
@@ -130,7 +130,7 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Side
             ),
             5,
         )
-        assert [each.error_code for each in answer.topics] == [0] * len(TOPICS)
+        assert [each.error_code for each in response.topics] == [0] * len(TOPICS)
         client.close()
         yield found
 
@@ -158,9 +158,9 @@ def produce(side: Side, topic: str, records: bytes, acks: int = 1) -> Counted:
     )
     before = side.counts(topic)
     client = RawClient(side.bootstrap)
-    answer = client.ask(request, 9)
+    response = client.ask(request, 9)
     client.close()
-    code = answer.responses[0].partition_responses[0].error_code
+    code = response.responses[0].partition_responses[0].error_code
     after = side.counts(topic)
     return Counted(
         ErrorCode(code),
@@ -185,9 +185,9 @@ def fetch(side: Side, topic: str, offset: int = 0, **fields: Any) -> Counted:
     )
     before = side.counts(topic)
     client = RawClient(side.bootstrap)
-    answer = client.ask(request, 12)
+    response = client.ask(request, 12)
     client.close()
-    code = answer.responses[0].partitions[0].error_code
+    code = response.responses[0].partitions[0].error_code
     after = side.counts(topic)
     return Counted(
         ErrorCode(code),
@@ -203,8 +203,8 @@ def damaged() -> bytes:
 
 
 PRODUCED = {
-    "good records": (PLAIN, batch(), ErrorCode.NONE, 1, 0),
-    "a topic that is not there": (
+    "valid records": (PLAIN, batch(), ErrorCode.NONE, 1, 0),
+    "an unknown topic": (
         "absent", batch(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0),
     "a wrong CRC": (PLAIN, damaged(), ErrorCode.CORRUPT_MESSAGE, 1, 0),
     "a batch that is too large": (SMALL, batch(size=500), ErrorCode.MESSAGE_TOO_LARGE, 1, 0),
@@ -216,7 +216,7 @@ PRODUCED = {
         PLAIN, idempotent(3, 9), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1, 1),
     "an older epoch": (PLAIN, idempotent(2, 0), ErrorCode.INVALID_PRODUCER_EPOCH, 1, 1),
     "the first sequence again": (PLAIN, idempotent(3, 0), ErrorCode.NONE, 1, 0),
-    "no batch at all": (PLAIN, b"", ErrorCode.INVALID_RECORD, 0, 0),
+    "no batch": (PLAIN, b"", ErrorCode.INVALID_RECORD, 0, 0),
 }  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def test_refused_produce_requests_are_counted_as_in_kafka(side: Side) -> None:
 
 FETCHED: dict[str, tuple[str, dict[str, int], ErrorCode, int, int]] = {
     "from the start": (PLAIN, {}, ErrorCode.NONE, 1, 0),
-    "a topic that is not there": (
+    "an unknown topic": (
         "absent", {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0),
     "an offset above the end": (PLAIN, {"offset": 999}, ErrorCode.OFFSET_OUT_OF_RANGE, 1, 0),
     "a later leader epoch": (

@@ -1,8 +1,8 @@
-"""What `barnabas format` and `kafka-storage format` write is the same, and opened by either.
+"""`barnabas format` and `kafka-storage format` write equal directories, which both brokers open.
 
-One quorum of three first voters: Kafka runs on a directory that we formatted, we run on one that
-Kafka formatted, and on one of our own. A quorum of one, which each begins in the other's directory.
-Kafka's `kafka-storage info` prints the same for our directories as for its own.
+In a quorum of three, Kafka runs on a directory that Barnabas formatted, and Barnabas on one of each
+kind. In a quorum of one, each broker runs on the other's directory. `kafka-storage info` prints the
+same for directories of both.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def format_by_barnabas(node: NodeProcess, *words: str) -> None:
 
 
 def format_by_kafka(node: NodeProcess, *words: str) -> None:
-    """By Kafka's tool, which knows a node by its file alone."""
+    """Format by Kafka's tool, which reads only the properties file of the node."""
     node.directory.mkdir(parents=True, exist_ok=True)
     NodeProcess.prepare(node)
     kafka = KafkaNode(node.options, node.settings)
@@ -64,7 +64,7 @@ def format_by_kafka(node: NodeProcess, *words: str) -> None:
 
 
 def content(node: NodeProcess) -> tuple[dict[str, str], int, VoterSet, dict[str, int]]:
-    """meta.properties, and the content of the checkpoint."""
+    """Return meta.properties, and the contents of the checkpoint."""
     lines = (node.data_directory / "meta.properties").read_text().splitlines()
     meta = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
     history = VoterHistory(VoterSet())
@@ -80,11 +80,11 @@ def test_voters_formatted_by_either_broker_form_one_quorum(tmp_path: Path) -> No
     for node_id, node in quorum.nodes.items():
         by = format_by_kafka if node_id == FORMATTED_BY_KAFKA else format_by_barnabas
         by(node, *words)
-    said = [content(node) for node in quorum.nodes.values()]
-    assert all(each[1:] == said[0][1:] for each in said)
-    assert [each[0]["node.id"] for each in said] == ["1", "2", "3"]
-    assert all(each[0].keys() == said[0][0].keys() for each in said)
-    assert said[0][2].ids == (1, 2, KAFKA_ID)
+    contents = [content(node) for node in quorum.nodes.values()]
+    assert all(each[1:] == contents[0][1:] for each in contents)
+    assert [each[0]["node.id"] for each in contents] == ["1", "2", "3"]
+    assert all(each[0].keys() == contents[0][0].keys() for each in contents)
+    assert contents[0][2].ids == (1, 2, KAFKA_ID)
     try:
         for node in quorum.nodes.values():
             node.launch()
@@ -97,7 +97,7 @@ def test_voters_formatted_by_either_broker_form_one_quorum(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("option", ["--standalone", "--no-initial-controllers"])
 def test_a_checkpoint_has_the_same_content_from_either_broker(tmp_path: Path, option: str) -> None:
-    ours, theirs = (JointQuorum(tmp_path / who, dynamic=True).nodes[2] for who in ("us", "kafka"))
+    ours, theirs = (JointQuorum(tmp_path / name, dynamic=True).nodes[2] for name in ("us", "kafka"))
     format_by_barnabas(ours, option)
     format_by_kafka(theirs, option)
     (_, level, voters, features), (_, kafkas_level, kafkas_voters, kafkas_features) = (
@@ -130,25 +130,25 @@ def test_a_standalone_voter_runs_on_a_directory_formatted_by_the_other(
 
 
 def info(node: NodeProcess) -> tuple[int, str]:
-    """Status and words of `kafka-storage info`, without what differs between directories."""
+    """Return status and output of `kafka-storage info`, without names and ids of directories."""
     command = ["kafka.tools.StorageTool", "info", "-c", str(node.properties_file)]
     done = run_java("kafka", *command)
-    said = done.stdout.replace(str(node.directory), "DIRECTORY")
-    return done.returncode, re.sub(r"directory\.id=[\w-]{22}", "directory.id=ID", said)
+    contents = done.stdout.replace(str(node.directory), "DIRECTORY")
+    return done.returncode, re.sub(r"directory\.id=[\w-]{22}", "directory.id=ID", contents)
 
 
 def test_kafka_storage_info_is_equal_for_directories_of_both(tmp_path: Path) -> None:
-    said = []
-    for who, format_by in (("us", format_by_barnabas), ("Kafka", format_by_kafka)):
-        node = JointQuorum(tmp_path / who, dynamic=True).nodes[2]
+    contents = []
+    for name, format_by in (("us", format_by_barnabas), ("Kafka", format_by_kafka)):
+        node = JointQuorum(tmp_path / name, dynamic=True).nodes[2]
         node.settings["log.dirs"] = ",".join(
             str(node.directory / name) for name in ("data", "more")
         )
         format_by(node, "--standalone")
         found = [info(node)]
         (node.directory / "more" / "meta.properties").unlink()
-        said.append([*found, info(node)])
-    ours, kafkas = said
+        contents.append([*found, info(node)])
+    ours, kafkas = contents
     assert ours == kafkas
     assert [status for status, _ in ours] == [0, 1]
     assert f"cluster.id={CLUSTER_ID}, directory.id=ID, node.id=2, version=1" in ours[0][1]

@@ -1,4 +1,4 @@
-"""One metadata quorum of our controllers and Apache Kafka's: they vote for and follow each other.
+"""A metadata quorum of Barnabas and Apache Kafka controllers, which vote for and follow each other.
 
 All logs must be equal byte by byte.
 """
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.conformance
 CLUSTER_ID = "QdpNxGgtTRWZIrBfgrTZkg"
 METADATA = "__cluster_metadata"
 FIRST_SEGMENT = "00000000000000000000.log"
-# Kafka's third; it comes last, so that ours have written how the cluster begins.
+# The node of Kafka. It starts last, so that Barnabas has written the first metadata records.
 KAFKA_ID = 3
 
 
@@ -45,7 +45,7 @@ class Standalone(KafkaNode):
 
 
 class JointQuorum:
-    """Three controllers, the third of them Apache Kafka's."""
+    """Three controllers, of which the third is Apache Kafka."""
 
     def __init__(self, directory: Path, *, dynamic: bool) -> None:
         ports = dict(zip((1, 2, KAFKA_ID), free_ports(3), strict=True))
@@ -76,7 +76,7 @@ class JointQuorum:
         return self.nodes[node_id].data_directory / f"{METADATA}-0"
 
     def leader(self, node_id: int) -> tuple[int, int]:
-        """(leader, epoch) as the node remembers it; (-1, -1) if it remembers nothing."""
+        """Return (leader, epoch) of the node's quorum-state; (-1, -1) without this file."""
         try:
             state = json.loads((self.metadata(node_id) / "quorum-state").read_text())
         except (OSError, ValueError):
@@ -84,14 +84,14 @@ class JointQuorum:
         return state["leaderId"], state["leaderEpoch"]
 
     def log(self, node_id: int) -> bytes:
-        """Its metadata log; empty before there is one."""
+        """Return the metadata log of a node; empty if it does not exist."""
         try:
             return (self.metadata(node_id) / FIRST_SEGMENT).read_bytes()
         except FileNotFoundError:
             return b""
 
     def leaders(self, node_id: int) -> dict[int, int]:
-        """Return the leader of each epoch, by the log of a node."""
+        """Return the leader of each epoch according to the log of a node."""
         found = {}
         for header, records in read_batches(self.log(node_id)):
             for record in records if header.is_control else ():
@@ -104,17 +104,17 @@ class JointQuorum:
         return [node_id for node_id, node in self.nodes.items() if node.is_running]
 
     def agreed_leader(self, later_than: int = 0) -> tuple[int, int] | None:
-        """Return leader and epoch of a later epoch, once all running nodes agree."""
-        (said, *others) = {self.leader(each) for each in self.running()}
-        leader, epoch = said
-        return said if not others and leader in self.running() and epoch > later_than else None
+        """Return leader and epoch of a later epoch if all running nodes agree, else None."""
+        (reported, *others) = {self.leader(each) for each in self.running()}
+        leader, epoch = reported
+        return reported if not others and leader in self.running() and epoch > later_than else None
 
     def await_leader(self, later_than: int = 0) -> tuple[int, int]:
-        """Leader and epoch. A node that pauses for a while may lose the leadership again."""
+        """Wait for a leader of a later epoch. A node that pauses may lose the leadership again."""
         return eventually(lambda: self.agreed_leader(later_than), "no leader")
 
     def await_voters(self, node_ids: set[int]) -> None:
-        """One of these leads, says that they are the voters, and has committed something."""
+        """Wait until one of these nodes leads, reports them as voters, and has committed."""
 
         def are_voters() -> bool:
             leader, _ = self.agreed_leader() or (-1, -1)
@@ -123,11 +123,11 @@ class JointQuorum:
         eventually(are_voters, f"{node_ids} are not the voters")
 
     def await_each_leads(self, node_ids: tuple[int, ...]) -> None:
-        """Each is a quorum of its own, and has committed something."""
+        """Wait until each node is a separate quorum, and has committed."""
         eventually(lambda: all(self.voters(each) == {each} for each in node_ids))
 
     def await_equal_logs(self, longer_than: int = 0) -> None:
-        """All that run have the same log, longer than so many bytes."""
+        """Wait until all running nodes have equal logs that are longer than a number of bytes."""
 
         def equal() -> bool:
             logs = [self.log(each) for each in self.running()]
@@ -135,7 +135,7 @@ class JointQuorum:
 
         eventually(equal, "the logs differ")
 
-    def ask(self, node_id: int, request: Message, version: int) -> Message:
+    def exchange(self, node_id: int, request: Message, version: int) -> Message:
         client = RawClient(self.nodes[node_id].address)
         try:
             return client.ask(request, version)
@@ -143,17 +143,19 @@ class JointQuorum:
             client.close()
 
     def voters(self, node_id: int) -> set[int]:
-        """Response of the leader; empty if the node does not lead, or has committed nothing."""
+        """Return the voters that a leader reports; empty for a follower or before a commit."""
         partition = describe_quorum.PartitionDataRequest(partition_index=0)
         topic = describe_quorum.TopicDataRequest(topic_name=METADATA, partitions=[partition])
         try:
-            response = self.ask(node_id, describe_quorum.DescribeQuorumRequest(topics=[topic]), 2)
+            response = self.exchange(
+                node_id, describe_quorum.DescribeQuorumRequest(topics=[topic]), 2
+            )
         except ConnectionRefusedError:
             # Kafka votes before it listens.
             return set()
         assert isinstance(response, describe_quorum.DescribeQuorumResponse)
-        told = response.topics[0].partitions[0]
-        return {each.replica_id for each in told.current_voters if told.high_watermark > 0}
+        result = response.topics[0].partitions[0]
+        return {each.replica_id for each in result.current_voters if result.high_watermark > 0}
 
     def directory_id(self, node_id: int) -> bytes:
         lines = (self.nodes[node_id].data_directory / "meta.properties").read_text().splitlines()
@@ -161,7 +163,7 @@ class JointQuorum:
         return uuid_from_string(found.partition("=")[2].replace("\\", ""))
 
     def add(self, node_id: int) -> None:
-        """Make a node a voter; it may have to catch up first."""
+        """Add a voter, with retries until it has caught up."""
         host, _, port = self.nodes[node_id].address.rpartition(":")
         listener = add_raft_voter.Listener(name=CONTROLLER_LISTENER, host=host, port=int(port))
         request = add_raft_voter.AddRaftVoterRequest(
@@ -171,7 +173,7 @@ class JointQuorum:
             voter_directory_id=self.directory_id(node_id),
             listeners=[listener],
         )
-        self._order(request, 1, ErrorCode.DUPLICATE_VOTER)
+        self._send_to_leader(request, 1, ErrorCode.DUPLICATE_VOTER)
 
     def remove(self, node_id: int) -> None:
         request = remove_raft_voter.RemoveRaftVoterRequest(
@@ -179,16 +181,16 @@ class JointQuorum:
             voter_id=node_id,
             voter_directory_id=self.directory_id(node_id),
         )
-        self._order(request, 0, ErrorCode.VOTER_NOT_FOUND)
+        self._send_to_leader(request, 0, ErrorCode.VOTER_NOT_FOUND)
 
-    def _order(self, request: Message, version: int, if_done_before: ErrorCode) -> None:
-        """Have the leader do it, again and again while it cannot, or is not that any more."""
+    def _send_to_leader(self, request: Message, version: int, if_done_before: ErrorCode) -> None:
+        """Send a request to the leader, with retries after retriable errors and elections."""
 
         def is_done() -> bool:
             agreed = self.agreed_leader()
             if agreed is None:
                 return False
-            response = self.ask(agreed[0], request, version)
+            response = self.exchange(agreed[0], request, version)
             assert isinstance(
                 response,
                 add_raft_voter.AddRaftVoterResponse | remove_raft_voter.RemoveRaftVoterResponse,
@@ -218,7 +220,7 @@ def test_controllers_of_both_kinds_vote_for_and_follow_each_other(joint: JointQu
     joint.await_leader()
     joint.nodes[KAFKA_ID].await_ready()
     joint.await_equal_logs()
-    # Apache Kafka's vote makes the other of ours the leader, or ours makes it that.
+    # Kafka elects the other Barnabas controller, or that controller elects Kafka.
     first, epoch = joint.await_leader()
     joint.nodes[first].kill()
     second, epoch = joint.await_leader(epoch)
@@ -227,7 +229,7 @@ def test_controllers_of_both_kinds_vote_for_and_follow_each_other(joint: JointQu
         joint.nodes[first].start()
         joint.await_equal_logs()
         return
-    # With a log that is behind, the first of ours cannot win: it votes for Apache Kafka.
+    # The first Barnabas controller has a shorter log, so that it must vote for Kafka.
     joint.nodes[second].kill()
     joint.nodes[first].start()
     joint.await_leader(epoch)
@@ -240,7 +242,7 @@ def test_controllers_of_both_kinds_vote_for_and_follow_each_other(joint: JointQu
 
 
 @pytest.mark.parametrize("joint", ["dynamic"], indirect=True)
-def test_leaders_of_both_kinds_add_the_other_as_a_voter(joint: JointQuorum) -> None:
+def test_leaders_of_both_kinds_add_voters_of_the_other_kind(joint: JointQuorum) -> None:
     joint.nodes[KAFKA_ID].launch()
     for node_id in (1, 2):
         joint.nodes[node_id].start()

@@ -1,8 +1,8 @@
-"""A consumer in a classic group that polls while the node under it is Barnabas, then Apache Kafka,
-then Barnabas again, on one directory and one port.
+"""A consumer in a classic group keeps polling while its broker changes between Barnabas and Kafka.
 
-The group's member, generation and assignment are in the directory: the consumer stays in its group
-without a rebalance, goes on from its commits, and has every record.
+Both brokers use one directory and one port. The member, generation and assignment of the group are
+in the directory. So the consumer stays in its group without a rebalance, continues from its
+commits, and reads every record.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from jvm.cluster_turns import IMPATIENT, ClusterTurns, Writer
-from jvm.directory_asking import asking
+from jvm.alternating_cluster import QUICK_RETRIES, AlternatingCluster, Writer
 from jvm.directory_contents import create_topics
+from jvm.directory_requests import request_router
 from jvm.test_directories import SETTINGS
 from waiting import eventually
 
@@ -33,10 +33,10 @@ WAIT_S = 180.0
 
 
 class Member:
-    """Consumes and commits, as long as it is open; notes where it went wrong.
+    """A consumer that reads and commits until it is closed, and records faults.
 
     Args:
-        bootstrap: where.
+        bootstrap: the address of the broker.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -47,21 +47,21 @@ class Member:
                 "group.protocol": "classic",
                 "auto.offset.reset": "error",
                 "enable.auto.commit": False,
-                # No node stays away for so long, however slowly Java starts.
+                # Longer than any restart, even with a slow start of Java.
                 "session.timeout.ms": 600_000,
                 "max.poll.interval.ms": 600_000,
                 "heartbeat.interval.ms": 500,
-                **IMPATIENT,
+                **QUICK_RETRIES,
             }
         )
         self.assigned = 0
-        # By partition the value of each offset that was delivered.
+        # The delivered values by partition and offset.
         self.delivered: dict[int, dict[int, bytes]] = {each: {} for each in range(PARTITIONS)}
         self.repeated = 0
-        # Committed offsets by partition, as the coordinator reported them.
+        # The acknowledged committed offsets by partition.
         self.committed = dict.fromkeys(range(PARTITIONS), 0)
-        self.wrong: list[str] = []
-        self._is_over = threading.Event()
+        self.faults: list[str] = []
+        self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -72,20 +72,20 @@ class Member:
     def await_count(self, count: int) -> None:
         eventually(
             lambda: self.count >= count,
-            lambda: f"{self.count} of {count}, {self.wrong[:5]}",
+            lambda: f"{self.count} of {count}, {self.faults[:5]}",
             WAIT_S,
         )
 
     def close(self) -> None:
-        self._is_over.set()
+        self._is_stopped.set()
         self._thread.join()
 
     def _run(self) -> None:
         self._consumer.subscribe([TOPIC], on_assign=self._on_assign)
-        while not self._is_over.is_set():
+        while not self._is_stopped.is_set():
             for message in self._consumer.consume(200, 0.05):
                 if message.error() is None:
-                    self._take(message.partition(), message.offset(), message.value())
+                    self._record(message.partition(), message.offset(), message.value())
             self._commit()
         self._consumer.close()
 
@@ -96,26 +96,26 @@ class Member:
                 each.offset = 0
         consumer.assign(partitions)
 
-    def _take(self, partition: int, offset: int, value: bytes) -> None:
-        had = self.delivered[partition]
+    def _record(self, partition: int, offset: int, value: bytes) -> None:
+        delivered = self.delivered[partition]
         if offset < self.committed[partition]:
-            self.wrong.append(f"{partition}: {offset} is committed")
-        if offset > len(had):
-            self.wrong.append(f"{partition}: {offset} came behind {len(had)} records")
-        self.repeated += offset in had
-        had[offset] = value
+            self.faults.append(f"{partition}: {offset} is committed")
+        if offset > len(delivered):
+            self.faults.append(f"{partition}: {offset} follows {len(delivered)} records")
+        self.repeated += offset in delivered
+        delivered[offset] = value
 
     def _commit(self) -> None:
-        wanted = [
-            TopicPartition(TOPIC, partition, len(had))
-            for partition, had in self.delivered.items()
-            if len(had) > self.committed[partition]
+        unsaved = [
+            TopicPartition(TOPIC, partition, len(delivered))
+            for partition, delivered in self.delivered.items()
+            if len(delivered) > self.committed[partition]
         ]
-        if not wanted:
+        if not unsaved:
             return
-        # While no broker is there it fails, and the next one has all that this one would have.
+        # A commit fails while no broker runs. The next commit contains the same offsets.
         with suppress(KafkaException):
-            for each in self._consumer.commit(offsets=wanted, asynchronous=False):
+            for each in self._consumer.commit(offsets=unsaved, asynchronous=False):
                 if each.error is None:
                     self.committed[each.partition] = each.offset
 
@@ -123,12 +123,12 @@ class Member:
 def test_a_member_stays_in_its_group_while_the_node_is_replaced(
     kafka_jars: Callable[[str], str], tmp_path: Path
 ) -> None:
-    turns = ClusterTurns(1, tmp_path, SETTINGS)
+    turns = AlternatingCluster(1, tmp_path, SETTINGS)
     member = None
     try:
         turns.start(turns.ours)
-        with asking(turns.bootstrap) as ask:
-            create_topics(ask, {TOPIC: {}}, 1, PARTITIONS)
+        with request_router(turns.bootstrap) as send:
+            create_topics(send, {TOPIC: {}}, 1, PARTITIONS)
         writer = Writer(turns.bootstrap, TOPIC, PARTITIONS)
         member = Member(turns.bootstrap)
         for end in ("stop", "kill"):
@@ -143,11 +143,11 @@ def test_a_member_stays_in_its_group_while_the_node_is_replaced(
         if member is not None:
             member.close()
         turns.close()
-    assert not member.wrong
+    assert not member.faults
     assert member.assigned == 1
     assert member.repeated == 0
     assert {
         (partition, offset): value
-        for partition, had in member.delivered.items()
-        for offset, value in had.items()
+        for partition, delivered in member.delivered.items()
+        for offset, value in delivered.items()
     } == {(each.partition, each.offset): each.value for each in written}

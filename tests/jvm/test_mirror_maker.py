@@ -1,7 +1,7 @@
-"""MirrorMaker 2, unchanged, from Apache Kafka 4.4 to Barnabas: both ends are compared.
+"""MirrorMaker 2 from Apache Kafka 4.4 to Barnabas; source and target are compared.
 
-Topics with their configs and partitions, records, the offsets of groups, heartbeats. Its own state
-is in topics of the target.
+The comparison covers topics with their configs and partitions, records, offsets of groups, and
+heartbeats. MirrorMaker stores its state in topics of the target.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from waiting import eventually, eventually_equal
 
 TOPIC = "flights"
 MIRROR = f"source.{TOPIC}"
-# Where MirrorMaker keeps how far it is.
+# The topic in which MirrorMaker stores its progress.
 OFFSETS = "mm2-offsets.source.internal"
 PARTITIONS = 3
 COUNT = 120
@@ -46,7 +46,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
 }
 
-# Limits for what hangs.
+# Timeouts for operations that hang.
 TIMEOUT_S = 90.0
 START_S = 180.0
 BEGAN = int(time.time() * 1000) - 1_000_000
@@ -77,10 +77,10 @@ def properties(source: str, target: str) -> dict[str, str]:
         "groups": GROUP,
         "sync.topic.acls.enabled": "false",
         "sync.group.offsets.enabled": "true",
-        # Every record's offset is remembered, so that the group's are translated exactly.
+        # The offsets of all records are stored, so that those of groups are translated exactly.
         "offset.lag.max": "0",
         "target.offset.flush.interval.ms": "500",
-        # The next mirror waits for the end of the session of one that was killed.
+        # The next mirror waits for the end of the session of a killed mirror.
         "target.session.timeout.ms": "4000",
         "target.heartbeat.interval.ms": "1000",
         "replication.factor": "1",
@@ -103,11 +103,11 @@ def make_topic(bootstrap: str) -> None:
 
 
 def fill(bootstrap: str, first: int) -> None:
-    """Records of every compression, with null keys, null values, headers and times."""
+    """Produce records with every compression, null values, headers and times."""
     numbers = itertools.count(first)
     for compression in COMPRESSIONS:
         keys = {"bootstrap.servers": bootstrap, "compression.type": compression, "linger.ms": 5}
-        # Markers of transactions take offsets at the source that the mirror does not have.
+        # Transaction markers have offsets in the source, but not in the mirror.
         transactional = compression == "lz4"
         if transactional:
             keys["transactional.id"] = f"mirrored-{first}"
@@ -140,7 +140,7 @@ def reader(bootstrap: str, **more: object) -> Consumer:
 
 
 def messages(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[int, list[Message]]:
-    """All there is, by partition."""
+    """Return all records by partition."""
     consumer = reader(bootstrap, **{"enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
     found: dict[int, list[Message]] = {each: [] for each in range(partitions)}
@@ -157,7 +157,7 @@ def messages(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[i
 
 
 def read(bootstrap: str, topic: str) -> Records:
-    """All records, by partition, without their offsets."""
+    """Return all records by partition, without their offsets."""
     return {
         partition: [(each.key(), each.value(), each.timestamp(), each.headers()) for each in some]
         for partition, some in messages(bootstrap, topic).items()
@@ -165,7 +165,7 @@ def read(bootstrap: str, topic: str) -> Records:
 
 
 def read_all(bootstrap: str, count: int) -> Records:
-    """So many records of the source; Kafka ends a transaction after it has answered the commit."""
+    """Wait until the source has that many visible records: markers follow the commit response."""
 
     def found() -> Records | None:
         records = read(bootstrap, TOPIC)
@@ -187,7 +187,7 @@ def committed(bootstrap: str, topic: str) -> dict[int, int]:
         [TopicPartition(topic, each) for each in range(PARTITIONS)], TIMEOUT_S
     )
     consumer.close()
-    return {place.partition: place.offset for place in places}
+    return {partition_offset.partition: partition_offset.offset for partition_offset in places}
 
 
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
@@ -201,18 +201,18 @@ def ends(bootstrap: str, topic: str) -> dict[int, int]:
 
 
 def mirrored_to(bootstrap: str) -> dict[int, int]:
-    """How far MirrorMaker would go on from if it were started anew, by partition of the source."""
+    """Return the offsets from which MirrorMaker would continue, by partition of the source."""
     found = {}
     kept = messages(bootstrap, OFFSETS, topics(bootstrap)[OFFSETS])
     for each in itertools.chain(*kept.values()):
-        connector, place = json.loads(each.key())
-        if (connector, place.get("topic")) == ("MirrorSourceConnector", TOPIC):
-            found[place["partition"]] = json.loads(each.value())["offset"] + 1
+        connector, partition_offset = json.loads(each.key())
+        if (connector, partition_offset.get("topic")) == ("MirrorSourceConnector", TOPIC):
+            found[partition_offset["partition"]] = json.loads(each.value())["offset"] + 1
     return found
 
 
 def topics(bootstrap: str) -> dict[str, int]:
-    """All topics with the number of their partitions."""
+    """Return all topics with the number of their partitions."""
     listed = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).topics
     return {name: len(topic.partitions) for name, topic in listed.items()}
 
@@ -238,18 +238,18 @@ def test_configs_records_and_groups_of_a_kafka_are_mirrored(
     command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(file)]
     mirror = target.bootstrap
 
-    with JavaApplication(command, tmp_path / "mirror.log") as maker:
+    with JavaApplication(command, tmp_path / "mirror.log") as process:
         eventually_equal(lambda: topics(mirror).get(MIRROR), PARTITIONS, START_S)
         sent = read_all(source, COUNT)
         eventually_equal(lambda: read(mirror, MIRROR), sent)
-        # Offsets of both ends differ by then, for the markers of the transaction.
+        # The end offsets differ because of the transaction markers.
         assert all(ends(source, TOPIC)[each] > ends(mirror, MIRROR)[each] for each in sent)
         commit(source, ends(source, TOPIC))
         eventually_equal(lambda: committed(mirror, MIRROR), ends(mirror, MIRROR))
         ours, theirs = topic_configs(mirror, MIRROR), topic_configs(source, TOPIC)
         assert {key: ours[key] for key in CONFIGS} == CONFIGS
         assert {key for key, value in theirs.items() if ours.get(key, value) != value} == set()
-        # Its own topics: its offsets, its configs, and its status.
+        # MirrorMaker's topics for configs, offsets and status.
         for topic in ("mm2-configs", "mm2-offsets", "mm2-status"):
             policy = topic_configs(mirror, f"{topic}.source.internal")["cleanup.policy"]
             assert policy == "compact"
@@ -257,9 +257,9 @@ def test_configs_records_and_groups_of_a_kafka_are_mirrored(
             eventually(lambda name=topic: is_filled(mirror, name))
         last = {partition: some[-1].offset() for partition, some in messages(source, TOPIC).items()}
         eventually_equal(lambda: mirrored_to(mirror), {each: last[each] + 1 for each in last})
-        assert maker.terminate() in {0, 143}
+        assert process.terminate() in {0, 143}
 
-    # It goes on where it was, after a restart of both, with what was not there before.
+    # After a restart of both, MirrorMaker continues with the new records.
     target.restart()
     fill(source, COUNT)
     with JavaApplication(command, tmp_path / "mirror.log"):
@@ -268,7 +268,7 @@ def test_configs_records_and_groups_of_a_kafka_are_mirrored(
 
 
 def values(bootstrap: str, topic: str) -> dict[int, list[bytes | None]]:
-    """The committed values of a topic, by partition."""
+    """Return the committed values of a topic by partition."""
     return {
         partition: [each.value() for each in some]
         for partition, some in messages(bootstrap, topic).items()
@@ -315,9 +315,11 @@ def test_a_kafka_is_mirrored_exactly_once_despite_kills(source: str, tmp_path: P
             eventually(lambda: mirrored() >= 700, "the mirror does not continue", START_S)
             target.kill()
             target.start()
-        # A task that lost its producer has to be restarted: here with the whole mirror.
+        # A task that lost its producer must be restarted, here with the whole mirror.
         with JavaApplication(command, tmp_path / "mirror.log"):
             send(300)
-            wanted = {each: [b"%d" % n for n in range(each, 1200, PARTITIONS)] for each in range(3)}
+            expected = {
+                each: [b"%d" % n for n in range(each, 1200, PARTITIONS)] for each in range(3)
+            }
             eventually(lambda: mirrored() >= 1200, "the mirror is not complete", START_S)
-            assert values(target.bootstrap, mirror) == wanted
+            assert values(target.bootstrap, mirror) == expected

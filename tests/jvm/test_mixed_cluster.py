@@ -1,4 +1,4 @@
-"""One cluster of our nodes and Apache Kafka's: brokers of both under the controller of either."""
+"""A cluster of Barnabas and Apache Kafka brokers, with a controller of each kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDS = 400
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    # No node dies: a node that is slow for a while keeps its leaderships.
+    # A slow node keeps its leaderships; no node dies in this test.
     "broker.session.timeout.ms": "60000",
 }
 
@@ -33,11 +33,11 @@ SETTINGS = {
     params=nightly_unless("our controller".__eq__, ["our controller", "Apache Kafka's controller"])
 )
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterProcess]:
-    """Broker 1 is ours, broker 2 is Apache Kafka's."""
+    """Broker 1 is Barnabas, broker 2 is Apache Kafka."""
     java = {KAFKAS} if request.param == "our controller" else {KAFKAS, CONTROLLER}
 
     class EitherNode(NodeProcess):
-        """Whichever it has to be."""
+        """Creates a node of Barnabas or of Apache Kafka."""
 
         def __new__(cls, options: NodeOptions, settings: Mapping[str, str]) -> NodeProcess:
             kind = KafkaNode if options.node_id in java else NodeProcess
@@ -45,7 +45,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterP
 
     made = ClusterProcess(2, 1, tmp_path, SETTINGS, node_type=EitherNode)
     try:
-        # Ours too waits for a controller that may be in Java.
+        # The nodes of Barnabas wait for a controller, which may be a slow Java process.
         yield made.start(SECONDS)
     finally:
         made.close()
@@ -66,7 +66,7 @@ def test_brokers_of_both_kinds_replicate_and_coordinate(cluster: ClusterProcess)
 
 
 def is_shared(admin: AdminClient, topic: str) -> bool:
-    """Whether both lead some of a topic's partitions, and follow each other."""
+    """Return whether both brokers lead partitions of a topic, and follow each other."""
     found = admin.list_topics(topic, SECONDS)
     partitions = found.topics[topic].partitions.values()
     return (

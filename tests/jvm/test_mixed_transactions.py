@@ -1,4 +1,4 @@
-"""Transactions in one cluster of our nodes and Apache Kafka's.
+"""Transactions in a cluster of Barnabas and Apache Kafka brokers.
 
 The coordinator is a broker of one kind, and partitions are led by brokers of both kinds. Producers
 of both kinds have transactions open at the same time, of which some commit and some abort.
@@ -27,7 +27,7 @@ from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 
-# A limit for what hangs.
+# Timeout for operations that hang.
 SECONDS = 180.0
 OURS, KAFKAS, THIRD, FOURTH, CONTROLLER = 1, 2, 3, 4, 101
 OTHER = {OURS: KAFKAS, KAFKAS: OURS}
@@ -39,7 +39,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
-    # The controller notices soon that a broker was killed.
+    # The controller detects a killed broker early.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
@@ -47,14 +47,14 @@ FEATURE = "transaction.version"
 STATE = TopicPartition("__transaction_state", 0)
 # Groups of each producer: coordinators of both kinds serve some.
 GROUPS = 4
-# Kinds of producers by level of transaction.version; librdkafka does not know level 2.
+# Kinds of producers by level of transaction.version; librdkafka does not support level 2.
 PRODUCERS = {2: ["barnabas", "java"], 1: ["java"]}
 # Leaders of the partitions. The last partition needs the third and the fourth broker in sync.
 LEADERS = [OURS, KAFKAS, THIRD]
 
 
 class MixedCluster(ClusterProcess):
-    """Broker 2 is Apache Kafka's, the other three are ours."""
+    """Broker 2 is Apache Kafka, the other three are Barnabas."""
 
     def __init__(self, directory: Path, java: set[int]) -> None:
         class EitherNode(NodeProcess):
@@ -94,7 +94,7 @@ class Party:
 
     def __init__(self, producer: Transactor, name: str, outcome: str) -> None:
         self.producer = producer
-        # Part of its values and groups: tells its records from those of the other producers.
+        # A part of its values and groups, which identifies its records.
         self.name = name
         self.outcome = outcome
         self.groups = [f"{name}-{number}" for number in range(GROUPS)]
@@ -112,7 +112,7 @@ class Party:
 
 
 class Stage:
-    """A topic, and producers whose transactions one of the brokers coordinates."""
+    """Topics and producers of one test at a level of transaction.version."""
 
     def __init__(self, cluster: MixedCluster, client: Client, topic: str, level: int) -> None:
         self.cluster = cluster
@@ -135,7 +135,7 @@ class Stage:
         ]
 
     def set_level(self) -> None:
-        """Finalize the level of the feature; brokers have it when this returns."""
+        """Finalize the level of the feature, and wait until all brokers have it."""
 
         def found() -> set[int | None]:
             brokers = self.client.describe_cluster().brokers
@@ -148,13 +148,13 @@ class Stage:
         eventually_equal(found, {self._level})
 
     def place_coordinator(self, node: int) -> None:
-        """Have a broker coordinate, with the broker of the other kind as its only follower."""
+        """Make a broker the coordinator, with the broker of the other kind as its only follower."""
         target = {STATE: [node, OTHER[node]]}
         self.client.admin.alter_reassignments(target)
         eventually(lambda: not self.client.admin.list_reassignments([STATE]), "reassignment")
 
         def leads() -> bool:
-            # Refused until the broker is in sync.
+            # The election is refused until the broker is in sync.
             self.client.admin.elect_leaders(ElectionType.PREFERRED, [STATE], raise_errors=False)
             return self.leader(STATE) == node
 
@@ -168,7 +168,7 @@ class Stage:
         return list(self.client.describe_topics([tp.topic])[tp.topic].partitions[tp.partition].isr)
 
     def await_in_sync(self) -> None:
-        """Wait until no replica is behind, and the partitions are led as they were created."""
+        """Wait until all replicas are in sync, and the preferred replicas lead."""
 
         def is_complete() -> bool:
             self.client.admin.elect_leaders(ElectionType.PREFERRED, self.places, raise_errors=False)
@@ -182,7 +182,7 @@ class Stage:
 
     @contextlib.contextmanager
     def parties(self, *outcomes: str) -> Iterator[list[Party]]:
-        """Producers of each kind for each outcome, without open transactions."""
+        """Create producers of each kind for each outcome, without open transactions."""
         with contextlib.ExitStack() as stack:
             made = []
             for kind in PRODUCERS[self._level]:
@@ -206,7 +206,7 @@ class Stage:
             party.producer.offset(group, *self.places[0], offset)
 
     def committed(self) -> list[dict[str, list[str]]]:
-        """Committed values of each partition by producer, once no transaction is open."""
+        """Wait until no transaction is open; return the values of each partition by producer."""
         asked = dict.fromkeys(self.places, "latest")
 
         def ends(level: str) -> dict[TopicPartition, int]:
@@ -230,7 +230,7 @@ class Stage:
         return values
 
     def offsets(self, parties: Sequence[Party]) -> dict[str, int]:
-        """Committed offsets of the groups of the producers, for partition 0."""
+        """Return the committed offsets of the producers' groups for partition 0."""
         place = self.places[0]
         groups = [group for party in parties for group in party.groups]
         found = {group: self.client.committed(group, [place]) for group in groups}
@@ -257,7 +257,7 @@ def coordinator(request: pytest.FixtureRequest, stage: Stage) -> int:
 
 
 def everywhere(parties: Sequence[Party], *values: str) -> list[dict[str, list[str]]]:
-    """The values in each partition, from each of the producers that commit."""
+    """Return the expected values in each partition from the producers that commit."""
     return [{party.name: list(values) for party in parties if party.commits}] * len(LEADERS)
 
 
@@ -294,7 +294,7 @@ def test_open_transactions_continue_with_a_coordinator_of_the_other_kind(
         assert stage.committed() == everywhere(parties, "before", "after")
         offsets = {group: 1 for party in parties if party.commits for group in party.groups}
         eventually_equal(lambda: stage.offsets(parties), offsets)
-        # And the transactions after that.
+        # The next transactions succeed too.
         for party in parties:
             party.producer.begin()
             stage.send_all(party, "next")
@@ -326,15 +326,15 @@ def test_transactions_without_their_producers_are_aborted_by_a_coordinator_of_th
 def test_prepared_ends_are_completed_by_a_coordinator_of_the_other_kind(
     stage: Stage, coordinator: int
 ) -> None:
-    """A partition has too few replicas in sync while transactions end; its markers come later.
+    """A partition has too few in-sync replicas while transactions end, and gets its markers later.
 
-    A partition without a leader will not do: Kafka's coordinator gives up its marker.
+    A partition without a leader cannot be used, because Kafka's coordinator drops its marker.
     """
     with stage.parties("commit", "abort") as parties:
         for party in parties:
             party.begin()
             stage.send_all(party, "prepared")
-        # A broker that stops in order leaves the replicas in sync at once.
+        # A broker that stops cleanly leaves the ISR at once.
         stage.cluster.node(FOURTH).stop()
         eventually_equal(lambda: stage.in_sync(stage.places[-1]), [THIRD])
         for party in parties:

@@ -1,6 +1,6 @@
-"""Policies for topics and configs (KIP-108, KIP-133), compared with Apache Kafka's.
+"""Policies for topics and configs (KIP-108, KIP-133) get the same metadata as in Apache Kafka.
 
-Both sides have a policy in their own language, whose message contains all that it was told.
+Each broker has policies in its own language, whose error messages contain the received metadata.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def replacement(resource_type: int, name: str, **configs: str) -> AlterConfigsRe
     return AlterConfigsRequest(resources=[resource], validate_only=False)
 
 
-def answered(side: Side, request: Message) -> list[tuple[str, str | None]]:
-    """The errors of a request, with the messages of the policies: the others are not compared."""
+def errors_of(side: Side, request: Message) -> list[tuple[str, str | None]]:
+    """Send a request, and return its errors with the messages of policies only."""
     version = {CreateTopicsRequest: 7, IncrementalAlterConfigsRequest: 1, AlterConfigsRequest: 2}
     response = side.client.ask(request, version[type(request)])
     results = getattr(response, "topics", None) or response.responses  # type: ignore[attr-defined]
@@ -202,25 +202,25 @@ REFUSALS: dict[str, tuple[Message, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_the_policy_is_told_the_same_and_its_message_is_the_error(
+def test_policies_get_equal_metadata_and_their_message_is_the_error(
     name: str, sides: list[Side]
 ) -> None:
     request, message = REFUSALS[name]
     for side in sides:
-        assert answered(side, request) == [("POLICY_VIOLATION", message)], side
+        assert errors_of(side, request) == [("POLICY_VIOLATION", message)], side
 
 
 def test_unchanged_and_implicitly_removed_configs_are_not_shown(sides: list[Side]) -> None:
     kept, dropped = ("retention.ms", SET, "7000"), ("flush.ms", SET, "5000")
     for side in sides:
-        assert answered(side, changes(TOPIC, BEFORE, kept, dropped)) == [("NONE", None)]
-        again = answered(side, changes(TOPIC, BEFORE, kept, REFUSED, ("flush.ms", DELETE, None)))
+        assert errors_of(side, changes(TOPIC, BEFORE, kept, dropped)) == [("NONE", None)]
+        again = errors_of(side, changes(TOPIC, BEFORE, kept, REFUSED, ("flush.ms", DELETE, None)))
         assert again == [("POLICY_VIOLATION", "TOPIC before {flush.ms=null, segment.ms=111111}")], (
             side
         )
         replaced = replacement(TOPIC, BEFORE, retention_ms="7000", segment_ms="111111")
         expected = "TOPIC before {segment.ms=111111}"
-        assert answered(side, replaced) == [("POLICY_VIOLATION", expected)], side
+        assert errors_of(side, replaced) == [("POLICY_VIOLATION", expected)], side
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_unchanged_and_implicitly_removed_configs_are_not_shown(sides: list[Side
     ids=["factor", "partitions", "config", "name", "twice", "absent", "value", "logger"],
 )
 def test_other_errors_come_before_the_policy(request_: Message, sides: list[Side]) -> None:
-    first, second = [answered(side, request_) for side in sides]
+    first, second = [errors_of(side, request_) for side in sides]
     assert first == second
     assert "POLICY_VIOLATION" not in dict(first)
 
@@ -246,8 +246,8 @@ def test_other_errors_come_before_the_policy(request_: Message, sides: list[Side
 def test_an_error_of_a_policy_concerns_one_topic_or_resource(sides: list[Side]) -> None:
     for side in sides:
         names = [f"{each}-{number}" for number, each in enumerate(["good", "broken", "refused"])]
-        answers = answered(side, creation(*map(topic, names)))
-        assert answers == [
+        responses = errors_of(side, creation(*map(topic, names)))
+        assert responses == [
             ("NONE", None),
             ("UNKNOWN_SERVER_ERROR", None),
             ("POLICY_VIOLATION", "word refused-2 1 1 null {}"),
@@ -255,23 +255,23 @@ def test_an_error_of_a_policy_concerns_one_topic_or_resource(sides: list[Side]) 
         configs = creation(topic("new", configs={"segment.ms": "222222"}))
         broken = [configs, changes(TOPIC, BEFORE, BROKEN), changes(BROKER, "1", ("a", 0, "broken"))]
         for request in broken:
-            assert answered(side, request) == [("UNKNOWN_SERVER_ERROR", None)], side
-        # The controller still leads.
-        assert answered(side, creation(topic("good-again"))) == [("NONE", None)]
+            assert errors_of(side, request) == [("UNKNOWN_SERVER_ERROR", None)], side
+        # The controller is still active.
+        assert errors_of(side, creation(topic("good-again"))) == [("NONE", None)]
 
 
 def test_a_policy_refuses_topics_that_are_created_automatically(sides: list[Side]) -> None:
     for side in sides:
         names = ["automatic", "automatic-refused"]
-        asked = MetadataRequest(
+        request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=True,
         )
 
         expected = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        eventually(partial(_has_errors, side, asked, expected), str(side))
+        eventually(partial(_has_errors, side, request, expected), str(side))
 
 
-def _has_errors(side: Side, asked: MetadataRequest, expected: set[int]) -> bool:
-    topics = side.client.ask(asked, 9).topics  # type: ignore[attr-defined]
+def _has_errors(side: Side, request: MetadataRequest, expected: set[int]) -> bool:
+    topics = side.client.ask(request, 9).topics  # type: ignore[attr-defined]
     return {each.error_code for each in topics} == expected

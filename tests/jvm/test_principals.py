@@ -1,4 +1,4 @@
-"""Names of principals compared with Kafka's: text of subjects, and mapping rules."""
+"""Names of principals equal those of Kafka: text of subjects, and mapping rules."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ RULES = [
 
 
 @pytest.fixture(scope="module")
-def theirs(kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def kafka_names(
+    kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> list[str]:
     lines = [f"name\t{name}" for name in NAMES]
     lines += [f"rules\t{rules}\t{subject}" for rules, subject in RULES]
     path = tmp_path_factory.mktemp("names") / "names.txt"
@@ -97,14 +99,14 @@ def theirs(kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFa
 
 
 def content(name: str) -> bytes:
-    """The content of the outer sequence."""
+    """Return the content of the outer sequence."""
     data = bytes.fromhex(name)
     return data[2:] if data[1] < 0x80 else data[2 + (data[1] & 0x7F) :]
 
 
-def test_subjects_are_formatted_as_in_java(theirs: list[str]) -> None:
+def test_subjects_are_formatted_as_in_java(kafka_names: list[str]) -> None:
     ours = [name_of(content(name)).replace("\n", "\\n") for name in NAMES]
-    assert ours == theirs[: len(NAMES)]
+    assert ours == kafka_names[: len(NAMES)]
 
 
 def mapped(rules: str, subject: str) -> str:
@@ -116,6 +118,6 @@ def mapped(rules: str, subject: str) -> str:
         return "-"
 
 
-def test_rules_map_names_as_in_kafka(theirs: list[str]) -> None:
+def test_rules_map_names_as_in_kafka(kafka_names: list[str]) -> None:
     found = {(rules, subject): mapped(rules, subject) for rules, subject in RULES}
-    assert found == dict(zip(RULES, theirs[len(NAMES) :], strict=True))
+    assert found == dict(zip(RULES, kafka_names[len(NAMES) :], strict=True))

@@ -38,19 +38,19 @@ from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 TOPIC = "quotas"
-# Bytes per second: less than any request, and more than all requests.
+# Bytes per second: less than the size of any request, and more than that of all requests.
 TINY, HUGE = 1.0, 1e12
 PRODUCE, FETCH, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 MUTATION = "controller_mutation_rate"
 CLIENTS = [*itertools.product(("alice", "bob"), ("c", "d", ""))]
-# SCRAM of Apache Kafka takes ASCII only.
-STRANGE_USER = "a=b*c d~"
+# A name with characters to escape; SCRAM of Apache Kafka accepts only ASCII.
+ESCAPED_USER = "a=b*c d~"
 SANITIZED = "a%3Db%2Ac%20d%7E"
 _names = itertools.count(1)
 
 
 class Side(NamedTuple):
-    """A broker, and the values of an attribute of a type of metric there, by its tags."""
+    """A broker, and a function that reads an attribute of a type of metric, by its tags."""
 
     broker: SaslBarnabas | SaslKafka
     read: Callable[[str, str], dict[tuple[str, str], float]]
@@ -66,54 +66,54 @@ def side(
         address = f"127.0.0.1:{port}"
         with SaslBarnabas(directory, {"metrics.listener": address}) as ours:
             add_users(ours.bootstrap)
-            yield Side(ours, lambda kind, attribute: scraped(address, kind, attribute))
+            yield Side(ours, lambda kind, attribute: scrape(address, kind, attribute))
         return
     kafka = SaslKafka(directory, machine=machine_with_jmx(port))
     kafka.start()
     try:
         with Jmx(kafka, port) as jmx:
             add_users(kafka.bootstrap)
-            yield Side(kafka, lambda kind, attribute: from_beans(jmx, kind, attribute))
+            yield Side(kafka, lambda kind, attribute: read_mbeans(jmx, kind, attribute))
     finally:
         kafka.kill()
 
 
 def add_users(bootstrap: str) -> None:
-    """Create the topic of the tests and the users of SCRAM."""
+    """Create the topic of the tests and the SCRAM users."""
     with Client(bootstrap) as client:
         # The records have the timestamp 0.
         topic = NewTopic(TOPIC, 1, 1, {"retention.ms": "-1"})
         assert client.create_topics([topic])[TOPIC] is None
-        user = ScramUpsertion(STRANGE_USER, ScramMechanism.SCRAM_SHA_256, "secret", 4096)
+        user = ScramUpsertion(ESCAPED_USER, ScramMechanism.SCRAM_SHA_256, "secret", 4096)
         client.admin.alter_scram_credentials([user])
 
 
-def scraped(address: str, kind: str, attribute: str) -> dict[tuple[str, str], float]:
+def scrape(address: str, kind: str, attribute: str) -> dict[tuple[str, str], float]:
     connection = http.client.HTTPConnection(address)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
-    wanted = f"kafka_server_{kind}_{attribute.replace('-', '_')}".lower()
+    expected_name = f"kafka_server_{kind}_{attribute.replace('-', '_')}".lower()
     return {
         (sample.labels["user"], sample.labels["client_id"]): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == wanted
+        if sample.name == expected_name
     }
 
 
-def from_beans(jmx: Jmx, kind: str, attribute: str) -> dict[tuple[str, str], float]:
+def read_mbeans(jmx: Jmx, kind: str, attribute: str) -> dict[tuple[str, str], float]:
     found = {}
     for (name, each), value in jmx.values(f"kafka.server:type={kind},*").items():
         tags = dict(part.split("=", 1) for part in name.partition(":")[2].split(","))
-        # An empty tag is left out of the name.
+        # The name lacks empty tags.
         if each == attribute and tags.keys() & {"user", "client-id"}:
             found[tags.get("user", ""), tags.get("client-id", "")] = float(value)
     return found
 
 
-class Quotist:
-    """Sets quotas of one broker, and removes all of them at the end."""
+class QuotaSetter:
+    """Sets quotas on one broker, and removes them at the end."""
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = barnabas.Admin(bootstrap)
@@ -135,24 +135,24 @@ class Quotist:
 
 
 @pytest.fixture
-def quotas(side: Side) -> Iterator[Quotist]:
-    made = Quotist(side.broker.bootstrap)
+def quotas(side: Side) -> Iterator[QuotaSetter]:
+    made = QuotaSetter(side.broker.bootstrap)
     yield made
     made.close()
 
 
 def connect(side: Side, user: str, client_id: str) -> RawClient:
-    """A new connection of a user, which is not throttled yet."""
+    """Open a connection of a user that is not throttled yet."""
     client = RawClient(side.broker.sasl_bootstrap, client_id=client_id)
     client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     message = f"\0{user}\0{user}-secret".encode()
-    answer: Any = client.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
-    assert answer.error_code == 0
+    response: Any = client.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
+    assert response.error_code == 0
     return client
 
 
-def ask(side: Side, user: str, client_id: str, request: Any, version: int) -> Any:
-    """The response to a request on a connection of its own."""
+def exchange(side: Side, user: str, client_id: str, request: Any, version: int) -> Any:
+    """Send a request on a new connection, and return the response."""
     client = connect(side, user, client_id)
     try:
         return client.ask(request, version)
@@ -199,9 +199,9 @@ def new_topic() -> CreateTopicsRequest:
 
 
 def is_throttled(side: Side, user: str, client_id: str) -> bool:
-    answer = ask(side, user, client_id, produce_request(), 9)
-    assert answer.responses[0].partition_responses[0].error_code == 0
-    return bool(answer.throttle_time_ms > 0)
+    response = exchange(side, user, client_id, produce_request(), 9)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    return bool(response.throttle_time_ms > 0)
 
 
 def throttled(side: Side) -> dict[tuple[str, str], bool]:
@@ -213,7 +213,7 @@ def expected(given: Quotas) -> dict[tuple[str, str], bool]:
     return {client: limit is not None and limit[0] == TINY for client, limit in found.items()}
 
 
-def test_each_level_precedes_the_next(side: Side, quotas: Quotist) -> None:
+def test_each_level_precedes_the_next(side: Side, quotas: QuotaSetter) -> None:
     given: Quotas = {}
     for value, level in zip(itertools.cycle((TINY, HUGE)), reversed(LEVELS), strict=False):
         owner = entity("alice", "c", level)
@@ -223,7 +223,9 @@ def test_each_level_precedes_the_next(side: Side, quotas: Quotist) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_any_quotas_apply_to_the_same_clients(side: Side, quotas: Quotist, seed: int) -> None:
+def test_random_quotas_apply_to_the_expected_clients(
+    side: Side, quotas: QuotaSetter, seed: int
+) -> None:
     rng = random.Random(seed)
     given: Quotas = {}
     for _ in range(rng.randint(1, 6)):
@@ -233,41 +235,41 @@ def test_any_quotas_apply_to_the_same_clients(side: Side, quotas: Quotist, seed:
     eventually_equal(lambda: throttled(side), expected(given))
 
 
-def test_a_fetch_over_the_quota_of_a_user_is_empty(side: Side, quotas: Quotist) -> None:
-    ask(side, "alice", "c", produce_request(5000), 9)
+def test_a_fetch_over_the_quota_of_a_user_is_empty(side: Side, quotas: QuotaSetter) -> None:
+    exchange(side, "alice", "c", produce_request(5000), 9)
     quotas.set((("user", "alice"),), FETCH, 100.0)
 
-    def answer(user: str) -> Any:
-        return ask(side, user, "c", fetch_request(), 12)
+    def response(user: str) -> Any:
+        return exchange(side, user, "c", fetch_request(), 12)
 
-    eventually(lambda: answer("alice").throttle_time_ms > 0)
-    throttled_answer = answer("alice")
-    assert throttled_answer.throttle_time_ms > 0
-    assert not throttled_answer.responses
-    other = answer("bob")
+    eventually(lambda: response("alice").throttle_time_ms > 0)
+    throttled_response = response("alice")
+    assert throttled_response.throttle_time_ms > 0
+    assert not throttled_response.responses
+    other = response("bob")
     assert other.throttle_time_ms == 0
     assert other.responses[0].partitions[0].records
 
 
-def test_the_time_of_a_user_is_limited(side: Side, quotas: Quotist) -> None:
+def test_the_time_of_a_user_is_limited(side: Side, quotas: QuotaSetter) -> None:
     quotas.set((("user", "alice"),), REQUEST, 1e-3)
     request = MetadataRequest(topics=[])
-    eventually(lambda: ask(side, "alice", "c", request, 12).throttle_time_ms > 0)
+    eventually(lambda: exchange(side, "alice", "c", request, 12).throttle_time_ms > 0)
     # At most one window of quota.window.size.seconds.
-    assert 0 < ask(side, "alice", "d", request, 12).throttle_time_ms <= 1000
-    assert ask(side, "bob", "c", request, 12).throttle_time_ms == 0
+    assert 0 < exchange(side, "alice", "d", request, 12).throttle_time_ms <= 1000
+    assert exchange(side, "bob", "c", request, 12).throttle_time_ms == 0
 
 
-def test_mutations_of_a_user_are_limited(side: Side, quotas: Quotist) -> None:
+def test_mutations_of_a_user_are_limited(side: Side, quotas: QuotaSetter) -> None:
     quotas.set((("user", "alice"),), MUTATION, 0.01)
 
     def made(user: str, version: int) -> tuple[int, bool]:
-        answer = ask(side, user, "c", new_topic(), version)
-        return answer.topics[0].error_code, answer.throttle_time_ms > 0
+        response = exchange(side, user, "c", new_topic(), version)
+        return response.topics[0].error_code, response.throttle_time_ms > 0
 
     refused = int(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     eventually_equal(lambda: made("alice", 7), (refused, True))
-    # Clients that do not know the error are served, and throttled.
+    # Clients with versions below the error are served, and throttled.
     assert made("alice", 5) == (0, True)
     assert made("bob", 7) == (0, False)
     assert ("alice", "") in side.read("ControllerMutation", "tokens")
@@ -276,28 +278,28 @@ def test_mutations_of_a_user_are_limited(side: Side, quotas: Quotist) -> None:
     assert ("alice", "") in side.read("ControllerMutation", "throttle-time")
 
 
-def test_a_changed_quota_applies_to_an_open_connection(side: Side, quotas: Quotist) -> None:
+def test_a_changed_quota_applies_to_an_open_connection(side: Side, quotas: QuotaSetter) -> None:
     client = connect(side, "alice", "c")
-    answer: Any = client.ask(produce_request(), 9)
-    assert answer.throttle_time_ms == 0
+    response: Any = client.ask(produce_request(), 9)
+    assert response.throttle_time_ms == 0
     quotas.set((("user", "alice"),), PRODUCE, TINY)
     throttle_times = []
 
     def is_limited() -> bool:
-        answer: Any = client.ask(produce_request(), 9)
-        throttle_times.append(answer.throttle_time_ms)
-        return bool(answer.throttle_time_ms > 0)
+        response: Any = client.ask(produce_request(), 9)
+        throttle_times.append(response.throttle_time_ms)
+        return bool(response.throttle_time_ms > 0)
 
     eventually(is_limited)
     client.close()
 
 
-def test_the_metrics_of_a_user_have_its_sanitized_name(side: Side, quotas: Quotist) -> None:
-    quotas.set((("user", STRANGE_USER),), PRODUCE, TINY * 100)
+def test_the_metrics_of_a_user_have_its_sanitized_name(side: Side, quotas: QuotaSetter) -> None:
+    quotas.set((("user", ESCAPED_USER),), PRODUCE, TINY * 100)
     settings = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "SCRAM-SHA-256",
-        "sasl.username": STRANGE_USER,
+        "sasl.username": ESCAPED_USER,
         "sasl.password": "secret",
     }
 
@@ -313,7 +315,7 @@ def test_the_metrics_of_a_user_have_its_sanitized_name(side: Side, quotas: Quoti
 
 
 def test_kafka_configs_sets_and_describes_quotas_of_users(
-    side: Side, quotas: Quotist, kafka_tools: Callable[..., Any]
+    side: Side, quotas: QuotaSetter, kafka_tools: Callable[..., Any]
 ) -> None:
     def configs(*words: str) -> str:
         done = kafka_tools(
@@ -333,8 +335,8 @@ def test_kafka_configs_sets_and_describes_quotas_of_users(
     words = []
     for number, owner in enumerate(owners, 1):
         configs(*owner, "--alter", "--add-config", f"{PRODUCE}={number}000,{REQUEST}=50")
-        wanted = f"{PRODUCE}={number}000.0"
-        eventually(lambda: wanted in configs(*owner, "--describe"))  # noqa: B023
+        expected_name = f"{PRODUCE}={number}000.0"
+        eventually(lambda: expected_name in configs(*owner, "--describe"))  # noqa: B023
         words.append(configs(*owner, "--describe").strip())
         assert f"{REQUEST}=50.0" in words[-1]
     assert words[0].startswith("Quota configs for user-principal 'alice' are ")

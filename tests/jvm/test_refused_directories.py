@@ -1,7 +1,6 @@
-"""Data directories that a node refuses stay as they were: names, sizes, times, bytes of all files.
+"""Data directories that a node refuses are not changed: names, sizes, times, bytes of all files.
 
-Those that Barnabas wrote, under another identity than the node's, and those of an Apache Kafka 4.4
-that was formatted as by default, at feature levels that Barnabas does not have.
+Barnabas wrote the directories, and then their identity or that of the node was changed.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ START_S = 60.0
 class Refusal(NamedTuple):
     """The change of the directories, the start of the node, and the node's message."""
 
-    done: Callable[[Path], object]
-    said: str
+    change: Callable[[Path], object]
+    message: str
     settings: Mapping[str, str] = {}
 
 
 def meta(which: str, old: str, new: str) -> Callable[[Path], object]:
-    """Another word in the identity of one of the two."""
+    """Return a change of the identity of one of the two directories."""
 
     def change(directory: Path) -> None:
         path = directory / which / META
@@ -51,8 +50,8 @@ def meta(which: str, old: str, new: str) -> Callable[[Path], object]:
     return change
 
 
-def nothing(_: Path) -> None:
-    """It is the node that is another."""
+def no_change(_: Path) -> None:
+    """Change no directory, because the identity of the node differs."""
 
 
 def first_is_new(directory: Path) -> None:
@@ -73,8 +72,8 @@ def second_is_a_copy(directory: Path) -> None:
 
 
 REFUSALS = {
-    "another node": Refusal(nothing, "belongs to node 1, but this is node 2", {"node.id": "2"}),
-    "another cluster": Refusal(nothing, "but this node has", {"cluster.id": OTHER_CLUSTER}),
+    "another node": Refusal(no_change, "belongs to node 1, but this is node 2", {"node.id": "2"}),
+    "another cluster": Refusal(no_change, "but this node has", {"cluster.id": OTHER_CLUSTER}),
     "second of another node": Refusal(meta(SECOND, "node.id=1", "node.id=7"), "belongs to node 7"),
     "second of another cluster": Refusal(
         meta(SECOND, "cluster.id=", f"cluster.id={OTHER_CLUSTER}\n#"), "several clusters"
@@ -94,8 +93,8 @@ REFUSALS = {
 KAFKA_REFUSES = ("first gone", "metadata elsewhere")
 
 
-def everything(directory: Path) -> dict[str, tuple[int, int, int, str]]:
-    """Kind and mode, size, time of the last change and digest of all that lies there, by path."""
+def file_states(directory: Path) -> dict[str, tuple[int, int, int, str]]:
+    """Return mode, size, modification time and digest of all files and directories by path."""
     return {
         str(path.relative_to(directory)): (
             (found := path.lstat()).st_mode,
@@ -107,22 +106,22 @@ def everything(directory: Path) -> dict[str, tuple[int, int, int, str]]:
     }
 
 
-def refuse(directory: Path, said: str, settings: Mapping[str, str]) -> None:
-    """Start a node on the two, which it refuses in these words, and see that they are the same."""
-    before = everything(directory)
+def check_refusal(directory: Path, message: str, settings: Mapping[str, str]) -> None:
+    """Check that a node refuses the directories with a message, and does not change them."""
+    before = file_states(directory)
     words = [sys.executable, "-m", "barnabas.cli.main", "start", "--listen", "127.0.0.1:0"]
     words += ["--data-dir", f"{directory / FIRST},{directory / SECOND}"]
     for key, value in settings.items():
         words += ["--set", f"{key}={value}"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=START_S, check=False)
     assert (done.returncode, done.stdout) == (1, ""), done
-    assert said in done.stderr
-    assert everything(directory) == before
+    assert message in done.stderr
+    assert file_states(directory) == before
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two directories that Barnabas has filled, and stopped."""
+    """Two directories that a stopped Barnabas broker has filled."""
     directory = tmp_path_factory.mktemp("written")
     paths = f"{directory / FIRST},{directory / SECOND}"
     with BrokerProcess(directory, SETTINGS, ["--data-dir", paths]) as broker:
@@ -140,17 +139,17 @@ def copied(written: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
 def test_another_identity_is_refused_without_changes(copied: Path, refusal: Refusal) -> None:
-    refusal.done(copied)
-    refuse(copied, refusal.said, refusal.settings)
+    refusal.change(copied)
+    check_refusal(copied, refusal.message, refusal.settings)
 
 
 @pytest.mark.parametrize("name", KAFKA_REFUSES)
 def test_kafka_refuses_the_same_directories(
     kafka_jars: Callable[[str], str], copied: Path, tmp_path: Path, name: str
 ) -> None:
-    REFUSALS[name].done(copied)
+    REFUSALS[name].change(copied)
     found = [each for each in (FIRST, SECOND) if (copied / each).exists()]
-    before = [everything(copied / each) for each in found]
+    before = [file_states(copied / each) for each in found]
     paths = f"{copied / FIRST},{copied / SECOND}"
     kafka = KafkaProcess(tmp_path / "kafka", {**SETTINGS, "log.dirs": paths})
     kafka.data_directory = copied / SECOND
@@ -159,4 +158,4 @@ def test_kafka_refuses_the_same_directories(
             kafka.start()
     finally:
         kafka.close()
-    assert before == [everything(copied / each) for each in found]
+    assert before == [file_states(copied / each) for each in found]

@@ -1,4 +1,4 @@
-"""What `barnabas log repair` leaves: Kafka's DumpLogSegments reads it, and consumers go on."""
+"""Kafka's DumpLogSegments and consumers read a log after `barnabas log repair`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDS = 25_000
 
 
 def damage(path: Path, position: int) -> None:
-    """More than one flipped bit: the batch cannot be saved."""
+    """Flip several bits, so that the batch cannot be repaired."""
     content = bytearray(path.read_bytes())
     content[position : position + 3] = bytes(byte ^ 0xFF for byte in content[position:][:3])
     path.write_bytes(content)
@@ -52,5 +52,5 @@ def test_kafkas_dump_tool_reads_a_repaired_log_and_consumers_read_around_the_dam
         assert len(read.splitlines()) == RECORDS - lost
         assert broker.stop() == 0
     text = Dump(kafka_tools).check_logs([data / "t-0"])
-    # The two that were replaced.
+    # The two replaced batches.
     assert text.count("count: 0 ") == 2

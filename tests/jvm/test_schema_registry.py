@@ -1,4 +1,4 @@
-"""Serializers with a schema registry, beside Confluent's, on a real registry and our broker."""
+"""Serializers of Barnabas and Confluent with a schema registry and a Barnabas broker."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ message Delay { message Cause { string code = 1; } Cause cause = 1; int32 minute
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    # Members of share groups learn their assignments at once.
+    # Members of share groups get their assignments early.
     settings = {
         "group.initial.rebalance.delay.ms": "0",
         "group.share.heartbeat.interval.ms": "100",
@@ -106,7 +106,7 @@ def registry(schema_registry: str) -> SchemaRegistry:
 
 
 class Pair:
-    """The serializers of one format: ours and Confluent's, and a value of both."""
+    """Serializers of Barnabas and Confluent for one format, and a value."""
 
     def __init__(self, name: str, url: str) -> None:
         ours, theirs = SchemaRegistry(url), SchemaRegistryClient({"url": url})
@@ -131,13 +131,13 @@ class Pair:
         else:
             self.value = MONEY if name == "protobuf" else OPERATION
             kind = type(self.value)
-            # Their default leaves the format of other languages' serializers.
+            # The default of Confluent's serializer differs from serializers in other languages.
             modern = {"use.deprecated.format": False}
             self.our_serializer = ProtobufSerializer(ours, kind)
             self.our_deserializer = ProtobufDeserializer(ours, kind)
             self.their_serializer = ConfluentProtobufSerializer(kind, theirs, modern)
-            # Without the registry: Apicurio fails to answer how this client asks for descriptors,
-            # those that its own serializer has registered included.
+            # Without the registry: Apicurio fails on this client's requests for descriptors, even
+            # for those that Confluent's serializer has registered.
             self.their_deserializer = ConfluentProtobufDeserializer(kind, modern)
 
 
@@ -147,7 +147,7 @@ def pair(request: pytest.FixtureRequest, schema_registry: str) -> Pair:
 
 
 def read_all(broker: str, topic: str, count: int, **config: Any) -> list[Any]:
-    """The values of a topic, read by our consumer."""
+    """Return the values of a topic, read by the Barnabas consumer."""
     found: list[Any] = []
     options = {"auto_offset_reset": "earliest", "group_id": f"{topic}-readers", **config}
     with Consumer(topic, bootstrap_servers=broker, **options) as consumer:
@@ -158,7 +158,7 @@ def read_all(broker: str, topic: str, count: int, **config: Any) -> list[Any]:
     return found
 
 
-def test_confluent_reads_what_we_write(broker: str, topic: str, pair: Pair) -> None:
+def test_confluent_reads_records_of_barnabas(broker: str, topic: str, pair: Pair) -> None:
     with Producer(broker, value_serializer=pair.our_serializer) as producer:
         producer.send(topic, pair.value)
         producer.send(topic, None, key=b"removed")
@@ -174,7 +174,7 @@ def test_confluent_reads_what_we_write(broker: str, topic: str, pair: Pair) -> N
     assert values == [pair.value, None]
 
 
-def test_we_read_what_confluent_writes(broker: str, topic: str, pair: Pair) -> None:
+def test_barnabas_reads_records_of_confluent(broker: str, topic: str, pair: Pair) -> None:
     producer = ConfluentProducer({"bootstrap.servers": broker})
     producer.produce(topic, pair.their_serializer(pair.value, SerializationContext(topic, "value")))
     producer.produce(topic, None, b"removed")
@@ -188,14 +188,14 @@ def test_both_register_one_schema_and_write_the_same_bytes(topic: str, pair: Pai
     ours = pair.our_serializer.serialize(topic, pair.value)
     assert ours is not None
     if isinstance(pair.value, dict) and pair.value is PLANE:
-        # JSON with other blanks.
+        # The JSON texts have different white space.
         assert (ours[:5], json.loads(ours[5:])) == (theirs[:5], json.loads(theirs[5:]))
     else:
         assert ours == theirs
 
 
 class CountingInterceptor:
-    """Keeps the values of all records that pass."""
+    """An interceptor that stores the values of all records."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -237,7 +237,7 @@ def test_asyncio_clients_use_the_same_serializers(
 
     interceptor = CountingInterceptor()
     assert asyncio.run(write_and_read()) == [FLIGHT, FLIGHT, None]
-    # A lookup repeats the serializer only.
+    # A schema lookup repeats only the serializer, not the interceptor.
     assert interceptor.values == [FLIGHT, FLIGHT, None]
 
 
@@ -311,15 +311,15 @@ def test_an_incompatible_version_is_refused_with_its_field(
     assert e.value.status == 409
 
 
-def test_a_serializer_that_must_not_register_uses_what_is_registered(
+def test_a_serializer_without_auto_register_uses_registered_schemas(
     topic: str, registry: SchemaRegistry
 ) -> None:
-    careful = AvroSerializer(registry, FLIGHT_AVRO, auto_register=False)
+    no_registration = AvroSerializer(registry, FLIGHT_AVRO, auto_register=False)
     with pytest.raises(RegistryError) as raised:
-        careful.serialize(topic, FLIGHT)
+        no_registration.serialize(topic, FLIGHT)
     assert raised.value.status == 404
     first = AvroSerializer(registry, FLIGHT_AVRO).serialize(topic, FLIGHT)
-    assert careful.serialize(topic, FLIGHT) == first
+    assert no_registration.serialize(topic, FLIGHT) == first
     assert AvroSerializer(registry).serialize(topic, FLIGHT) == first
 
 
@@ -336,7 +336,7 @@ def test_a_subject_name_strategy_decides_where_a_schema_is_registered(
 
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
-# The schema that is referred to, the schema that refers to it, the name of the reference, a value.
+# The referenced schema, the schema with the reference, the name of the reference, a value.
 REFERENCES = {
     SchemaType.AVRO: (
         {"type": "record", "name": "a.Airport", "fields": [{"name": "c", "type": "string"}]},
@@ -403,7 +403,7 @@ def test_a_nested_message_is_found_by_the_text_in_the_registry(
         ProtobufDeserializer(registry, Money)(data)
 
 
-def test_confluents_client_sees_our_schemas(
+def test_confluents_client_reads_schemas_of_barnabas(
     topic: str, registry: SchemaRegistry, schema_registry: str
 ) -> None:
     AvroSerializer(registry, FLIGHT_AVRO).serialize(topic, FLIGHT)
@@ -438,7 +438,7 @@ class Shell:
         self.directory = directory
 
     def run(self, *words: str, text: str = "", status: int = 0) -> str:
-        """Return what a command prints; its errors, if it must fail."""
+        """Run a command, and return its output, or its errors if it must fail."""
         done = subprocess.run(
             [sys.executable, "-m", "barnabas.cli.main", *words, "-b", self.broker],
             input=text,
@@ -461,7 +461,7 @@ def shell(broker: str, schema_registry: str, tmp_path: Path) -> Shell:
     return Shell(broker, schema_registry, tmp_path)
 
 
-def test_lines_of_avro_come_back_as_they_were_written(shell: Shell, topic: str) -> None:
+def test_avro_lines_are_read_as_written(shell: Shell, topic: str) -> None:
     (shell.directory / "flight.avsc").write_text(json.dumps(FLIGHT_AVRO))
     line = (
         '{"origin":"JFK","delay":42,"departed":"2026-01-31T12:00:00Z","fare":"120.50",'
@@ -470,7 +470,7 @@ def test_lines_of_avro_come_back_as_they_were_written(shell: Shell, topic: str) 
     shell.run(
         *("produce", topic, "--value-format", "avro", "--value-schema", "flight.avsc"), text=line
     )
-    # The latest schema of the subject; a union in Avro's JSON form.
+    # This line has no schema, so that the latest one is used, and a union in Avro's JSON form.
     typed = line.replace('"delay":42', '"delay":{"int":42}')
     shell.run("produce", topic, "-s", "value=avro", text=typed)
     shell.run("produce", topic, text="no Avro\n")
@@ -482,26 +482,26 @@ def test_lines_of_avro_come_back_as_they_were_written(shell: Shell, topic: str) 
     assert shell.read(f"{topic}-copy", "-s", "value=avro") == 2 * line
 
 
-def test_a_line_that_does_not_fit_names_its_field(shell: Shell, topic: str) -> None:
+def test_the_error_of_an_invalid_line_names_the_field(shell: Shell, topic: str) -> None:
     (shell.directory / "flight.avsc").write_text(json.dumps(FLIGHT_AVRO))
     (shell.directory / "plane.json").write_text(json.dumps(PLANE_JSON))
-    said = shell.run(
+    errors = shell.run(
         *("produce", topic, "--value-format", "avro", "--value-schema", "flight.avsc"),
         text='{"origin":"JFK","delay":"late","departed":0,"fare":"1","stops":[]}\n',
         status=1,
     )
-    assert "field delay: 'late' is not null or int" in said
+    assert "field delay: 'late' is not null or int" in errors
 
 
-def test_an_unreachable_registry_ends_the_command_whatever_on_error_says(
+def test_an_unreachable_registry_ends_the_command_despite_on_error_skip(
     shell: Shell, topic: str, registry: SchemaRegistry
 ) -> None:
     with Producer(shell.broker, value_serializer=AvroSerializer(registry, '"string"')) as producer:
         producer.send(topic, "JFK")
     assert shell.read(topic, "-s", "value=avro") == "JFK\n"
-    said = shell.run(
+    errors = shell.run(
         *("consume", topic, "--from", "beginning", "-e", "-s", "value=avro", "--on-error", "skip"),
         *("--registry", "http://127.0.0.1:1"),
         status=1,
     )
-    assert "the schema registry was not reached" in said
+    assert "the schema registry was not reached" in errors

@@ -1,4 +1,4 @@
-"""SCRAM users in the metadata log: either broker serves directories of the other one."""
+"""SCRAM users in the metadata log: each broker serves directories of the other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One secured server.properties, as users of Apache Kafka have it: each broker serves its clients.
+"""A secured server.properties of Apache Kafka works with both brokers and with common clients.
 
-All listeners have TLS and SASL. The key stores are `keytool`'s in Java's own format, passwords come
-from a file by `config.providers`, the first user is created by `format`, and ACLs are on.
+All listeners have TLS and SASL. `keytool` writes the key stores in Java's format, passwords come
+from a file by `config.providers`, `format` creates the first user, and ACLs are enabled.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class SecuredFile(KafkaProcess):
         }
 
     def format(self) -> None:
-        """Write the file, and format with the first user."""
+        """Write server.properties, and format with the first user."""
         self.write()
         words = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, *FIRST_USER)
         command = [*self._java, *words, "-c", str(self._properties)]
@@ -118,7 +118,7 @@ class SecuredFile(KafkaProcess):
 
 
 class BarnabasWithSecuredFile(ServerProcess):
-    """Barnabas, started with the file that Apache Kafka would have."""
+    """Barnabas with the server.properties of `SecuredFile`."""
 
     start_timeout_s = PATIENCE_S
 
@@ -178,7 +178,7 @@ def java_file(broker: Broker, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_java_writes_and_librdkafka_reads_and_the_other_way(
+def test_java_writes_and_librdkafka_reads_and_vice_versa(
     broker: Broker, tmp_path: Path, tool_host: ToolHost
 ) -> None:
     server = ("--bootstrap-server", broker.bootstrap, "--topic", "secured")

@@ -30,7 +30,7 @@ def cases() -> list[ServerAssignorCase]:
 
 
 @pytest.fixture(scope="module")
-def theirs(cases: list[ServerAssignorCase]) -> list[dict[str, str]]:
+def java_results(cases: list[ServerAssignorCase]) -> list[dict[str, str]]:
     """Return the results of Java for each case, from one process."""
     done = subprocess.run(
         [*java_command("kafka", "OFF", source=SOURCE), "ServerAssignors"],
@@ -41,26 +41,26 @@ def theirs(cases: list[ServerAssignorCase]) -> list[dict[str, str]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    answers = done.stdout.split("end\n")[:-1]
-    assert len(answers) == len(cases)
-    return [dict(line.split(" ", 1) for line in answer.splitlines()) for answer in answers]
+    outputs = done.stdout.split("end\n")[:-1]
+    assert len(outputs) == len(cases)
+    return [dict(line.split(" ", 1) for line in output.splitlines()) for output in outputs]
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("is_homogeneous", [True, False])
 def test_assignments_of_random_groups_equal_those_of_kafka(
     cases: list[ServerAssignorCase],
-    theirs: list[dict[str, str]],
+    java_results: list[dict[str, str]],
     assignor: str,
     is_homogeneous: bool,
 ) -> None:
     compared = 0
-    for case, their in zip(cases, theirs, strict=True):
-        if "failed" in their:
-            # Kafka's `simple` assignor fails when members have partitions that may not be assigned.
+    for case, expected in zip(cases, java_results, strict=True):
+        if "failed" in expected:
+            # Kafka's `simple` assignor fails if members have partitions that are not assignable.
             assert case.given.assignable is not None
             case.ours()
         elif case.assignor == assignor and case.given.is_homogeneous is is_homogeneous:
-            assert case.ours() == their, "\n".join(case.lines())
+            assert case.ours() == expected, "\n".join(case.lines())
             compared += 1
     assert compared > GROUPS * ASSIGNMENTS / 4

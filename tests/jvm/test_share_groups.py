@@ -1,4 +1,4 @@
-"""Share groups beside Apache Kafka: the names and counts of metrics, and Java's share consumer."""
+"""Share groups on both brokers: names and counts of metrics, and Java's share consumer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from jvm.kafka_process import KafkaProcess
 from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
-# Distributions, with the number of their tags.
+# Distributions with the number of their tags.
 DISTRIBUTIONS = {
     names.SHARE_BATCH_MESSAGES: 3,
     names.SHARE_FETCH_LOCK_TIME: 3,
@@ -36,7 +36,7 @@ DISTRIBUTIONS = {
     names.SHARE_FETCH_RATIO: 1,
     names.SHARE_PARTITION_LOAD_TIME: 0,
 }
-# Attribute of the MBean by our name.
+# Attribute of the MBean by name of the metric.
 METRICS = {
     names.RECORD_ACKNOWLEDGEMENTS: "Count",
     names.DEAD_LETTER_RECORDS: "Count",
@@ -59,7 +59,7 @@ Samples = dict[tuple[tuple[str, str], ...], float]
 
 
 class Side(NamedTuple):
-    """A broker, and the samples of a metric there, by their tags."""
+    """A broker, and a function that reads the samples of a metric, by their tags."""
 
     bootstrap: str
     read: Callable[[str], Samples]
@@ -73,19 +73,19 @@ def side(
     if request.param == "barnabas":
         settings = {**SETTINGS, "metrics.listener": "127.0.0.1:0"}
         with BrokerProcess(directory, settings) as broker:
-            yield Side(broker.bootstrap, lambda name: scraped(broker.metrics_address, name))
+            yield Side(broker.bootstrap, lambda name: scrape(broker.metrics_address, name))
         return
     (port,) = free_ports(1)
     kafka = KafkaProcess(directory, SETTINGS, machine=machine_with_jmx(port)).start()
     try:
         with Jmx(kafka, port) as jmx:
-            yield Side(kafka.bootstrap, lambda name: asked(jmx, name))
+            yield Side(kafka.bootstrap, lambda name: read_mbeans(jmx, name))
     finally:
         kafka.kill()
 
 
-def asked(jmx: Jmx, name: str) -> Samples:
-    """Read the MBeans with this name, whatever their further keys are."""
+def read_mbeans(jmx: Jmx, name: str) -> Samples:
+    """Read the MBeans with this name and any other keys."""
     group, kind, last = name.split(":")
     found: Samples = {}
     for (bean, attribute), value in jmx.values(f"{group}:type={kind},name={last},*").items():
@@ -96,24 +96,24 @@ def asked(jmx: Jmx, name: str) -> Samples:
     return found
 
 
-def scraped(address: str, name: str) -> Samples:
+def scrape(address: str, name: str) -> Samples:
     connection = http.client.HTTPConnection(address)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
     kind = CATALOGUE[name].kind
     ends = {MetricKind.COUNTER: "_total", MetricKind.SUMMARY: "_count"}
-    wanted = exposition_name(name, kind) + ends.get(kind, "")
+    sample_name = exposition_name(name, kind) + ends.get(kind, "")
     return {
         tuple(sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == wanted
+        if sample.name == sample_name
     }
 
 
 def make_group(side: Side) -> ShareGroup:
-    """Return a group with a dead-letter topic."""
+    """Create a group with a dead-letter topic."""
     enabled = {"errors.deadletterqueue.group.enable": "true"}
     with barnabas.Admin(side.bootstrap) as admin:
         admin.create_topics([NewTopic("dlq.metrics", 1, 1, enabled)])

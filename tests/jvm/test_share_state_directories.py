@@ -1,4 +1,4 @@
-"""Directories with the state of share partitions that the other broker goes on with, both ways."""
+"""Directories with the state of share partitions, which the other broker continues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
-from differential.scene import advertised, ask
+from differential.scene import advertised, exchange
 from differential.share_state import DELETE, INITIALIZE, READ, SUMMARY, WRITE
 from differential.side import Side
 from jvm.kafka_process import KafkaProcess
@@ -37,7 +37,7 @@ NOT_READY = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 @pytest.fixture
 def pair(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[tuple[Broker, Broker]]:
-    """Both brokers over one directory."""
+    """Both brokers on one directory."""
     kafka = KafkaProcess(tmp_path / "kafka", {**ALL, "log.dirs": str(tmp_path / "data")})
     kafka.data_directory = tmp_path / "data"
     ours = BrokerProcess(tmp_path / "ours", ALL, ["--data-dir", str(tmp_path / "data")])
@@ -49,20 +49,20 @@ def pair(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[tuple[Bro
 
 
 class Group:
-    """A group's share partitions of one topic, on the broker that runs."""
+    """A group's share partitions of one topic on the running broker."""
 
     def __init__(self, broker: Broker, topic_id: bytes | None = None) -> None:
         self.side = Side("running", broker.bootstrap)
         self.topic_id = self._created() if topic_id is None else topic_id
         key = f"{GROUP}:AAAAAAAAAAAAAAAAAAAAAA:0"
-        wanted = {"key_type": 2, "coordinator_keys": [key]}
+        find_values = {"key_type": 2, "coordinator_keys": [key]}
         find = ApiKey.FIND_COORDINATOR
-        eventually(lambda: not ask(self.side, find, 6, wanted).coordinators[0].error_code)
+        eventually(lambda: not exchange(self.side, find, 6, find_values).coordinators[0].error_code)
         eventually(lambda: not {each.error_code for each in self.summaries()} & {*NOT_READY})
 
     def _created(self) -> bytes:
         new = {"name": TOPIC, "num_partitions": 6, "replication_factor": 1}
-        made = ask(self.side, ApiKey.CREATE_TOPICS, 7, {"topics": [new], "timeout_ms": 10_000})
+        made = exchange(self.side, ApiKey.CREATE_TOPICS, 7, {"topics": [new], "timeout_ms": 10_000})
         assert made.topics[0].error_code == 0, made
         topic_id: bytes = made.topics[0].topic_id
         return topic_id
@@ -70,9 +70,9 @@ class Group:
     def send(self, api: ApiKey, *partitions: dict[str, Any]) -> list[Any]:
         topics = [{"topic_id": self.topic_id, "partitions": list(partitions)}]
         version = 1 if api in (WRITE, SUMMARY) else 0
-        (topic,) = ask(self.side, api, version, {"group_id": GROUP, "topics": topics}).results
+        (topic,) = exchange(self.side, api, version, {"group_id": GROUP, "topics": topics}).results
         for each in topic.partitions:
-            # Texts of errors differ.
+            # Error messages differ between brokers.
             each.error_message = None
         return sorted(topic.partitions, key=lambda each: each.partition)
 
@@ -92,18 +92,18 @@ class Group:
 
 
 @pytest.mark.parametrize("is_kafka_first", [True, False], ids=["kafka-first", "ours-first"])
-def test_the_other_broker_goes_on_with_the_state(
+def test_the_other_broker_continues_with_the_state(
     pair: tuple[Broker, Broker], is_kafka_first: bool
 ) -> None:
     first, second = pair if is_kafka_first else pair[::-1]
     first.start()
     group = Group(first)
-    # Both serve the APIs at level 0 of share.version too.
+    # Both brokers serve the APIs even at level 0 of share.version.
     served = advertised(group.side)
     assert {each: served[each] for each in APIS} == APIS
     known = [{"partition": each, "state_epoch": 2, "start_offset": 10} for each in range(5)]
     eventually(lambda: {each.error_code for each in group.send(INITIALIZE, *known)} == {0})
-    # From no update to more than three, so that there are snapshots with batches.
+    # Between zero and eight updates, so that some partitions have snapshots with batches.
     for partition in range(5):
         for number in range(2 * partition):
             group.write(partition, 10 + 3 * number)
@@ -114,7 +114,7 @@ def test_the_other_broker_goes_on_with_the_state(
     second.start()
     group = Group(second, group.topic_id)
     assert (group.states(), group.summaries()) == before
-    # The epochs are known, and writes go on.
+    # The epochs are restored, and writes continue.
     stale = {"partition": 3, "state_epoch": 1, "start_offset": 0}
     (fenced,) = group.send(INITIALIZE, stale)
     assert fenced.error_code == ErrorCode.FENCED_STATE_EPOCH

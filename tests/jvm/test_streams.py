@@ -1,7 +1,7 @@
-"""A Kafka Streams application, unchanged, on Barnabas: word count, at least once and exactly once.
+"""A Kafka Streams word count on Barnabas, at least once and exactly once.
 
-Its repartition and changelog topics are internal topics of its own; its group is a classic one with
-an assignor of its own; its state comes back from the changelog.
+The application has a repartition topic and a changelog topic, from which it restores its state. Its
+group is a classic group with the assignor of Kafka Streams.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jvm.word_count import CHANGELOG, REPARTITION, TIMEOUT_S, WORDS, Pipeline, r
 from waiting import eventually, eventually_equal
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-# A restarted instance takes the place of the killed one.
+# With a static member a restarted instance replaces the killed one.
 STATIC = {"group_instance_id": "instance"}
 
 
@@ -46,11 +46,11 @@ def test_words_are_counted_despite_a_stop_a_kill_and_a_state_loss(
     repartition = topic_configs(broker.bootstrap, REPARTITION)
     assert (repartition["cleanup.policy"], repartition["retention.ms"]) == ("delete", "-1")
 
-    # The broker and the application's own state go, and nothing else is lost.
+    # Only the local state of the application is lost.
     broker.restart()
     shutil.rmtree(pipeline.state)
     with pipeline.start() as program:
-        # Threads that run already may still hand tasks to one another.
+        # Running threads may still exchange tasks.
         eventually(lambda: restored(program) >= len(WORDS), "the counts are not restored")
         pipeline.feed(301)
         pipeline.await_counts()
@@ -68,9 +68,9 @@ def test_words_are_counted_despite_a_stop_a_kill_and_a_state_loss(
 
 
 def restored(program: JavaApplication) -> int:
-    """Records of the changelog that stores were filled from."""
-    said = [line for line in program.log().splitlines() if line.startswith("restored counts ")]
-    return sum(int(line.split()[-1]) for line in said)
+    """Return the number of changelog records from which stores were restored."""
+    lines = [line for line in program.log().splitlines() if line.startswith("restored counts ")]
+    return sum(int(line.split()[-1]) for line in lines)
 
 
 def test_words_are_counted_exactly_once_despite_kills(
@@ -81,9 +81,9 @@ def test_words_are_counted_exactly_once_despite_kills(
         tmp_path,
         **STATIC,
         processing_guarantee="exactly_once_v2",
-        # Each word is counted in a record of its own.
+        # Each word is counted in a separate record.
         statestore_cache_max_bytes=0,
-        # The transactions of a killed instance end soon, although its successor has other ids.
+        # The transactions of a killed instance end early, although its successor has other ids.
         transaction_timeout_ms=10_000,
     )
     with pipeline.start() as program:

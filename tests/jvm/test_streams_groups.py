@@ -40,7 +40,9 @@ def topologies() -> list[TopologyCase]:
 
 
 @pytest.fixture(scope="module")
-def answers(assignments: list[TaskAssignorCase], topologies: list[TopologyCase]) -> list[list[str]]:
+def java_results(
+    assignments: list[TaskAssignorCase], topologies: list[TopologyCase]
+) -> list[list[str]]:
     """Return the lines of Java for each case, from one process."""
     cases: list[TaskAssignorCase | TopologyCase] = [*assignments, *topologies]
     done = subprocess.run(
@@ -52,19 +54,19 @@ def answers(assignments: list[TaskAssignorCase], topologies: list[TopologyCase])
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = [answer.splitlines() for answer in done.stdout.split("end\n")[:-1]]
+    found = [java_result.splitlines() for java_result in done.stdout.split("end\n")[:-1]]
     assert len(found) == len(cases)
     return found
 
 
 def test_tasks_of_random_groups_equal_those_of_kafka(
-    assignments: list[TaskAssignorCase], answers: list[list[str]]
+    assignments: list[TaskAssignorCase], java_results: list[list[str]]
 ) -> None:
     failed = 0
-    for case, answer in zip(assignments, answers, strict=False):
-        their = dict(line.split(" ", 1) for line in answer)
+    for case, java_result in zip(assignments, java_results, strict=False):
+        their = dict(line.split(" ", 1) for line in java_result)
         if "failed" in their:
-            # Kafka's `mock` assignor fails on tasks that are gone or have two owners.
+            # Kafka's `mock` assignor fails on tasks that do not exist or have two owners.
             assert case.assignor == "mock"
             failed += 1
             assert "failed" in case.ours(), "\n".join(case.lines())
@@ -74,13 +76,13 @@ def test_tasks_of_random_groups_equal_those_of_kafka(
 
 
 def test_random_topologies_are_configured_as_by_kafka(
-    topologies: list[TopologyCase], answers: list[list[str]]
+    topologies: list[TopologyCase], java_results: list[list[str]]
 ) -> None:
     seen: dict[str, int] = {}
-    for case, answer in zip(topologies, answers[-len(topologies) :], strict=True):
-        assert facts(case.ours()) == facts(answer), "\n".join(case.lines())
-        kinds = {" ".join(each.split()[:2]) for each in answer if each.startswith("problem")}
-        kind = "failed" if answer[0].startswith("failed") else "".join(kinds) or "ready"
+    for case, java_result in zip(topologies, java_results[-len(topologies) :], strict=True):
+        assert facts(case.ours()) == facts(java_result), "\n".join(case.lines())
+        kinds = {" ".join(each.split()[:2]) for each in java_result if each.startswith("problem")}
+        kind = "failed" if java_result[0].startswith("failed") else "".join(kinds) or "ready"
         seen[kind] = seen.get(kind, 0) + 1
     assert len(seen) == 5, seen
     assert all(count > TOPOLOGIES / 100 for count in seen.values()), seen

@@ -1,6 +1,6 @@
-"""A Kafka Streams application with `group.protocol=streams` (KIP-1071), unchanged, on Barnabas.
+"""A Kafka Streams word count with `group.protocol=streams` (KIP-1071) on Barnabas.
 
-Instances of a word count come, go and die. The counts are compared with a direct count.
+Instances join, leave and die. The counts are compared with a direct count.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from jvm.word_count import APPLICATION, CHANGELOG, PARTITIONS, REPARTITION, Pipe
 from waiting import eventually, eventually_equal
 
 COMMAND = "streams.StreamsGroupCommand"
-# A store of each partition, and as many tasks without one.
+# A stateful task of each partition, and as many stateless tasks.
 TASKS = 2 * PARTITIONS
 SETTINGS = {
     **QUICK_FENCING,
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    # Members that were killed are missed soon.
+    # The sessions of killed members end early.
     "group.streams.min.session.timeout.ms": "1000",
     "group.streams.session.timeout.ms": "6000",
     "group.streams.min.heartbeat.interval.ms": "100",
@@ -37,7 +37,7 @@ SETTINGS = {
 }
 
 
-# Barnabas, and Apache Kafka with the guarantee that depends most on the broker.
+# Barnabas with both guarantees, and Apache Kafka with exactly_once_v2.
 CASES = [
     ("barnabas", "exactly_once_v2"),
     *(
@@ -58,7 +58,7 @@ def broker(kind: str, tmp_path: Path) -> Iterator[BrokerProcess | KafkaProcess]:
 
 
 class Group:
-    """The application's group, as our client describes it."""
+    """The group of the application, which the Barnabas client describes."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -87,20 +87,20 @@ class Group:
             assigned = [member.assignment for member in found.members]
             active = Counter(task for each in assigned for task in each.active)
             standby = Counter(task for each in assigned for task in each.standby)
-            is_done = (
+            is_stable = (
                 found.state == "Stable"
                 and len(assigned) == count
                 and (len(active), active.total()) == (TASKS, TASKS)
                 and (len(standby), standby.total()) == (standbys, standbys)
                 and not any(each.warmup for each in assigned)
             )
-            return found if is_done else None
+            return found if is_stable else None
 
         return eventually(stable, lambda: str(self.describe()))
 
 
 @pytest.mark.parametrize(("kind", "guarantee"), CASES)
-def test_counts_are_right_while_instances_come_go_and_die(
+def test_counts_are_right_while_instances_join_leave_and_die(
     broker: BrokerProcess | KafkaProcess,
     guarantee: str,
     tmp_path: Path,
@@ -113,16 +113,16 @@ def test_counts_are_right_while_instances_come_go_and_die(
         group_protocol="streams",
         processing_guarantee=guarantee,
         num_stream_threads=1,
-        # Each word is counted in a record of its own.
+        # Each word is counted in a separate record.
         statestore_cache_max_bytes=0,
-        # The transactions of a killed instance end soon.
+        # The transactions of a killed instance end early.
         transaction_timeout_ms=10_000,
     )
     group = Group(broker.bootstrap)
     group.configure(streams_num_standby_replicas="1")
 
     def settle() -> None:
-        """Wait for the counts where a fault may repeat what is not committed."""
+        """Wait for the counts if a later fault may repeat uncommitted records."""
         if not is_exact:
             pipeline.await_counts()
 
@@ -131,15 +131,15 @@ def test_counts_are_right_while_instances_come_go_and_die(
         group.await_members(1)
         with pipeline.launch("second") as second:
             # From one instance to four.
-            second.say("add")
-            second.say("add")
+            second.write_line("add")
+            second.write_line("add")
             four = group.await_members(4)
             assert {len(each.assignment.active) for each in four.members} == {TASKS // 4}
             assert len({each.process_id for each in four.members}) == 4
             pipeline.feed(200)
             settle()
-            # Back to three, and, by a kill of two, to one.
-            second.say("remove")
+            # Back to three, and after a kill of two instances, to one.
+            second.write_line("remove")
             group.await_members(3)
             pipeline.feed(100)
             settle()
@@ -173,7 +173,7 @@ def test_counts_are_right_while_instances_come_go_and_die(
 def describe_by_tool(
     run: Callable[..., CompletedProcess[str]], bootstrap: str, group: StreamsGroupDescription
 ) -> None:
-    """Kafka's tool lists and describes the group of one member."""
+    """Check that Kafka's tool lists and describes the group with one member."""
     (member,) = group.members
 
     def rows(*words: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Delegation tokens in the metadata log: Apache Kafka 4.4 and Barnabas open it in turn."""
+"""Delegation tokens in the metadata log, opened by Apache Kafka 4.4 and Barnabas in turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Broker = SaslKafka | SaslBarnabas
 SETTINGS = {
     **QUICK_FENCING,
     "delegation.token.secret.key": "a secret of the brokers",
-    # Both write snapshots early, so that tokens are read from them too.
+    # Both brokers write snapshots early, so that tokens are read from them too.
     "metadata.log.max.record.bytes.between.snapshots": "5000",
 }
 
@@ -70,12 +70,12 @@ def logs_in(broker: Broker, token: DelegationToken) -> bool:
 
 
 @pytest.mark.parametrize("first", ["kafka", "barnabas"])
-def test_each_finds_the_tokens_that_the_other_left(first: str, tmp_path: Path) -> None:
+def test_each_broker_finds_the_tokens_of_the_other(first: str, tmp_path: Path) -> None:
     ours = SaslBarnabas(tmp_path, SETTINGS)
     ours.prepare()
     format_ = format_by_kafka if first == "kafka" else format_by_barnabas
     format_(str(tmp_path / "server.properties"))
-    # One file and one directory, which only one of both uses at a time.
+    # Both brokers have the same file and directory, and run in turn.
     turns: list[Broker] = [ours.kafka, ours, ours.kafka]
     if first == "barnabas":
         turns = [ours, ours.kafka, ours]
@@ -88,7 +88,7 @@ def test_each_finds_the_tokens_that_the_other_left(first: str, tmp_path: Path) -
             for token_id in sorted(known)[::20]:
                 assert logs_in(broker, known[token_id])
             expiries = change(broker, known)
-            # A broker lists a change a moment after the controller has made it.
+            # A broker lists a change shortly after the controller has made it.
             eventually(lambda: expiries_of(at) == expiries, pause_s=0.2)  # noqa: B023
             known = tokens_of(broker)
             broker.kill() if number % 2 else broker.stop()

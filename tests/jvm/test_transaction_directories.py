@@ -1,4 +1,4 @@
-"""Directories with open and ended transactions, which the other broker continues, both ways."""
+"""Directories with open and ended transactions, which the other broker continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.conformance
 Broker = BrokerProcess | KafkaProcess
 TIMEOUT_S = 30
 TOPIC, GROUP = "payments", "movers"
-# The topic, and the transactional id, of a producer that does not come back.
+# Topic and transactional id of a producer that does not return.
 ABANDONED = "abandoned"
 TRANSACTIONS = {
     **SETTINGS,
@@ -36,7 +36,7 @@ TRANSACTIONS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-# It is open when the first broker ends: the compared records are written to another topic before.
+# Long enough that the abandoned transaction is still open when the first broker ends.
 ABANDONED_MS = 8_000
 KAFKA_FIRST, OURS_FIRST = "ours after Kafka", "Kafka after ours"
 
@@ -45,7 +45,7 @@ KAFKA_FIRST, OURS_FIRST = "ours after Kafka", "Kafka after ours"
 def pair(
     level: int, tmp_path: Path, kafka_jars: Callable[[str], str]
 ) -> Iterator[tuple[Broker, Broker]]:
-    """Both brokers over one directory, at a level of transaction.version."""
+    """Both brokers on one directory, at a level of transaction.version."""
     kafka = KafkaProcess(
         tmp_path / "kafka",
         {**TRANSACTIONS, "log.dirs": str(tmp_path / "data")},
@@ -92,7 +92,7 @@ def begin(broker: Broker, name: str, timeout_ms: int = 600_000, topic: str = TOP
 
 
 def values(broker: Broker, isolation: str, topic: str = TOPIC) -> list[set[str]]:
-    """The records of each partition that a consumer reads up to its end."""
+    """Return the records of each partition, read to its end."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -121,8 +121,8 @@ def values(broker: Broker, isolation: str, topic: str = TOPIC) -> list[set[str]]
     return found
 
 
-def picture(broker: Broker) -> dict[str, Any]:
-    """All that clients see of the transactions, but of the abandoned one."""
+def describe_contents(broker: Broker) -> dict[str, Any]:
+    """Return the state of all transactions that clients can observe, without the abandoned one."""
     with Client(broker.bootstrap) as client:
         listed = [
             each for each in client.admin.list_transactions() if each.transactional_id != ABANDONED
@@ -154,13 +154,13 @@ def picture(broker: Broker) -> dict[str, Any]:
 
 
 def state_of(broker: Broker, name: str) -> str:
-    """The state of a transactional id at its coordinator."""
+    """Return the state of a transactional id at its coordinator."""
     with Client(broker.bootstrap) as client:
         return client.admin.describe_transactions([name])[name].state
 
 
 def is_stable(broker: Broker, topic: str = TOPIC) -> bool:
-    """Whether no transaction is open in the topic."""
+    """Return whether no transaction is open in the topic."""
     places = dict.fromkeys([(topic, 0), (topic, 1)], "latest")
     with Client(broker.bootstrap) as client:
         stable = client.list_offsets(places, isolation_level="read_committed")
@@ -195,15 +195,15 @@ def test_transactions_continue_at_the_other_broker(
             {"CompleteCommit", "CompleteAbort"},
         )
     left = begin(first, "left")
-    before = picture(first)
+    before = describe_contents(first)
     assert before["committed"] == [{f"ended-{number}"} for number in range(2)]
     abandoned = begin(first, ABANDONED, ABANDONED_MS, ABANDONED)
     assert state_of(first, ABANDONED) == "Ongoing"
     getattr(first, end)()
     second.start()
     # Coordinators load their logs after the start.
-    eventually_equal(lambda: picture(second)["listed"], before["listed"])
-    after = picture(second)
+    eventually_equal(lambda: describe_contents(second)["listed"], before["listed"])
+    after = describe_contents(second)
     for what, was in before.items():
         assert after[what] == was, what
     # The next producer of the id aborts the open transaction of the first one, and continues.

@@ -1,4 +1,4 @@
-"""Transaction metrics compared with Apache Kafka's: equal names and counts."""
+"""Transaction metrics have the same names and counts as in Apache Kafka."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 SETTINGS = {"transaction.state.log.num.partitions": "3"}
-# No coordinator has given this id out.
-STRANGER = 987_654
-# Attribute of the MBean by our name; the attribute of Yammer's metrics is Value or Count.
+# A producer id that no coordinator has assigned.
+UNKNOWN_PRODUCER_ID = 987_654
+# Attribute of the MBean by name of the metric. Yammer's metrics have the attributes Value or Count.
 METRICS = {
     names.TRANSACTION_LOAD_TIME_AVG: "partition-load-time-avg",
     names.TRANSACTION_LOAD_TIME_MAX: "partition-load-time-max",
@@ -52,14 +52,14 @@ METRICS = {
 
 
 class Side(NamedTuple):
-    """A broker, and the value of a metric of ours there."""
+    """A broker, and a function that reads a metric by its name in Barnabas."""
 
     bootstrap: str
     read: Callable[[str], float]
 
 
 def mbean(name: str) -> tuple[str, str]:
-    """The canonical name of the MBean, and its attribute."""
+    """Return the canonical name of the MBean, and its attribute."""
     group, kind, last = name.split(":")
     attribute = METRICS[name]
     if attribute == last:
@@ -75,7 +75,7 @@ def side(
     if request.param == "barnabas":
         settings = {**SETTINGS, "metrics.listener": "127.0.0.1:0"}
         with BrokerProcess(directory, settings) as broker:
-            yield Side(broker.bootstrap, lambda name: scraped(broker.metrics_address, name))
+            yield Side(broker.bootstrap, lambda name: scrape(broker.metrics_address, name))
         return
     (port,) = free_ports(1)
     kafka = KafkaProcess(directory, SETTINGS, machine=machine_with_jmx(port)).start()
@@ -93,19 +93,19 @@ def side(
         kafka.kill()
 
 
-def scraped(address: str, name: str) -> float:
+def scrape(address: str, name: str) -> float:
     connection = http.client.HTTPConnection(address)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
     kind = CATALOGUE[name].kind
     suffix = {MetricKind.SUMMARY: "_count", MetricKind.COUNTER: "_total"}.get(kind, "")
-    wanted = exposition_name(name, kind) + suffix
+    sample_name = exposition_name(name, kind) + suffix
     found = [
         sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == wanted
+        if sample.name == sample_name
     ]
     (value,) = found
     return value
@@ -121,14 +121,14 @@ def transact(side: Side) -> None:
 
 
 def produce_unknown(side: Side) -> int:
-    """Send a transactional batch of a producer that no coordinator knows; its error."""
+    """Send a transactional batch of an unknown producer, and return the error."""
     builder = BatchBuilder(
-        producer_id=STRANGER, producer_epoch=0, base_sequence=0, transactional=True
+        producer_id=UNKNOWN_PRODUCER_ID, producer_epoch=0, base_sequence=0, transactional=True
     )
     builder.append(0, None, b"refused")
     data = PartitionProduceData(index=0, records=bytes(builder.build()))
     raw = RawClient(side.bootstrap)
-    answer = raw.ask(
+    response = raw.ask(
         ProduceRequest(
             transactional_id="no-such",
             acks=-1,
@@ -138,7 +138,7 @@ def produce_unknown(side: Side) -> int:
         11,
     )
     raw.close()
-    (topic,) = answer.responses  # type: ignore[attr-defined]
+    (topic,) = response.responses  # type: ignore[attr-defined]
     return int(topic.partition_responses[0].error_code)
 
 
@@ -157,7 +157,7 @@ def test_each_metric_exists_and_has_the_same_count(side: Side) -> None:
         names.LATE_TRANSACTIONS,
     ):
         eventually_equal(lambda name=idle: side.read(name), 0)
-    asked, refused = side.read(names.VERIFICATION_TIME), side.read(names.VERIFICATION_FAILURES)
+    verified, refused = side.read(names.VERIFICATION_TIME), side.read(names.VERIFICATION_FAILURES)
     assert produce_unknown(side) != 0
-    assert side.read(names.VERIFICATION_TIME) == asked + 1
+    assert side.read(names.VERIFICATION_TIME) == verified + 1
     assert side.read(names.VERIFICATION_FAILURES) == refused + 1

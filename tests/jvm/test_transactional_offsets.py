@@ -1,4 +1,4 @@
-"""Offsets that Apache Kafka committed in transactions, served by Barnabas from its directory."""
+"""Barnabas serves offsets that Apache Kafka has committed in transactions, from its directory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def commit_in_transaction(bootstrap: str, group: str, offset: int) -> Producer:
 
 
 def committed(bootstrap: str, group: str) -> int:
-    """The group's offset as a reader of uncommitted data sees it; librdkafka's -1001 for none."""
+    """Return the group's offset for read_uncommitted; -1001 (librdkafka's value) without one."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted"}
     )

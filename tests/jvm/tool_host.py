@@ -1,6 +1,6 @@
-"""Apache Kafka's shell tools, one after the other in one Java process.
+"""Runs Apache Kafka's shell tools one after another in one Java process.
 
-Most of a tool's run is Java's start; a test that runs many of them pays it once.
+Most of the time of a tool is the start of Java, which a test with many tools needs only once.
 """
 
 from __future__ import annotations
@@ -32,33 +32,35 @@ class ToolHost:
     def run(
         self, tool: str, *words: str, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a tool's main to its end; the caller judges its output and its status.
+        """Run the main method of a tool to its end; the caller checks the output and the status.
 
         Args:
-            tool: its class below org.apache.kafka.tools, or in full.
-            words: its command line.
-            stdin: all of its standard input; none when None.
+            tool: the class, either below org.apache.kafka.tools or with its full name.
+            words: the arguments.
+            stdin: the complete standard input; empty if None.
         """
         if not tool.startswith(("kafka.", "org.")):
             tool = TOOLS + tool
-        asked = {"tool": tool, "words": words, "stdin": stdin or ""}
+        request = {"tool": tool, "words": words, "stdin": stdin or ""}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        # A tool that does not end would hold up the whole run.
+        # A tool that does not end would block the whole run.
         guard = threading.Timer(TIMEOUT_S, self._process.kill)
         guard.start()
         try:
             line = self._process.stdout.readline()
         finally:
             guard.cancel()
-        assert line, f"{tool} {words} took the process with it, or {TIMEOUT_S} s"
-        did = json.loads(line)
-        return subprocess.CompletedProcess([tool, *words], did["status"], did["out"], did["err"])
+        assert line, f"{tool} {words} ended the process, or took {TIMEOUT_S} s"
+        result = json.loads(line)
+        return subprocess.CompletedProcess(
+            [tool, *words], result["status"], result["out"], result["err"]
+        )
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()
 

@@ -1,4 +1,4 @@
-"""Transactional producers of three kinds behind one interface: ours, librdkafka's and Java's."""
+"""Transactional producers of Barnabas, librdkafka and Java with a common interface."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from jvm.java import java_command
 from jvm.kafka_process import quick_machine
 
 SOURCE = Path(__file__).with_name("Transactor.java")
-# A limit for what hangs.
+# Timeout for calls that hang.
 TIMEOUT_S = 150
 
 
 class TransactorError(Exception):
-    """The producer reported an error; the message has its words."""
+    """The producer reported an error, which is the message."""
 
 
 class Transactor(Protocol):
-    """A producer with a transactional id; each call ends when brokers have answered.
+    """A producer with a transactional id; each call ends after the response of the brokers.
 
     Raises:
         TransactorError: the producer reported an error.
@@ -39,7 +39,7 @@ class Transactor(Protocol):
     def commit(self) -> None: ...
     def abort(self) -> None: ...
     def close(self) -> None:
-        """End without ending an open transaction."""
+        """Close the producer without ending an open transaction."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -64,7 +64,7 @@ class _Closing:
 
 
 class OurTransactor(_Closing):
-    """The client of Barnabas."""
+    """The producer of the Barnabas client."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self._producer = barnabas.Producer(bootstrap, transactional_id=transactional_id)
@@ -106,7 +106,7 @@ class OurTransactor(_Closing):
 
 
 class LibrdkafkaTransactor(_Closing):
-    """confluent-kafka."""
+    """The producer of confluent-kafka."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self._producer = confluent_kafka.Producer(
@@ -164,7 +164,7 @@ class LibrdkafkaTransactor(_Closing):
 
 
 class JavaTransactor(_Closing):
-    """The Java client, in a process of its own."""
+    """The producer of the Java client, in a separate process."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         machine = quick_machine("kafka")
@@ -178,35 +178,35 @@ class JavaTransactor(_Closing):
         )
 
     def init(self) -> None:
-        self._ask("init")
+        self._call("init")
 
     def begin(self) -> None:
-        self._ask("begin")
+        self._call("begin")
 
     def send(self, topic: str, partition: int, value: str) -> None:
-        self._ask("send", topic, str(partition), value)
+        self._call("send", topic, str(partition), value)
 
     def offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        self._ask("offset", group, topic, str(partition), str(offset))
+        self._call("offset", group, topic, str(partition), str(offset))
 
     def commit(self) -> None:
-        self._ask("commit")
+        self._call("commit")
 
     def abort(self) -> None:
-        self._ask("abort")
+        self._call("abort")
 
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
 
-    def _ask(self, *words: str) -> None:
+    def _call(self, *words: str) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(" ".join(words) + "\n")
         self._process.stdin.flush()
-        answer = self._process.stdout.readline().strip()
-        if answer != "ok":
-            raise TransactorError(answer or "the process ended")
+        response = self._process.stdout.readline().strip()
+        if response != "ok":
+            raise TransactorError(response or "the process ended")
 
 
 KINDS: dict[str, type[OurTransactor | LibrdkafkaTransactor | JavaTransactor]] = {

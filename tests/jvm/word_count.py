@@ -18,18 +18,24 @@ APPLICATION = "word-count"
 REPARTITION = f"{APPLICATION}-by-word-repartition"
 CHANGELOG = f"{APPLICATION}-counts-changelog"
 PARTITIONS = 2
-# A limit for what hangs.
+# Timeout for operations that hang.
 TIMEOUT_S = 90.0
-# Several processes run side by side.
+# Little memory, because several processes run at the same time.
 SMALL = (*QUICK, "-Xmx160m")
 WORDS = ("log", "event", "offset", "broker", "leader", "epoch", "group")
 
 
 class Pipeline:
-    """Lines in, counts out, and the expected counts."""
+    """The topics of the word count, its instances, and the expected counts."""
 
     def __init__(self, bootstrap: str, directory: Path, **settings: object) -> None:
-        """`settings` are those of the application, with "_" for "."."""
+        """Create the topics.
+
+        Args:
+            bootstrap: addresses of the cluster.
+            directory: contains the state of the stores and the log files.
+            settings: settings of the application, with "_" for ".".
+        """
         self.bootstrap = bootstrap
         self._settings = _dotted(settings)
         self.expected: Counter[str] = Counter()
@@ -46,11 +52,11 @@ class Pipeline:
         """Start a process with one instance of the application, and wait until it runs.
 
         Args:
-            name: of the process, for its log file and client ids.
+            name: the name of the process, for its log file and client ids.
             settings: more settings of the application, with "_" for ".".
         """
         program = self.launch(name, **settings)
-        program.await_said("^state 1 RUNNING$")
+        program.await_output("^state 1 RUNNING$")
         return program
 
     def launch(self, name: str = "streams", **settings: object) -> JavaApplication:
@@ -73,7 +79,7 @@ class Pipeline:
         return JavaApplication([*command, SOURCE.stem, "lines", "counts", *words], log_file)
 
     def feed(self, count: int) -> None:
-        """Lines with words in the order of a wheel."""
+        """Produce lines with the words in a fixed cycle."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
         for number in range(count):
             words = list(itertools.islice(self._words, 1 + number % 5))
@@ -82,11 +88,11 @@ class Pipeline:
         assert producer.flush(TIMEOUT_S) == 0
 
     def last_by_key(self, topic: str) -> dict[str, int]:
-        """The last value of each key, with all that is in the topic now."""
+        """Return the last value of each key."""
         return {key: values[-1] for key, values in self.values_by_key(topic).items()}
 
     def values_by_key(self, topic: str) -> dict[str, list[int]]:
-        """All committed values of each key, in order, with all that is in the topic now."""
+        """Return all committed values of each key, in order."""
         with reader(self.bootstrap, enable_partition_eof=True) as consumer:
             unread = set(range(PARTITIONS))
             consumer.assign([TopicPartition(topic, partition, 0) for partition in unread])
@@ -102,12 +108,12 @@ class Pipeline:
         return found
 
     def await_counts(self) -> None:
-        """Wait until every count is as expected, and all offsets are committed."""
+        """Wait until the counts are as expected, and all offsets are committed."""
         eventually_equal(lambda: self.last_by_key("counts"), dict(self.expected))
         eventually_equal(self.uncommitted, 0)
 
     def uncommitted(self) -> int:
-        """Records that the application's group has still to read, or to commit."""
+        """Return the number of records whose offsets the group has not committed."""
         places = [TopicPartition(t, p) for t in ("lines", REPARTITION) for p in range(PARTITIONS)]
         with reader(self.bootstrap) as consumer:
             left = 0
@@ -122,7 +128,7 @@ def _dotted(settings: dict[str, object]) -> dict[str, object]:
 
 
 def reader(bootstrap: str, *, enable_partition_eof: bool = False) -> Consumer:
-    """A consumer that is no member of the group; it has the group's id to see its commits."""
+    """Return a consumer with the group's id, to read its commits, that is not a member."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,

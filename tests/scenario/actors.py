@@ -23,15 +23,15 @@ from chaos.load import (
 )
 from waiting import PATIENCE_S, eventually
 
-# How long a send in vain tries.
+# How long an expected failure of a send may take.
 VAIN_TIMEOUT_S = 1.5
-# Up to so many records each have a batch of their own.
+# Up to this number of records, each record has a separate batch.
 SINGLE_RECORDS_MAX = 100
 RATE = 200
 
 
 class Actors:
-    """Clients of one cluster. Topics have one partition each, which the history calls by number."""
+    """Clients of one cluster. Each topic has one partition; the history refers to it by number."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -42,12 +42,12 @@ class Actors:
         self._ended: list[LibrdkafkaProducing | OwnProducing] = []
         self._members: list[tuple[str, GroupReading]] = []
         self._former: list[tuple[str, GroupReading]] = []
-        # Producers that nothing was sent with, by acks and time limit (s).
+        # Unused producers by acks and timeout (s).
         self._spares = {("all", PATIENCE_S): self._new_producer("all", PATIENCE_S)}
         self.errors = Errors()
 
     def close(self) -> None:
-        """Have the background end; it may die because of the state of the cluster."""
+        """Stop the background clients; some may have failed because of the state of the cluster."""
         self._spares.clear()
         for worker in [*self._producing, *(member for _, member in self._members)]:
             worker.stop()
@@ -61,12 +61,12 @@ class Actors:
         return sends
 
     def produce(self, topic: str, count: int, acks: str) -> None:
-        """Send records, each in its own batch if they are few; all must be acknowledged."""
+        """Send records, in separate batches if they are few. All must be acknowledged."""
         sends = self._new_sends(topic)
         self._send(topic, count, acks, sends, PATIENCE_S)
         assert not sends.failed, f"not acknowledged: {sends.failed}"
         if acks != "all":
-            # They may be lost with their leader.
+            # Records with acks=1 may be lost with their leader.
             for number in range(sends.sent):
                 sends.failed[number] = "acks=1"
                 sends.offsets[number] = -1
@@ -98,13 +98,13 @@ class Actors:
             )
             if count <= SINGLE_RECORDS_MAX:
                 producer.flush(timeout_s + PATIENCE_S)
-        left = producer.flush(timeout_s + PATIENCE_S)
-        assert not left, f"{left} records were neither acknowledged nor given up"
+        pending = producer.flush(timeout_s + PATIENCE_S)
+        assert not pending, f"{pending} records were neither acknowledged nor failed"
 
     def _unused_producer(self, acks: str, timeout_s: float) -> confluent_kafka.Producer:
-        """Return a producer; the next one gets its producer id while the story goes on.
+        """Return an unused producer, and create the next one in advance.
 
-        librdkafka takes up to a second for that.
+        librdkafka takes up to a second to get a producer id.
         """
         producer = self._spares.pop((acks, timeout_s), None)
         self._spares[acks, timeout_s] = self._new_producer(acks, timeout_s)
@@ -126,7 +126,7 @@ class Actors:
         )
 
     def keep_producing(self, topic: str) -> None:
-        """librdkafka and our own client, both idempotent, in the background."""
+        """Start idempotent producers of librdkafka and of the Barnabas client in the background."""
         for kind in (LibrdkafkaProducing, OwnProducing):
             sends = self._new_sends(topic)
             options = LoadOptions(topic, 1, rate=RATE)
@@ -136,7 +136,7 @@ class Actors:
             self._producing.append(worker)
 
     def stop_producing(self) -> None:
-        """Stop when all records are acknowledged or have failed."""
+        """Stop the producers, and wait until all records are acknowledged or have failed."""
         for worker in self._producing:
             worker.stop()
         for worker in self._producing:
@@ -150,23 +150,23 @@ class Actors:
         return [why for each in workers for sends in each.sends for why in sends.failed.values()]
 
     def keep_consuming(self, topic: str, group: str) -> None:
-        """A member of a group in the background."""
+        """Start a member of a group in the background."""
         options = LoadOptions(topic, 1, group=group)
         worker = GroupReading(f"member of {group}", self._bootstrap, options, self.errors)
         worker.start()
         self._members.append((topic, worker))
 
     def stop_consuming(self) -> None:
-        """Once the members have committed the end of all records."""
+        """Wait until the members have committed the end of all records, and stop them."""
         for topic, worker in self._members:
             values = self.values(topic)
             end = values[-1][0] + 1 if values else 0
 
-            def has_come(worker: GroupReading = worker, end: int = end) -> bool:
+            def has_committed_all(worker: GroupReading = worker, end: int = end) -> bool:
                 assert worker.death is None, worker.death
                 return max((commit.offset for commit in list(worker.commits)), default=0) >= end
 
-            eventually(has_come, f"the group does not come to {end}")
+            eventually(has_committed_all, f"the group does not commit {end}")
         for _, worker in self._members:
             worker.stop()
         for _, worker in self._members:
@@ -184,17 +184,17 @@ class Actors:
             offset_reader.close()
 
     def values(self, topic: str) -> list[tuple[int, bytes | None]]:
-        """(offset, value) of all records."""
+        """Return (offset, value) of all records."""
         return read_values(self._bootstrap, topic, 0)
 
     def read(self, topic: str) -> PartitionLog:
-        """A topic for the checker."""
+        """Return the log of a topic for the checker."""
         if topic not in self._topics:
             self._topics.append(topic)
         return read_log(self._bootstrap, topic, 0, self._topics.index(topic))
 
     def history(self, logs: Mapping[str, PartitionLog]) -> History:
-        """Return the complete history; the background must be stopped."""
+        """Return the complete history; the background clients must be stopped."""
         assert not self._producing, "the story ends without: stop producing"
         assert not self._members, "the story ends without: stop consuming"
         history = History(sends=self._sends, logs={log.partition: log for log in logs.values()})

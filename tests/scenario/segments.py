@@ -1,4 +1,4 @@
-"""A replica's log as it lies on disk: the bytes of its batches, read past the process."""
+"""The log of a replica on disk: the bytes of its batches, read without the process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.record.reader import records
 
 @dataclass(frozen=True)
 class ReplicaLog:
-    """All whole batches of a replica, in order."""
+    """All complete batches of a replica, in order."""
 
     data: bytes
     # (base offset, last offset, leader epoch) of each batch.
@@ -19,12 +19,12 @@ class ReplicaLog:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record."""
         return self.spans[-1][1] + 1 if self.spans else 0
 
     @property
     def epochs(self) -> list[tuple[int, int]]:
-        """(epoch, its first offset) in order."""
+        """The leader epochs in order, as (epoch, first offset)."""
         found: list[tuple[int, int]] = []
         for base, _, epoch in self.spans:
             if not found or found[-1][0] != epoch:
@@ -32,7 +32,7 @@ class ReplicaLog:
         return found
 
     def latest(self) -> dict[bytes, tuple[int, bytes | None]]:
-        """(offset, value) of the last record of each key: compaction keeps these."""
+        """Return (offset, value) of the last record of each key, which compaction keeps."""
         return {
             record.key: (record.offset, record.value)
             for position, header in batches(self.data)
@@ -42,7 +42,7 @@ class ReplicaLog:
         }
 
     def values(self) -> list[tuple[int, bytes | None]]:
-        """(offset, value) of each record."""
+        """Return (offset, value) of each record."""
         return [
             (record.offset, record.value)
             for position, header in batches(self.data)
@@ -52,7 +52,7 @@ class ReplicaLog:
 
 
 def read_replica(data_directory: Path, topic: str, partition: int = 0) -> ReplicaLog:
-    """Read a replica's segments; records that are being written at their end are left out."""
+    """Read the segments of a replica, without incomplete records at their end."""
     data = bytearray()
     spans: list[tuple[int, int, int]] = []
     for path in segments(data_directory, topic, partition):
@@ -74,20 +74,20 @@ def read_replica(data_directory: Path, topic: str, partition: int = 0) -> Replic
 
 
 def segments(data_directory: Path, topic: str, partition: int = 0) -> list[Path]:
-    """The segment files of a replica, oldest first."""
+    """Return the segment files of a replica, oldest first."""
     return sorted((data_directory / f"{topic}-{partition}").glob("*.log"))
 
 
 def lose_last_records(data_directory: Path, topic: str, count: int) -> None:
-    """Take the last records off a replica of a node that is down, as a loss of power does.
+    """Remove the last records of a replica of a stopped node, as after a loss of power.
 
-    Only whole batches go: a torn one is cut away by recovery in any case.
+    Only complete batches are removed, because recovery truncates an incomplete batch in any case.
     """
     path = segments(data_directory, topic)[-1]
     content = path.read_bytes()
     found = [(position, header) for position, header in batches(content)]
     while count:
-        assert found, f"{path} does not hold that many records"
+        assert found, f"{path} has fewer records"
         position, header = found.pop()
         assert header.record_count <= count, "the last records share a batch with others"
         count -= header.record_count

@@ -40,13 +40,13 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    # How often the coordinator looks for transactions beyond their timeout.
+    # The interval of the coordinator's checks for expired transactions.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "auto.create.topics.enable": "false",
 }
-# Kafka learns of a death by the session alone.
+# Kafka detects a dead broker only by the end of its session.
 KAFKA_SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-# Records that may be lost when a story says so.
+# Faults that a story with "records may be lost" allows.
 LOSSES = {"lost", "vanished", "unread", "went back", "two values", "misplaced"}
 
 
@@ -58,7 +58,7 @@ class Stage:
     """One story's cluster and clients.
 
     Args:
-        directory: where the nodes' directories lie.
+        directory: contains the directories of the nodes.
         kafka: whether the cluster is Apache Kafka's.
     """
 
@@ -75,31 +75,31 @@ class Stage:
         # Megabytes by broker, until there are brokers; then their disks.
         self._disk_sizes: dict[int, int] = {}
         self._disks: dict[int, SmallDisk] = {}
-        # The node that "it" means.
+        # The nodes that "it" refers to.
         self._last: list[NodeProcess] = []
-        # When a link was changed last.
+        # The time of the last change of a link.
         self._changed_at = 0.0
         self.timings: list[tuple[Step, float]] = []
 
     # Playing
 
     def play(self, story: Story) -> None:
-        """All steps, and then the verdict on the clients' observations.
+        """Run all steps, and check the observations of the clients.
 
         Raises:
-            StepError: names the line, and what was seen instead.
+            StepError: a step failed; the message has the line and the observed state.
         """
-        self.go(story.steps, story.name)
+        self.play_steps(story.steps, story.name)
         verdict = self._verdict()
         faults = [] if self._transactions is None else self._transactions.verdict()
         if not verdict.is_clean or faults:
             raise StepError("\n".join([f"{story.name}: after all: {verdict}", *faults[:20]]))
 
-    def go(self, steps: Iterable[Step], name: str = "") -> None:
-        """Play steps of a story, without a verdict.
+    def play_steps(self, steps: Iterable[Step], name: str = "") -> None:
+        """Run steps of a story, without a verdict.
 
         Raises:
-            StepError: names the line, and what was seen instead.
+            StepError: a step failed; the message has the line and the observed state.
         """
         for step in steps:
             started = time.monotonic()
@@ -143,7 +143,7 @@ class Stage:
 
     @property
     def cluster(self) -> ClusterProcess:
-        """The processes."""
+        """The processes of the cluster."""
         assert self._cluster is not None, "no brokers yet: 3 brokers"
         return self._cluster
 
@@ -180,8 +180,8 @@ class Stage:
             self._disks[number] = SmallDisk(self._cluster.node(number), size_mb)
         self._cluster.start()
         self._actors = Actors(self._cluster.bootstrap)
-        everybody = {node.node_id for node in self._cluster.brokers}
-        self._await(self.view.live_brokers, lambda found: found == everybody, "all brokers")
+        brokers = {node.node_id for node in self._cluster.brokers}
+        self._await(self.view.live_brokers, lambda found: found == brokers, "all brokers")
 
     def setting(self, word: str, rest: str) -> None:
         assert self._cluster is None, "settings come before the brokers"
@@ -237,7 +237,7 @@ class Stage:
     def produce_takes(self, topic: str, n: str, acks: str, ms: str) -> None:
         self.actors.produce(topic, int(n), acks)
         took_ms = (time.monotonic() - self._changed_at) * 1000
-        assert took_ms >= int(ms), f"it took {took_ms:.0f} ms only"
+        assert took_ms >= int(ms), f"the send took only {took_ms:.0f} ms"
 
     def keep_producing(self, topic: str) -> None:
         self.actors.keep_producing(topic)
@@ -258,9 +258,9 @@ class Stage:
     # Nodes
 
     def _nodes(self, node: str) -> list[NodeProcess]:
-        """Return the named nodes; "it" means the same nodes afterwards."""
+        """Return the named nodes. Afterwards "it" refers to the same nodes."""
         if node == "it":
-            assert self._last, "nobody was named yet"
+            assert self._last, 'no node was named before "it"'
             return self._last
         if node == "all":
             found = list(self.cluster.nodes.values())
@@ -338,38 +338,38 @@ class Stage:
 
     def lose(self, node: str, n: str, topic: str) -> None:
         for each in self._nodes(node):
-            assert not each.is_running, "only a node that is down loses what it had not synced"
+            assert not each.is_running, "stop the node before it loses records"
             lose_last_records(each.data_directory, topic, int(n))
 
     # Links
 
-    def _links(self, who: str, other: str) -> list[tuple[int, int]]:
+    def _links(self, nodes: str, other: str) -> list[tuple[int, int]]:
         groups = {
             "all": list(self.cluster.nodes),
             "brokers": [node.node_id for node in self.cluster.brokers],
             "controllers": [node.node_id for node in self.cluster.controllers],
         }
         self._changed_at = time.monotonic()
-        ones = groups.get(who) or [int(who)]
-        others = groups.get(other) or [int(other)]
-        return [(one, two) for one in ones for two in others if one != two]
+        first = groups.get(nodes) or [int(nodes)]
+        second = groups.get(other) or [int(other)]
+        return [(one, two) for one in first for two in second if one != two]
 
     @property
     def relays(self) -> Relays:
         """The relays between the nodes."""
-        assert self._relays is not None, "links are changed by relays, which the story has not"
+        assert self._relays is not None, "the story lacks the command: relays"
         return self._relays
 
-    def cut(self, who: str, b_who: str) -> None:
-        for one, other in self._links(who, b_who):
+    def cut(self, nodes: str, b_nodes: str) -> None:
+        for one, other in self._links(nodes, b_nodes):
             self.relays.cut(one, other)
 
-    def stall(self, who: str, b_who: str) -> None:
-        for one, other in self._links(who, b_who):
+    def stall(self, nodes: str, b_nodes: str) -> None:
+        for one, other in self._links(nodes, b_nodes):
             self.relays.stall(one, other)
 
-    def delay(self, who: str, b_who: str, ms: str) -> None:
-        for one, other in self._links(who, b_who):
+    def delay(self, nodes: str, b_nodes: str, ms: str) -> None:
+        for one, other in self._links(nodes, b_nodes):
             self.relays.delay(one, other, float(ms))
 
     def heal(self) -> None:
@@ -381,23 +381,25 @@ class Stage:
         partition = ReassignablePartition(partition_index=0, replicas=numbers(ids))
         moved = ReassignableTopic(name=topic, partitions=[partition])
         request = AlterPartitionReassignmentsRequest(topics=[moved], timeout_ms=10_000)
-        answer = self._ask_until_done(request, 0)
-        told = answer.responses[0].partitions[0]
-        assert told.error_code == ErrorCode.NONE, (told.error_code, told.error_message)
+        response = self._retry_request(request, 0)
+        result = response.responses[0].partitions[0]
+        assert result.error_code == ErrorCode.NONE, (result.error_code, result.error_message)
 
     def coordinate(self, word: str, ids: str) -> None:
-        """Have the internal topic made, move its partition, and let the first replica lead."""
+        """Create the internal topic, move its partition, and elect the first replica."""
         topic = {"groups": "__consumer_offsets", "transactions": "__transaction_state"}[word]
         find = self.view.coordinator if word == "groups" else self.transactions.coordinator
         self._await(lambda: find("any"), lambda _: True, f"a coordinator of {word}")
-        wanted = tuple(numbers(ids))
-        if self.view.partition(topic).replicas != wanted:
+        expected = tuple(numbers(ids))
+        if self.view.partition(topic).replicas != expected:
             self.reassign(topic, ids)
         self._partition(
-            topic, lambda v: v.replicas == wanted and v.isr == tuple(sorted(wanted)), "replicas"
+            topic, lambda v: v.replicas == expected and v.isr == tuple(sorted(expected)), "replicas"
         )
         self._elect(topic, 0)
-        self._await(lambda: find("any"), lambda node: node == wanted[0], f"{word} on {wanted[0]}")
+        self._await(
+            lambda: find("any"), lambda node: node == expected[0], f"{word} on {expected[0]}"
+        )
 
     def elect_preferred(self, topic: str) -> None:
         self._elect(topic, 0)
@@ -406,38 +408,36 @@ class Stage:
         self._elect(topic, 1)
 
     def _elect(self, topic: str, election_type: int) -> None:
-        wanted = TopicPartitions(topic=topic, partitions=[0])
+        expected = TopicPartitions(topic=topic, partitions=[0])
         request = ElectLeadersRequest(
-            election_type=election_type, topic_partitions=[wanted], timeout_ms=10_000
+            election_type=election_type, topic_partitions=[expected], timeout_ms=10_000
         )
-        fine = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+        accepted = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
         # The expected leader may be reported as back a moment later.
         self._await(
-            lambda: (
-                self._ask_until_done(request, 2).replica_election_results[0].partition_result[0]
-            ),
-            lambda told: told.error_code in fine,
+            lambda: self._retry_request(request, 2).replica_election_results[0].partition_result[0],
+            lambda result: result.error_code in accepted,
             f"the election of {topic}",
         )
 
-    def _ask_until_done(self, request: object, version: int):  # type: ignore[no-untyped-def]
-        """Retry a request while there is no controller."""
+    def _retry_request(self, request: object, version: int):  # type: ignore[no-untyped-def]
+        """Send a request, with retries while there is no controller."""
         return self._await(
             lambda: self.view.order(request, version),
-            lambda answer: answer.error_code not in IS_LATE,
+            lambda response: response.error_code not in IS_LATE,
             type(request).__name__,
         )
 
     def wait(self, n: str) -> None:
         time.sleep(int(n) / 1000)
 
-    # What must be so
+    # Expected states
 
-    def _await(self, look: Callable, wanted: Callable, what: str):  # type: ignore[no-untyped-def, type-arg]
-        return await_that(look, wanted, PATIENCE_S, what)
+    def _await(self, observe: Callable, expected: Callable, what: str):  # type: ignore[no-untyped-def, type-arg]
+        return await_that(observe, expected, PATIENCE_S, what)
 
-    def _partition(self, topic: str, wanted: Callable[[PartitionView], bool], what: str) -> None:
-        self._await(lambda: self.view.partition(topic), wanted, f"{what} of {topic}")
+    def _partition(self, topic: str, expected: Callable[[PartitionView], bool], what: str) -> None:
+        self._await(lambda: self.view.partition(topic), expected, f"{what} of {topic}")
 
     def expect_leader(self, topic: str, ids: str) -> None:
         leader = (numbers(ids) or [-1])[0]
@@ -455,8 +455,8 @@ class Stage:
         self._partition(topic, lambda found: found.elr == elr, "elr")
 
     def expect_replicas(self, topic: str, ids: str) -> None:
-        wanted = sorted(numbers(ids))
-        self._partition(topic, lambda found: sorted(found.replicas) == wanted, "replicas")
+        expected = sorted(numbers(ids))
+        self._partition(topic, lambda found: sorted(found.replicas) == expected, "replicas")
 
     def expect_epoch(self, topic: str, n: str) -> None:
         self._partition(topic, lambda found: found.leader_epoch == int(n), "epoch")
@@ -470,11 +470,11 @@ class Stage:
         )
 
     def expect_epochs(self, topic: str, n: str, rest: str) -> None:
-        wanted = [tuple(map(int, each.split(":"))) for each in rest.split()]
+        expected = [tuple(map(int, each.split(":"))) for each in rest.split()]
         directory = self.cluster.node(int(n)).data_directory
         self._await(
             lambda: read_replica(directory, topic).epochs,
-            lambda found: found == wanted,
+            lambda found: found == expected,
             f"epochs of {topic} on {n}",
         )
 
@@ -489,7 +489,9 @@ class Stage:
             )
             fetched = self.actors.values(topic)
             stored = read_replica(one, topic).values()
-            assert fetched == stored[: len(fetched)], f"{topic} is fetched other than it lies there"
+            assert fetched == stored[: len(fetched)], (
+                f"the fetched records of {topic} differ from the log"
+            )
 
     def expect_holds(self, topic: str, n: str) -> None:
         self._await(
@@ -506,8 +508,8 @@ class Stage:
         self._await(self.view.controller, lambda found: found[0] not in former, "controller")
 
     def expect_brokers(self, ids: str) -> None:
-        wanted = set(numbers(ids))
-        self._await(self.view.live_brokers, lambda found: found == wanted, "brokers")
+        expected = set(numbers(ids))
+        self._await(self.view.live_brokers, lambda found: found == expected, "brokers")
 
     def expect_no_failed_sends(self) -> None:
         failures = self.actors.failures()
@@ -551,9 +553,9 @@ _METHODS: dict[str, Callable[..., None]] = {
     "free disk of {node}": Stage.free_disk,
     "expect {node} down": Stage.expect_down,
     "{node} loses the last {n} records of {topic}": Stage.lose,
-    "cut {who} from {b_who}": Stage.cut,
-    "stall {who} from {b_who}": Stage.stall,
-    "delay {who} to {b_who} by {ms} ms": Stage.delay,
+    "cut {nodes} from {b_nodes}": Stage.cut,
+    "stall {nodes} from {b_nodes}": Stage.stall,
+    "delay {nodes} to {b_nodes} by {ms} ms": Stage.delay,
     "heal": Stage.heal,
     "reassign {topic} to {ids}": Stage.reassign,
     "coordinate {word} on {ids}": Stage.coordinate,
@@ -579,5 +581,5 @@ _METHODS: dict[str, Callable[..., None]] = {
 
 
 def runs_on_kafka() -> bool:
-    """Whether the stories are played on Apache Kafka instead of ours."""
+    """Return whether the stories run on Apache Kafka instead of Barnabas."""
     return os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP") == "kafka"

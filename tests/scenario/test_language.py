@@ -45,7 +45,7 @@ def test_a_story_has_a_description_and_steps() -> None:
 def test_the_error_of_an_unknown_command_suggests_similar_commands() -> None:
     with pytest.raises(StoryError) as error:
         parse("death.txt", "# A story.\n3 brokers\nexpect the leader of t = 2")
-    assert "death.txt:3: no command: expect the leader of t = 2" in str(error.value)
+    assert "death.txt:3: unknown command: expect the leader of t = 2" in str(error.value)
     assert "expect leader of {topic} = {ids}" in str(error.value)
 
 
@@ -58,9 +58,9 @@ def test_a_placeholder_accepts_only_valid_text(line: str) -> None:
 
 
 def test_a_story_needs_a_description_and_a_broker_start() -> None:
-    with pytest.raises(StoryError, match="opens with what it is about"):
+    with pytest.raises(StoryError, match="begins with its description"):
         parse("x.txt", "3 brokers")
-    with pytest.raises(StoryError, match="nothing starts brokers"):
+    with pytest.raises(StoryError, match="the story starts no brokers"):
         parse("x.txt", "# A story.\nheal")
 
 

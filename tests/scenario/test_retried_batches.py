@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 BATCHES = 8
 RECORDS_EACH = 2
-# Of now: a producer that wrote long ago is forgotten when the log is opened.
+# The current time, because a restart forgets producers with old timestamps.
 TIMESTAMP = int(time.time() * 1000)
 NEW = -1
 
@@ -41,20 +41,20 @@ def batch(number: int) -> bytes:
 
 
 def send(stage: Stage, broker: int, number: int) -> tuple[ErrorCode, int, int]:
-    """Error, base offset and log append time of the answer."""
+    """Send a batch, and return error, base offset and log append time of the response."""
     client = RawClient(stage.cluster.node(broker).address)
     data = PartitionProduceData(index=0, records=batch(number))
     topic = TopicProduceData(name="t", partition_data=[data])
     try:
-        answer = client.ask(ProduceRequest(acks=ACKS_ALL, timeout_ms=9000, topic_data=[topic]), 9)
+        response = client.ask(ProduceRequest(acks=ACKS_ALL, timeout_ms=9000, topic_data=[topic]), 9)
     finally:
         client.close()
-    found = answer.responses[0].partition_responses[0]
+    found = response.responses[0].partition_responses[0]
     return ErrorCode(found.error_code), found.base_offset, found.log_append_time_ms
 
 
-def tell(stage: Stage, text: str) -> None:
-    stage.go(parse("retried batches", f"# A part of a story.\n3 brokers\n{text}").steps[1:])
+def play(stage: Stage, text: str) -> None:
+    stage.play_steps(parse("retried batches", f"# A part of a story.\n3 brokers\n{text}").steps[1:])
 
 
 @pytest.mark.conformance
@@ -63,14 +63,14 @@ def test_duplicates_of_the_last_five_batches_get_their_offsets_after_a_failover(
 ) -> None:
     stage = Stage(tmp_path, kafka=runs_on_kafka())
     try:
-        stage.go(parse("retried batches", "# Two replicas.\n2 brokers 1 controllers").steps)
-        tell(stage, "topic t replicas 1 2 min-isr 1")
+        stage.play_steps(parse("retried batches", "# Two replicas.\n2 brokers 1 controllers").steps)
+        play(stage, "topic t replicas 1 2 min-isr 1")
         for number in range(BATCHES):
             assert send(stage, 1, number) == (ErrorCode.NONE, number * RECORDS_EACH, NEW)
-        tell(stage, "kill broker 1\nexpect leader of t = 2")
+        play(stage, "kill broker 1\nexpect leader of t = 2")
         check_known(stage, first_known=BATCHES - 5)
-        # Of what lay in the log at a clean stop the last one at least.
-        tell(stage, "stop broker 2\nstart broker 2\nexpect leader of t = 2")
+        # After a clean stop at least the last batch is known.
+        play(stage, "stop broker 2\nstart broker 2\nexpect leader of t = 2")
         last = (BATCHES - 1) * RECORDS_EACH
         assert send(stage, 2, BATCHES - 1) == (ErrorCode.NONE, last, TIMESTAMP + BATCHES - 1)
         refused = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -82,10 +82,10 @@ def test_duplicates_of_the_last_five_batches_get_their_offsets_after_a_failover(
 
 def check_known(stage: Stage, first_known: int) -> None:
     for number in range(BATCHES):
-        answer = send(stage, 2, number)
+        response = send(stage, 2, number)
         if number < first_known:
-            assert answer[:2] == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), number
+            assert response[:2] == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), number
         else:
-            # A duplicate is answered with its time, whichever kind the topic keeps.
+            # The response to a duplicate has its timestamp with both timestamp types.
             expected = (ErrorCode.NONE, number * RECORDS_EACH, TIMESTAMP + number)
-            assert answer == expected, number
+            assert response == expected, number

@@ -1,4 +1,4 @@
-"""Rows of the table of troubles about certificates and logins: staged, diagnosed, mended."""
+"""Rows of the table of troubles about certificates and logins: cause, finding, recovery."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from certificates import Authority, Certificate, shared_authority
 from conformance.secured_broker import SecuredBroker
-from scenario.patient import diagnosed, examine, mended
+from scenario.doctor import await_finding, await_recovery, run_doctor
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ class Client:
         self.use()
 
     def use(self, *without: str, **changed: str) -> None:
-        """Write the file with other keys; `_` stands for `.`."""
+        """Write the file with changed keys, in which `_` stands for `.`."""
         keys = {**self._keys, **{key.replace("_", "."): text for key, text in changed.items()}}
         lines = [f"{key}={text}\n" for key, text in keys.items() if key not in without]
         self._path.write_text("".join(lines))
@@ -50,32 +50,32 @@ def present(broker: SecuredBroker, own: Certificate) -> None:
 
 def test_wrong_password(broker: SecuredBroker, client: Client) -> None:
     client.use(sasl_password="not it")
-    diagnosed("wrong password", broker.with_password)
+    await_finding("wrong password", broker.with_password)
     client.use()
-    mended("wrong password", broker.with_password)
+    await_recovery("wrong password", broker.with_password)
 
 
 def test_mechanism_that_is_not_enabled(broker: SecuredBroker, client: Client) -> None:
     client.use(sasl_mechanism="PLAIN")
-    diagnosed("mechanism that is not enabled", broker.with_password)
+    await_finding("mechanism that is not enabled", broker.with_password)
     client.use()
-    mended("mechanism that is not enabled", broker.with_password)
+    await_recovery("mechanism that is not enabled", broker.with_password)
 
 
 def test_client_without_tls(broker: SecuredBroker, client: Client) -> None:
     client.use(security_protocol="SASL_PLAINTEXT")
-    diagnosed("client without TLS", broker.with_password)
-    first, *_ = [f for f in examine(broker.with_certificate) if f.verdict == "wrong"]
+    await_finding("client without TLS", broker.with_password)
+    first, *_ = [f for f in run_doctor(broker.with_certificate) if f.verdict == "wrong"]
     assert "give the client security.protocol=SSL" in first.remedy
     client.use()
-    mended("client without TLS", broker.with_password)
+    await_recovery("client without TLS", broker.with_password)
 
 
 def test_client_without_sasl(broker: SecuredBroker, client: Client) -> None:
     client.use("sasl.mechanism", "sasl.username", "sasl.password", security_protocol="SSL")
-    diagnosed("client without SASL", broker.with_password)
+    await_finding("client without SASL", broker.with_password)
     client.use()
-    mended("client without SASL", broker.with_password)
+    await_recovery("client without SASL", broker.with_password)
 
 
 def test_authority_that_the_client_does_not_trust(
@@ -84,10 +84,10 @@ def test_authority_that_the_client_does_not_trust(
     other = tmp_path / "other.pem"
     other.write_text(Authority("Another CA").pem)
     client.use(ssl_ca_location=str(other))
-    first, *_ = diagnosed("authority that the client does not trust", broker.with_password)
+    first, *_ = await_finding("authority that the client does not trust", broker.with_password)
     assert "issued by CN=Barnabas development CA" in first.what
     client.use()
-    mended("authority that the client does not trust", broker.with_password)
+    await_recovery("authority that the client does not trust", broker.with_password)
 
 
 def test_expired_certificate_and_certificate_for_another_host(
@@ -100,20 +100,20 @@ def test_expired_certificate_and_certificate_for_another_host(
     client.use(ssl_ca_location=str(trusted))
     properties = broker.files / "server.properties"
     present(broker, authority.issue("CN=broker-1", days=-2))
-    diagnosed("expired certificate", broker.with_password)
-    assert any("listener SASL_SSL expired on" in f.what for f in examine(properties))
+    await_finding("expired certificate", broker.with_password)
+    assert any("listener SASL_SSL expired on" in f.what for f in run_doctor(properties))
     present(broker, authority.issue("CN=broker-1", ("kafka.example", "*.kafka.example")))
-    diagnosed("certificate for another host", broker.with_password)
-    assert any("is not for localhost" in f.what for f in examine(properties))
+    await_finding("certificate for another host", broker.with_password)
+    assert any("is not for localhost" in f.what for f in run_doctor(properties))
     present(broker, authority.issue("CN=broker-1", days=5))
-    found = examine(broker.with_password)
+    found = run_doctor(broker.with_password)
     assert [f.verdict for f in found if "expires in 4 days" in f.what] == ["note"]
     client.use()
     broker.stop()
     (broker.files / "broker.pem").write_text(before)
     broker.start()
-    mended("expired certificate", broker.with_password)
-    mended("certificate for another host", broker.with_password)
+    await_recovery("expired certificate", broker.with_password)
+    await_recovery("certificate for another host", broker.with_password)
 
 
 def test_key_of_another_certificate(tmp_path: Path) -> None:
@@ -125,6 +125,6 @@ def test_key_of_another_certificate(tmp_path: Path) -> None:
         f"listeners=SSL://127.0.0.1:0\nlog.dirs={tmp_path}/data\nssl.keystore.type=PEM\n"
         f"ssl.keystore.location={store}\n"
     )
-    diagnosed("key of another certificate", file)
+    await_finding("key of another certificate", file)
     own.write_pem(store)
-    assert not any("private key" in f.what for f in examine(file))
+    assert not any("private key" in f.what for f in run_doctor(file))

@@ -1,6 +1,6 @@
-"""Every story of this folder and its folders, on real processes with real clients.
+"""Every story of this folder and its subfolders, on real processes with real clients.
 
-With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka they are played on Apache Kafka.
+With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka they run on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scenario.stage import Stage, runs_on_kafka
 
 STORIES = sorted(Path(__file__).parent.rglob("*.txt"))
 assert STORIES, "there are no stories"
-# Each is close to another story. They are for `make nightly` only.
+# Stories that are similar to other stories. They run only in `make nightly`.
 NIGHTLY = {
     "all-nodes-die",
     "coordinator-dies-after-a-timeout",
@@ -25,7 +25,7 @@ NIGHTLY = {
     "coordinator-moves-under-load",
     "data-leader-dies-before-the-marker",
     "brokers-die-under-transactions",
-    "leader-is-away-before-the-marker",
+    "leader-is-fenced-before-the-marker",
     "leaders-change-quickly",
     "preferred-leader-comes-back",
     "producer-dies-in-the-middle",

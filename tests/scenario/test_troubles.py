@@ -1,4 +1,4 @@
-"""Each row of the table of troubles: staged, diagnosed, mended."""
+"""Each row of the table of troubles: cause, finding, recovery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.hanging_transaction import open_a_transaction_that_hangs
 from conformance.raw_client import RawClient
-from scenario.patient import barnabas, diagnosed, examine, mended, run, run_remedy
+from scenario.doctor import await_finding, await_recovery, barnabas, run, run_doctor, run_remedy
 from scenario.trouble_table import TROUBLES
 from waiting import eventually
 
@@ -30,10 +30,10 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "replica.lag.time.max.ms": "3000",
     "group.initial.rebalance.delay.ms": "0",
-    # A throttle holds after the first fetch: it must not bring everything.
+    # A throttle applies after the first fetch, which must not return all records.
     "replica.fetch.max.bytes": "40000",
 }
-# Enough that a follower at one byte per second lags.
+# Large enough that a follower at one byte per second lags.
 PAYLOAD = bytes(20_000)
 
 
@@ -45,7 +45,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]
 
 @pytest.fixture
 def cluster(shared: ClusterProcess) -> Iterator[ClusterProcess]:
-    """The shared cluster, all of it running, and again afterwards."""
+    """The shared cluster; all its nodes are restarted or resumed afterwards."""
     yield shared
     for node in shared.nodes.values():
         if node.is_running:
@@ -62,7 +62,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def create(cluster: ClusterProcess, topic: str, brokers: str, **configs: str) -> None:
-    """Make a topic with one partition on the brokers given, the preferred leader first."""
+    """Create a topic with one partition on these brokers, the preferred leader first."""
     with Client(cluster.bootstrap) as client:
         new = NewTopic(topic, configs=configs, assignments={0: [int(b) for b in brokers]})
         client.create_topics([new])
@@ -85,29 +85,29 @@ def quorum_leader(cluster: ClusterProcess) -> int:
 
 
 def test_dead_broker(cluster: ClusterProcess) -> None:
-    # A quorum leader reports the time of a broker's last heartbeat; a new one does not know brokers
-    # that died before its election.
+    # A quorum leader reports the time of a broker's last heartbeat. A new leader has no heartbeats
+    # of brokers that died before its election.
     if quorum_leader(cluster) == 3:
         cluster.node(3).kill()
         eventually(lambda: quorum_leader(cluster) != 3)
         cluster.node(3).start()
     cluster.node(3).kill()
-    first, *_ = diagnosed("dead broker", cluster.bootstrap)
+    first, *_ = await_finding("dead broker", cluster.bootstrap)
     assert "its last fetch was" in first.what
-    # The controller is the quorum's leader, which is not the broker that died.
+    # The controller is the quorum's leader, which is not the dead broker.
     found = eventually(
-        lambda: [f.what for f in examine(cluster.bootstrap) if "with 3 brokers" in f.what]
+        lambda: [f.what for f in run_doctor(cluster.bootstrap) if "with 3 brokers" in f.what]
     )
     assert quorum_leader(cluster) != 3
     assert "controller" in found[0]
     cluster.node(3).start()
-    mended("dead broker", cluster.bootstrap)
+    await_recovery("dead broker", cluster.bootstrap)
 
 
 def test_dead_quorum(cluster: ClusterProcess) -> None:
     for number in (2, 3):
         cluster.node(number).kill()
-    first, *all_found = diagnosed("dead quorum", cluster.bootstrap)
+    first, *all_found = await_finding("dead quorum", cluster.bootstrap)
     assert all_found[0] == first
     assert "1 of 3 voters answer, 2 are required" in first.what
     why = barnabas("why", "-b", cluster.bootstrap)
@@ -120,48 +120,48 @@ def test_dead_quorum(cluster: ClusterProcess) -> None:
         cluster.node(number).launch()
     for number in (2, 3):
         cluster.node(number).await_ready()
-    mended("dead quorum", cluster.bootstrap)
+    await_recovery("dead quorum", cluster.bootstrap)
 
 
 def test_paused_broker(cluster: ClusterProcess) -> None:
     cluster.node(2).pause()
-    diagnosed("paused broker", cluster.bootstrap)
+    await_finding("paused broker", cluster.bootstrap)
     cluster.node(2).resume()
-    mended("paused broker", cluster.bootstrap)
+    await_recovery("paused broker", cluster.bootstrap)
 
 
 def test_fenced_broker(cluster: ClusterProcess) -> None:
     cluster.node(2).pause()
     with Client(cluster.node(1).address, request_timeout_ms=2000) as client:
         eventually(lambda: [b for b in client.describe_cluster().fenced if b.id == 2])
-    diagnosed("fenced broker", cluster.bootstrap)
+    await_finding("fenced broker", cluster.bootstrap)
     cluster.node(2).resume()
-    mended("fenced broker", cluster.bootstrap)
+    await_recovery("fenced broker", cluster.bootstrap)
 
 
 def test_leaders_are_not_the_preferred_ones(cluster: ClusterProcess) -> None:
     create(cluster, "led", "312")
     cluster.node(3).kill()
-    diagnosed("dead broker", cluster.bootstrap)
+    await_finding("dead broker", cluster.bootstrap)
     cluster.node(3).start()
-    first, *_ = diagnosed("leaders are not the preferred ones", cluster.bootstrap)
+    first, *_ = await_finding("leaders are not the preferred ones", cluster.bootstrap)
     run_remedy(first.remedy, cluster.bootstrap)
-    mended("leaders are not the preferred ones", cluster.bootstrap)
+    await_recovery("leaders are not the preferred ones", cluster.bootstrap)
 
 
-def test_no_majority_for_min_insync_replicas(cluster: ClusterProcess) -> None:
+def test_too_few_replicas_for_min_insync_replicas(cluster: ClusterProcess) -> None:
     create(cluster, "both", "13", **{"min.insync.replicas": "2"})
     cluster.node(3).kill()
-    diagnosed("too few replicas for min.insync.replicas", cluster.bootstrap)
+    await_finding("too few replicas for min.insync.replicas", cluster.bootstrap)
     cluster.node(3).start()
-    mended("too few replicas for min.insync.replicas", cluster.bootstrap)
+    await_recovery("too few replicas for min.insync.replicas", cluster.bootstrap)
 
 
 def test_min_insync_replicas_above_the_replicas(cluster: ClusterProcess) -> None:
     create(cluster, "single", "1", **{"min.insync.replicas": "2"})
-    first, *_ = diagnosed("min.insync.replicas above the replicas", cluster.bootstrap)
+    first, *_ = await_finding("min.insync.replicas above the replicas", cluster.bootstrap)
     run_remedy(first.remedy, cluster.bootstrap)
-    mended("min.insync.replicas above the replicas", cluster.bootstrap)
+    await_recovery("min.insync.replicas above the replicas", cluster.bootstrap)
 
 
 def commit_start(cluster: ClusterProcess, group: str, topic: str) -> None:
@@ -173,9 +173,9 @@ def test_consumer_offsets_lacks_replicas(cluster: ClusterProcess) -> None:
     create(cluster, "read", "12")
     commit_start(cluster, "reader", "read")
     cluster.node(3).kill()
-    diagnosed("__consumer_offsets lacks in-sync replicas", cluster.bootstrap)
+    await_finding("__consumer_offsets lacks in-sync replicas", cluster.bootstrap)
     cluster.node(3).start()
-    mended("__consumer_offsets lacks in-sync replicas", cluster.bootstrap)
+    await_recovery("__consumer_offsets lacks in-sync replicas", cluster.bootstrap)
     run("groups", "delete", "reader", "-b", cluster.bootstrap)
 
 
@@ -184,9 +184,9 @@ def test_unfinished_reassignment(cluster: ClusterProcess) -> None:
     produce(cluster, "moving", 50, PAYLOAD)
     words = ("--replicas", "moving:0=1,3", "--throttle", "1", "--execute", "--no-wait")
     run("partitions", "reassign", *words, "-b", cluster.bootstrap)
-    diagnosed("unfinished reassignment", cluster.bootstrap)
+    await_finding("unfinished reassignment", cluster.bootstrap)
     run("partitions", "reassign", "--cancel", "-b", cluster.bootstrap)
-    mended("unfinished reassignment", cluster.bootstrap)
+    await_recovery("unfinished reassignment", cluster.bootstrap)
 
 
 def test_lagging_replica(cluster: ClusterProcess) -> None:
@@ -195,25 +195,25 @@ def test_lagging_replica(cluster: ClusterProcess) -> None:
     create(cluster, "slow", "13", **{"follower.replication.throttled.replicas": "*"})
     # Only a follower outside of the ISR is throttled.
     cluster.node(3).kill()
-    diagnosed("dead broker", cluster.bootstrap)
+    await_finding("dead broker", cluster.bootstrap)
     produce(cluster, "slow", 50, PAYLOAD)
     cluster.node(3).start()
-    _, *found = diagnosed("lagging replica", cluster.bootstrap)
+    _, *found = await_finding("lagging replica", cluster.bootstrap)
     (throttled,) = {f for f in found if "broker 3 is throttled" in f.what}
     run_remedy(throttled.remedy, cluster.bootstrap)
-    mended("lagging replica", cluster.bootstrap)
+    await_recovery("lagging replica", cluster.bootstrap)
 
 
 def test_group_without_members_with_lag(cluster: ClusterProcess) -> None:
     create(cluster, "unread", "12")
     produce(cluster, "unread", 10)
     commit_start(cluster, "idle", "unread")
-    first, *_ = diagnosed("group without members, with lag", cluster.bootstrap)
+    first, *_ = await_finding("group without members, with lag", cluster.bootstrap)
     run_remedy(first.remedy.partition(": ")[2], cluster.bootstrap)
-    mended("group without members, with lag", cluster.bootstrap)
+    await_recovery("group without members, with lag", cluster.bootstrap)
 
 
-def test_open_transaction_holds_readers_back(cluster: ClusterProcess) -> None:
+def test_open_transaction_delays_readers(cluster: ClusterProcess) -> None:
     create(cluster, "held", "12")
     with Client(cluster.bootstrap) as client:
         producer = client.producer(transactional_id="forgotten", transaction_timeout_ms=600_000)
@@ -221,10 +221,10 @@ def test_open_transaction_holds_readers_back(cluster: ClusterProcess) -> None:
         producer.begin_transaction()
         producer.send("held", b"v")
         producer.flush()
-        first, *_ = diagnosed("open transaction delays readers", cluster.bootstrap)
+        first, *_ = await_finding("open transaction delays readers", cluster.bootstrap)
         assert "transactional id forgotten (Ongoing at its coordinator, broker" in first.what
         run_remedy(first.remedy, cluster.bootstrap)
-        mended("open transaction delays readers", cluster.bootstrap)
+        await_recovery("open transaction delays readers", cluster.bootstrap)
         with pytest.raises(ClientError):
             producer.commit_transaction()
 
@@ -234,7 +234,7 @@ def test_group_stuck_in_a_rebalance(cluster: ClusterProcess) -> None:
         coordinator = eventually(lambda: client.admin.coordinators(["stuck"])["stuck"])
     assert isinstance(coordinator, int), coordinator
     raw = RawClient(cluster.node(coordinator).address)
-    asked = JoinGroupRequest(
+    request = JoinGroupRequest(
         group_id="stuck",
         session_timeout_ms=60_000,
         rebalance_timeout_ms=300_000,
@@ -242,12 +242,12 @@ def test_group_stuck_in_a_rebalance(cluster: ClusterProcess) -> None:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
     )
-    joined = raw.ask(asked, 3)
+    joined = raw.ask(request, 3)
     assert joined.error_code == 0
-    diagnosed("group stuck in a rebalance", cluster.bootstrap)
+    await_finding("group stuck in a rebalance", cluster.bootstrap)
     raw.ask(LeaveGroupRequest(group_id="stuck", member_id=joined.member_id), 2)
     raw.close()
-    mended("group stuck in a rebalance", cluster.bootstrap)
+    await_recovery("group stuck in a rebalance", cluster.bootstrap)
 
 
 # Addresses
@@ -255,9 +255,9 @@ def test_group_stuck_in_a_rebalance(cluster: ClusterProcess) -> None:
 
 def test_wrong_bootstrap_port() -> None:
     with socket.socket() as taken:
-        # No other program can listen there meanwhile.
+        # While the port is bound, no other program can listen there.
         taken.bind(("127.0.0.1", 0))
-        diagnosed("wrong bootstrap port", f"127.0.0.1:{taken.getsockname()[1]}")
+        await_finding("wrong bootstrap port", f"127.0.0.1:{taken.getsockname()[1]}")
 
 
 def test_no_broker_at_the_port() -> None:
@@ -266,7 +266,7 @@ def test_no_broker_at_the_port() -> None:
     ) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        diagnosed("no broker at the port", f"127.0.0.1:{server.server_address[1]}")
+        await_finding("no broker at the port", f"127.0.0.1:{server.server_address[1]}")
         server.shutdown()
         thread.join()
 
@@ -275,8 +275,8 @@ def test_brokers_of_two_clusters(broker: BrokerProcess, tmp_path: Path) -> None:
     broker.start()
     with BrokerProcess(tmp_path / "other") as other:
         both = f"{broker.bootstrap},{other.bootstrap}"
-        diagnosed("brokers of two clusters in bootstrap.servers", both)
-        mended("brokers of two clusters in bootstrap.servers", broker.bootstrap)
+        await_finding("brokers of two clusters in bootstrap.servers", both)
+        await_recovery("brokers of two clusters in bootstrap.servers", broker.bootstrap)
 
 
 # One broker
@@ -286,13 +286,13 @@ def test_wrong_advertised_address(broker: BrokerProcess) -> None:
     address = broker.bootstrap
     broker.settings["advertised.listeners"] = "PLAINTEXT://127.0.0.1:1"
     broker.start()
-    diagnosed("wrong advertised address", address)
+    await_finding("wrong advertised address", address)
     broker.stop()
     broker.settings.clear()
     host, _, port = address.rpartition(":")
     broker.host, broker.port = host, int(port)
     broker.start()
-    mended("wrong advertised address", address)
+    await_recovery("wrong advertised address", address)
 
 
 def test_wrong_cluster_id(broker: BrokerProcess, tmp_path: Path) -> None:
@@ -303,11 +303,11 @@ def test_wrong_cluster_id(broker: BrokerProcess, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     fixed = f"node.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={broker.data_directory}\n"
     file.write_text(f"{fixed}cluster.id=xtzWWN4bTjitpL3kfd9s5g\n")
-    first, *_ = diagnosed("wrong cluster id", file)
+    first, *_ = await_finding("wrong cluster id", file)
     assert f"set cluster.id={cluster_id};" in first.remedy
     file.write_text(f"{fixed}cluster.id={cluster_id}\n")
-    # The file's directory is named right: this is not said any more.
-    assert not any(f.verdict == "wrong" for f in examine(file))
+    # The file has the right cluster id, so that the finding disappears.
+    assert not any(f.verdict == "wrong" for f in run_doctor(file))
 
 
 def test_damaged_metadata_log(broker: BrokerProcess) -> None:
@@ -320,13 +320,13 @@ def test_damaged_metadata_log(broker: BrokerProcess) -> None:
     for place in range(len(damaged) // 2, len(damaged) // 2 + 200):
         damaged[place] ^= 0x55
     log.write_bytes(damaged)
-    first, *_ = diagnosed("damaged metadata log", broker.data_directory)
+    first, *_ = await_finding("damaged metadata log", broker.data_directory)
     words = first.remedy.partition(";")[0].split()
     assert words == ["barnabas", "log", "repair", str(broker.data_directory), "--apply"]
     run(*words[1:])
-    mended("damaged metadata log", broker.data_directory)
+    await_recovery("damaged metadata log", broker.data_directory)
     broker.start()
-    mended("damaged metadata log", broker.bootstrap)
+    await_recovery("damaged metadata log", broker.bootstrap)
 
 
 def test_clock_off_by_hours(
@@ -342,10 +342,10 @@ def test_clock_off_by_hours(
     with monkeypatch.context() as context:
         context.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
         broker.start()
-    diagnosed("clock off by hours", broker.bootstrap)
+    await_finding("clock off by hours", broker.bootstrap)
     broker.stop()
     broker.start()
-    mended("clock off by hours", broker.bootstrap)
+    await_recovery("clock off by hours", broker.bootstrap)
 
 
 def test_disabled_feature_and_transaction_that_no_coordinator_knows(broker: BrokerProcess) -> None:
@@ -353,14 +353,14 @@ def test_disabled_feature_and_transaction_that_no_coordinator_knows(broker: Brok
     broker.start()
     lowered = ("share.version=0", "transaction.version=0")
     run("features", "downgrade", *lowered, "-b", broker.bootstrap)
-    first, *_ = diagnosed("disabled feature", broker.bootstrap)
+    first, *_ = await_finding("disabled feature", broker.bootstrap)
     run_remedy(first.remedy, broker.bootstrap)
-    mended("disabled feature", broker.bootstrap)
+    await_recovery("disabled feature", broker.bootstrap)
     run("topics", "create", "left", "-b", broker.bootstrap)
     open_a_transaction_that_hangs(broker.bootstrap, "left")
-    first, *_ = diagnosed("transaction that no coordinator knows", broker.bootstrap)
+    first, *_ = await_finding("transaction that no coordinator knows", broker.bootstrap)
     run_remedy(first.remedy, broker.bootstrap)
-    mended("transaction that no coordinator knows", broker.bootstrap)
+    await_recovery("transaction that no coordinator knows", broker.bootstrap)
 
 
 def test_full_disk(broker: BrokerProcess) -> None:
@@ -368,11 +368,11 @@ def test_full_disk(broker: BrokerProcess) -> None:
     broker.data_directory.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(broker.data_directory)]
     if subprocess.run(words, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a file system of its own is not allowed here")
+        pytest.skip("mounting a file system is not allowed here")
     try:
         broker.start()
         (broker.data_directory / "filler").write_bytes(bytes(40 << 20))
-        diagnosed("full disk", broker.bootstrap)
+        await_finding("full disk", broker.bootstrap)
     finally:
         broker.close()
         subprocess.run(["umount", str(broker.data_directory)], check=True)
@@ -388,22 +388,22 @@ def test_offline_directory(tmp_path: Path) -> None:
         second.write_text("")
         for number in range(4):
             barnabas("topics", "create", f"t{number}", "-b", node.address, "--timeout", "2")
-        diagnosed("offline directory", node.address)
+        await_finding("offline directory", node.address)
         node.kill()
         second.unlink()
         (tmp_path / "lost").rename(second)
         node.start()
-        mended("offline directory", node.address)
+        await_recovery("offline directory", node.address)
 
 
 def test_file_descriptors_near_the_limit(broker: BrokerProcess) -> None:
     broker.start()
     limited = ("sh", "-c", 'ulimit -n 900 && exec "$@"', "sh")
-    diagnosed("file descriptors near the limit", broker.data_directory, limited)
-    mended("file descriptors near the limit", broker.data_directory)
+    await_finding("file descriptors near the limit", broker.data_directory, limited)
+    await_recovery("file descriptors near the limit", broker.data_directory)
 
 
 def test_every_row_of_the_table_has_a_test() -> None:
     files = ("test_troubles.py", "test_security_troubles.py")
-    staged = "".join(Path(__file__).with_name(name).read_text() for name in files)
-    assert [t.name for t in TROUBLES if f'diagnosed("{t.name}"' not in staged] == []
+    tested = "".join(Path(__file__).with_name(name).read_text() for name in files)
+    assert [t.name for t in TROUBLES if f'await_finding("{t.name}"' not in tested] == []

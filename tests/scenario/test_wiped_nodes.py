@@ -1,7 +1,7 @@
 """Orders in which nodes die, lose their disks and start again, on real processes.
 
-What Apache Kafka makes of them depends on the order of its fencing: it leaves partitions without a
-leader, or elects the broker with the empty disk. So these are no stories for both.
+The result with Apache Kafka depends on the order of its fencing: partitions have no leader, or
+Kafka elects the broker with the empty disk. So these stories run only on Barnabas.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from scenario.stage import Stage
 if TYPE_CHECKING:
     from pathlib import Path
 
-# How many controllers there are beside three brokers (0: the brokers are), in which order nodes
-# are killed and started, and whose disks are lost.
+# Number of controllers beside three brokers (0: the brokers are controllers), the order in which
+# nodes are killed, the order in which they start, and the nodes whose disks are lost.
 ORDERS = [
     (0, "3 2 1", "2 1 3", "3"),
     (0, "1 2 3", "3 2 1", "1"),
@@ -33,13 +33,13 @@ CONTROLLER = "controller 101"
 
 def story(controllers: int, deaths: str, starts: str, wiped: str) -> str:
     lines = [
-        "# Nothing that was acknowledged is lost.",
+        "# No acknowledged record is lost.",
         f"3 brokers {controllers} controllers" if controllers else "3 brokers",
         *(f"topic {name} replicas {ids} min-isr {at_least}" for name, ids, at_least in TOPICS),
         *(f"produce {name} 40" for name, _, _ in TOPICS),
-        # A controller that had removed dead brokers from the in-sync replicas one after the other
-        # would keep only the last, whose disk may be the lost one. A paused controller sees all
-        # deaths at once, however slow the machine is.
+        # A controller that removed dead brokers from the in-sync replicas one by one would keep
+        # only the last one, whose disk may be lost. A paused controller sees all deaths at once,
+        # however slow the machine is.
         *(f"pause {CONTROLLER}" for _ in range(controllers)),
         *(f"kill broker {node}" for node in deaths.split()),
         *(f"resume {CONTROLLER}" for _ in range(controllers)),

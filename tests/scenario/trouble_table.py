@@ -1,7 +1,7 @@
-"""The table of staged problems: the cause, the finding of `barnabas doctor`, and the remedy.
+"""The table of troubles: the cause, the finding of `barnabas doctor`, and the remedy.
 
-`test_troubles.py` stages each row on real processes. `docs/troubles.md` is written from it:
-`python -m tools.document_troubles`.
+`test_troubles.py` causes the problem of each row on real processes. `python -m
+tools.document_troubles` writes `docs/troubles.md` from the table.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ class Trouble(NamedTuple):
     """One row."""
 
     name: str
-    # How the test produces the problem.
-    staged: str
+    # How the test causes the problem.
+    cause: str
     # A part of the expected finding.
-    says: str
+    finding: str
     # A part of the expected remedy.
     remedy: str
     # How the test resolves the problem; empty if it cannot.
-    mended: str
+    resolution: str
     # "wrong", or "note" if nothing has failed yet.
     verdict: str = "wrong"
 

@@ -17,7 +17,7 @@ LOG_DIRS, REPLICA_DIRS = ApiKey.DESCRIBE_LOG_DIRS, ApiKey.ALTER_REPLICA_LOG_DIRS
 
 
 @case(VERSIONS, range(3, 6))
-def software_names_that_are_none(scene: Scene) -> None:
+def invalid_software_names(scene: Scene) -> None:
     for name, version in (
         ("", ""),
         ("-a", "1"),
@@ -60,7 +60,7 @@ def a_producer_id(scene: Scene) -> None:
 
 
 @case(INIT, range(3, 6))
-def a_producer_id_that_goes_on(scene: Scene) -> None:
+def a_producer_id_that_continues(scene: Scene) -> None:
     for number, epoch in ((0, 0), (5, -1), (-1, 5), (-2, 0), (0, -2), (1 << 40, 3)):
         scene.compare({"transactional_id": None, "producer_id": number, "producer_epoch": epoch})
 
@@ -71,12 +71,12 @@ def an_empty_transactional_id(scene: Scene) -> None:
 
 
 @case(EPOCHS)
-def where_an_epoch_ends(scene: Scene) -> None:
+def end_offsets_of_epochs(scene: Scene) -> None:
     topic = scene.topic()
 
     def of(epoch: int, current: int = -1, partition: int = 0, **more: Any) -> Values:
-        asked = {"partition": partition, "leader_epoch": epoch, "current_leader_epoch": current}
-        topics = [{"topic": more.pop("topic", topic), "partitions": [asked]}]
+        requested = {"partition": partition, "leader_epoch": epoch, "current_leader_epoch": current}
+        topics = [{"topic": more.pop("topic", topic), "partitions": [requested]}]
         return {"topics": topics, "replica_id": -1, **more}
 
     for epoch in (0, 1, -1, 99, -5):

@@ -40,7 +40,7 @@ def all_of_a_topic_s_configs(scene: Scene) -> None:
 
 
 @case(DESCRIBE)
-def resources_that_are_not_there(scene: Scene) -> None:
+def unknown_resources(scene: Scene) -> None:
     for name in ("absent", "", "a/b"):
         scene.compare(describing(TOPIC, name, "retention.ms"))
     for name in ("9", "x", "-1", "0x1"):
@@ -58,7 +58,7 @@ def some_of_a_broker_s_configs(scene: Scene) -> None:
         scene.compare(describing(BROKER, name, *keys, include_synonyms=True))
 
 
-# Where each of the two runs, and what only its cluster has.
+# Configs that depend on the process and its cluster.
 _OF_THE_PROCESS = {
     "advertised.listeners",
     "broker.id",
@@ -75,10 +75,10 @@ _OF_THE_PROCESS = {
 
 @case(DESCRIBE)
 def all_of_a_broker_s_configs_that_barnabas_has(scene: Scene) -> None:
-    asked = describing(BROKER, "1", include_synonyms=True)
+    requested = describing(BROKER, "1", include_synonyms=True)
     kafka, barnabas = (
-        {each.name: each for each in answer.results[0].configs}
-        for answer in scene.do(DESCRIBE, scene.version, asked)
+        {each.name: each for each in response.results[0].configs}
+        for response in scene.do(DESCRIBE, scene.version, requested)
     )
     assert len(barnabas) > 50
     shown = [name for name in barnabas if name in kafka and name not in _OF_THE_PROCESS]
@@ -125,7 +125,7 @@ def changing(kind: int, name: str, *changes: tuple[str, int, str | None], **more
 @case(INCREMENTAL)
 def a_topic_s_configs_change(scene: Scene) -> None:
     topic = scene.topic()
-    look = describing(TOPIC, topic, "retention.ms", "cleanup.policy", include_synonyms=True)
+    description = describing(TOPIC, topic, "retention.ms", "cleanup.policy", include_synonyms=True)
     for change in (
         ("retention.ms", SET, "1000"),
         ("cleanup.policy", APPEND, "compact"),
@@ -138,7 +138,7 @@ def a_topic_s_configs_change(scene: Scene) -> None:
         scene.compare(changing(TOPIC, topic, change, validate_only=True))
         scene.compare(changing(TOPIC, topic, change))
         scene.settle()
-        scene.compare(look, DESCRIBE, 4)
+        scene.compare(description, DESCRIBE, 4)
 
 
 @case(INCREMENTAL)
@@ -230,7 +230,7 @@ def replacements_that_are_refused(scene: Scene) -> None:
 @case(ALTER, [2])
 def a_resource_named_twice(scene: Scene) -> None:
     twice = replacing(TOPIC, scene.topic(), ("retention.ms", "1"))["resources"][0]
-    scene.compare_unanswered({"resources": [twice, twice]})
+    scene.compare_pending({"resources": [twice, twice]})
 
 
 @case(LIST)

@@ -1,7 +1,7 @@
-"""Frames that are no requests: broken headers, cut bodies, invalid lengths and nulls.
+"""Frames that are not valid requests: broken headers, truncated bodies, invalid lengths and nulls.
 
-The requests are each API's own, of each version; the comparison covers whether the connection is
-closed, and each byte of a response that does not echo a drawn value.
+The requests are those of each API in each version. The comparison covers whether the connection is
+closed, and each byte of a response.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def framed(body: bytes) -> bytes:
 
 
 @case(VERSIONS, [0])
-def frames_that_are_none(scene: Scene) -> None:
+def invalid_frames(scene: Scene) -> None:
     scene.compare_bytes(framed(b""))
     scene.compare_bytes(framed(b"\0"))
     scene.compare_bytes(framed(struct.pack(">hh", 18, 0)))
@@ -42,7 +42,7 @@ def frames_that_are_none(scene: Scene) -> None:
 
 
 @case(VERSIONS, [0])
-def apis_and_versions_that_are_not(scene: Scene) -> None:
+def unknown_apis_and_versions(scene: Scene) -> None:
     for api, version in ((999, 0), (-1, 0), (3, 99), (3, -1), (7, 0), (4, 0)):
         header = struct.pack(">hhih", api, version, 1, -1)
         scene.compare_bytes(framed(header + b"\0" * 30))
@@ -62,20 +62,20 @@ def client_ids(scene: Scene) -> None:
 
 
 def _cut(scene: Scene) -> None:
-    """Bodies that end too soon, in several places."""
+    """Truncate the body of a request at several positions."""
     header, body = _parts(scene, filled(request_class(scene.api), scene.version))
-    # Where there is no body nothing can be cut.
+    # An empty body cannot be truncated.
     for size in sorted({len(body) * step // CUTS for step in range(CUTS)} - {len(body)}):
         scene.compare_bytes(framed(header + body[:size]))
 
 
 def _null(scene: Scene) -> None:
-    """Each text that must be there is not."""
+    """Replace each required text by null."""
     made = filled(request_class(scene.api), scene.version)
     flexible = is_flexible(type(made), scene.version)
     there = (b"\x04" if flexible else b"\0\3") + MARK
     absent = b"\0" if flexible else b"\xff\xff"
-    for owner, name in _texts(made, scene.version):
+    for owner, name in _required_texts(made, scene.version):
         value = getattr(owner, name)
         setattr(owner, name, [MARK.decode()] if isinstance(value, list) else MARK.decode())
         header, body = _parts(scene, made)
@@ -85,7 +85,7 @@ def _null(scene: Scene) -> None:
 
 
 def filled(cls: type[Struct], version: int) -> Any:
-    """A struct with one item in each list."""
+    """Return a struct with one item in each list."""
     values = {}
     for each in cls.__fields__:
         values[each.name] = each.default()
@@ -106,8 +106,8 @@ def _plain(kind: Any) -> object:
     return "a" if kind is STRING else kind.implicit_default
 
 
-def _texts(struct: Struct, version: int) -> Iterator[tuple[Struct, str]]:
-    """Where texts stand that may not be null."""
+def _required_texts(struct: Struct, version: int) -> Iterator[tuple[Struct, str]]:
+    """Yield the structs and names of the fields whose texts may not be null."""
     for each in struct.__fields__:
         if not each.is_in(version) or each.tag is not None:
             continue
@@ -119,7 +119,7 @@ def _texts(struct: Struct, version: int) -> Iterator[tuple[Struct, str]]:
                 yield struct, each.name
             for item in getattr(struct, each.name):
                 if isinstance(item, Struct):
-                    yield from _texts(item, version)
+                    yield from _required_texts(item, version)
 
 
 def _parts(scene: Scene, made: Any) -> tuple[bytes, bytes]:
@@ -128,9 +128,9 @@ def _parts(scene: Scene, made: Any) -> tuple[bytes, bytes]:
 
 
 for _api in SERVED_APIS:
-    # The first versions of ApiVersions have nothing to cut.
+    # The first versions of ApiVersions have no body.
     _versions = frozenset(range(3, 6)) if _api == VERSIONS else frozenset()
     CASES.append(Case(ApiKey(_api), "a-body-cut-short", _cut, _versions))
     if _api != VERSIONS:
-        # A client that asks for the versions may name itself badly and is told so, not cut off.
+        # An invalid client name in ApiVersions gets an error; the connection stays open.
         CASES.append(Case(ApiKey(_api), "null-where-a-text-must-be", _null))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
 from differential.case import case
-from differential.scene import Scene, ask
+from differential.scene import Scene, exchange
 from differential.side import Side
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ JOIN, SYNC = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP
 HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
 
-# No session and no rebalance times out, even if the machine pauses.
+# Long enough that no session or rebalance times out, even if the machine pauses.
 TIMEOUT_MS = 300_000
 
 
 def joining(group: str, member: str = "", **more: Any) -> Callable[[Side], Values]:
-    """A JoinGroup; a member that the case knows by that name sends its own id."""
+    """Return a JoinGroup. A member with a remembered id sends that id."""
 
     def values(side: Side) -> Values:
         return {
@@ -47,14 +47,14 @@ def id_of(side: Side, member: str) -> str:
         return member
 
 
-def joined(scene: Scene, group: str, member: str = "member", **more: Any) -> None:
-    """One member in, alone, through whatever its version asks for."""
-    answers = scene.do(JOIN, 9, joining(group, **more))
-    if answers[0].error_code:
-        scene.remember(member, *(answer.member_id for answer in answers))
-        answers = scene.do(JOIN, 9, joining(group, member, **more))
-    assert all(answer.error_code == 0 for answer in answers), answers
-    scene.remember(member, *(answer.member_id for answer in answers))
+def join_first_member(scene: Scene, group: str, member: str = "member", **more: Any) -> None:
+    """Join a group as its only member, with a second request if the first one returns an id."""
+    responses = scene.do(JOIN, 9, joining(group, **more))
+    if responses[0].error_code:
+        scene.remember(member, *(response.member_id for response in responses))
+        responses = scene.do(JOIN, 9, joining(group, member, **more))
+    assert all(response.error_code == 0 for response in responses), responses
+    scene.remember(member, *(response.member_id for response in responses))
 
 
 def syncing(group: str, member: str, generation: int = 1, **more: Any) -> Callable[[Side], Values]:
@@ -75,7 +75,9 @@ def assigning(group: str, member: str, generation: int = 1) -> Callable[[Side], 
     }
 
 
-def beating(group: str, member: str, generation: int = 1, **more: Any) -> Callable[[Side], Values]:
+def heartbeat_of(
+    group: str, member: str, generation: int = 1, **more: Any
+) -> Callable[[Side], Values]:
     return lambda side: {
         "group_id": group,
         "generation_id": generation,
@@ -93,9 +95,9 @@ def leaving(group: str, member: str, instance: str | None = None) -> Callable[[S
 
 
 def stable(scene: Scene) -> str:
-    """A group of one member that has its partitions."""
+    """Create a stable group of one member."""
     group = scene.name("group")
-    joined(scene, group)
+    join_first_member(scene, group)
     scene.do(SYNC, 5, assigning(group, "member"))
     return group
 
@@ -103,9 +105,9 @@ def stable(scene: Scene) -> str:
 @case(JOIN)
 def a_first_member(scene: Scene) -> None:
     group = scene.name("group")
-    answers = scene.do(JOIN, scene.version, joining(group))
-    scene.remember("member", *(answer.member_id for answer in answers))
-    scene.note(*({"error_code": answer.error_code} for answer in answers))
+    responses = scene.do(JOIN, scene.version, joining(group))
+    scene.remember("member", *(response.member_id for response in responses))
+    scene.note(*({"error_code": response.error_code} for response in responses))
     scene.compare(joining(group, "member"))
     scene.compare(joining(group, "member"))
     scene.compare(joining(group, "member", protocols=[{"name": "other", "metadata": b"x"}]))
@@ -123,7 +125,7 @@ def joins_that_are_refused(scene: Scene) -> None:
 
 
 @case(JOIN)
-def another_protocol_than_the_group_s(scene: Scene) -> None:
+def protocols_that_do_not_match_the_group(scene: Scene) -> None:
     group = stable(scene)
     scene.compare(joining(group, protocol_type="connect"))
     scene.compare(joining(group, protocols=[{"name": "sticky", "metadata": b""}]))
@@ -133,25 +135,25 @@ def another_protocol_than_the_group_s(scene: Scene) -> None:
 @case(JOIN, range(5, 10))
 def a_static_member(scene: Scene) -> None:
     group = scene.name("group")
-    answers = scene.do(JOIN, scene.version, joining(group, group_instance_id="one"))
-    scene.remember("member", *(answer.member_id for answer in answers))
-    scene.note(*({"error": a.error_code, "leader": a.leader == a.member_id} for a in answers))
+    responses = scene.do(JOIN, scene.version, joining(group, group_instance_id="one"))
+    scene.remember("member", *(response.member_id for response in responses))
+    scene.note(*({"error": a.error_code, "leader": a.leader == a.member_id} for a in responses))
     scene.do(SYNC, 5, assigning(group, "member"))
-    answers = scene.do(JOIN, scene.version, joining(group, group_instance_id="one"))
-    scene.remember("again", *(answer.member_id for answer in answers))
-    scene.note(*({"error": a.error_code, "generation": a.generation_id} for a in answers))
+    responses = scene.do(JOIN, scene.version, joining(group, group_instance_id="one"))
+    scene.remember("again", *(response.member_id for response in responses))
+    scene.note(*({"error": a.error_code, "generation": a.generation_id} for a in responses))
     scene.compare(joining(group, "member", group_instance_id="one"))
     scene.compare(joining(group, "somebody", group_instance_id="one"))
     scene.compare(joining(group, "somebody", group_instance_id="two"))
-    scene.compare(beating(group, "member", group_instance_id="one"), HEARTBEAT, 4)
-    scene.compare(beating(group, "again", group_instance_id="one"), HEARTBEAT, 4)
+    scene.compare(heartbeat_of(group, "member", group_instance_id="one"), HEARTBEAT, 4)
+    scene.compare(heartbeat_of(group, "again", group_instance_id="one"), HEARTBEAT, 4)
     scene.compare(leaving(group, "", "one"), LEAVE, 5)
 
 
 @case(SYNC)
 def assignments_are_given(scene: Scene) -> None:
     group = scene.name("group")
-    joined(scene, group)
+    join_first_member(scene, group)
     scene.compare(assigning(group, "member"))
     scene.compare(syncing(group, "member"))
     scene.compare(assigning(group, "member"))
@@ -175,21 +177,21 @@ def syncs_that_are_refused(scene: Scene) -> None:
 @case(HEARTBEAT)
 def heartbeats(scene: Scene) -> None:
     group = stable(scene)
-    scene.compare(beating(group, "member"))
+    scene.compare(heartbeat_of(group, "member"))
     for generation in (0, 2, -1):
-        scene.compare(beating(group, "member", generation))
-    scene.compare(beating(group, "somebody"))
-    scene.compare(beating(group, ""))
-    scene.compare(beating("", "member"))
-    scene.compare(beating(scene.name("absent"), "member"))
-    scene.compare(beating(group, "member", group_instance_id="one"))
+        scene.compare(heartbeat_of(group, "member", generation))
+    scene.compare(heartbeat_of(group, "somebody"))
+    scene.compare(heartbeat_of(group, ""))
+    scene.compare(heartbeat_of("", "member"))
+    scene.compare(heartbeat_of(scene.name("absent"), "member"))
+    scene.compare(heartbeat_of(group, "member", group_instance_id="one"))
 
 
 @case(HEARTBEAT)
 def a_heartbeat_before_the_assignment(scene: Scene) -> None:
     group = scene.name("group")
-    joined(scene, group)
-    scene.compare(beating(group, "member"))
+    join_first_member(scene, group)
+    scene.compare(heartbeat_of(group, "member"))
 
 
 @case(LEAVE)
@@ -215,7 +217,7 @@ def several_leave_at_once(scene: Scene) -> None:
                 {"member_id": "somebody"},
                 {"member_id": side.text("member"), "reason": "enough"},
                 {"member_id": side.text("member")},
-                {"member_id": "", "group_instance_id": "nobody"},
+                {"member_id": "", "group_instance_id": "unknown"},
             ],
         }
     )
@@ -226,7 +228,7 @@ def several_leave_at_once(scene: Scene) -> None:
 def groups_in_each_state(scene: Scene) -> None:
     group = scene.name("group")
     scene.compare({"groups": [group]})
-    joined(scene, group)
+    join_first_member(scene, group)
     scene.compare({"groups": [group]})
     scene.do(SYNC, 5, assigning(group, "member"))
     scene.compare({"groups": [group], "include_authorized_operations": True})
@@ -247,14 +249,14 @@ def listed_groups(scene: Scene) -> None:
         {"types_filter": ["consumer"]},
         {"types_filter": ["no such type"]},
     ):
-        answers = scene.do(LIST, scene.version, filters)
-        scene.note(*(listing(answer, group) for answer in answers))
+        responses = scene.do(LIST, scene.version, filters)
+        scene.note(*(listing(response, group) for response in responses))
 
 
-def listing(answer: Any, group: str) -> dict[str, object]:
-    """Entry of one group in a list of groups: others may come and go."""
-    found = [each for each in answer.groups if each.group_id == group]
-    return {"errors": answer.error_code} | {
+def listing(response: Any, group: str) -> dict[str, object]:
+    """Return the entry of one group in a list; other groups may appear and disappear."""
+    found = [each for each in response.groups if each.group_id == group]
+    return {"errors": response.error_code} | {
         f"{index} {name}": getattr(each, name)
         for index, each in enumerate(found)
         for name in ("protocol_type", "group_state", "group_type")
@@ -274,7 +276,7 @@ def groups_are_deleted(scene: Scene) -> None:
 
 
 def subscribed(topic: str) -> bytes:
-    """Fields of a consumer's request to join: it reads one topic."""
+    """Return the subscription of a consumer to one topic."""
     name = topic.encode()
     return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
 
@@ -282,24 +284,26 @@ def subscribed(topic: str) -> bytes:
 @case(JOIN)
 def a_second_member_makes_the_first_join_again(scene: Scene) -> None:
     group = stable(scene)
-    answers = scene.do(JOIN, 9, joining(group))
-    scene.remember("second", *(answer.member_id for answer in answers))
+    responses = scene.do(JOIN, 9, joining(group))
+    scene.remember("second", *(response.member_id for response in responses))
     scene.send(joining(group, "second"), on="second")
     scene.until(
-        lambda side: ask(side, HEARTBEAT, 4, beating(group, "member")(side)).error_code != 0
+        lambda side: (
+            exchange(side, HEARTBEAT, 4, heartbeat_of(group, "member")(side)).error_code != 0
+        )
     )
-    scene.compare(beating(group, "member"), HEARTBEAT, 4)
+    scene.compare(heartbeat_of(group, "member"), HEARTBEAT, 4)
     scene.compare(syncing(group, "member"), SYNC, 5)
     scene.compare({"groups": [group]}, DESCRIBE, 5)
     scene.compare(joining(group, "member"))
-    scene.answer(on="second")
+    scene.compare_response(on="second")
     scene.send(syncing(group, "second", 2), SYNC, 5, on="second")
     scene.compare(assigning(group, "member", 2), SYNC, 5)
-    scene.answer(SYNC, 5, on="second")
-    scene.compare(beating(group, "second", 1), HEARTBEAT, 4)
-    scene.compare(beating(group, "second", 2), HEARTBEAT, 4)
+    scene.compare_response(SYNC, 5, on="second")
+    scene.compare(heartbeat_of(group, "second", 1), HEARTBEAT, 4)
+    scene.compare(heartbeat_of(group, "second", 2), HEARTBEAT, 4)
     scene.compare(leaving(group, "second"), LEAVE, 5)
-    scene.compare(beating(group, "member", 2), HEARTBEAT, 4)
+    scene.compare(heartbeat_of(group, "member", 2), HEARTBEAT, 4)
 
 
 @case(ApiKey.OFFSET_COMMIT)
@@ -333,7 +337,7 @@ def members_commit_with_their_generation(scene: Scene) -> None:
 @case(ApiKey.OFFSET_DELETE)
 def offsets_of_a_topic_that_is_read_stay(scene: Scene) -> None:
     topic, other, group = scene.topic(), scene.topic(), scene.name("group")
-    joined(scene, group, protocols=[{"name": "range", "metadata": subscribed(topic)}])
+    join_first_member(scene, group, protocols=[{"name": "range", "metadata": subscribed(topic)}])
     scene.do(SYNC, 5, assigning(group, "member"))
     for name in (topic, other):
         named = {"name": name, "partitions": [{"partition_index": 0}]}

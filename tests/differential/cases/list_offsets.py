@@ -1,4 +1,4 @@
-"""ListOffsets: by time and by the special times, with epochs, on topics that are not there."""
+"""ListOffsets: by time and by the special times, with epochs, of unknown topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPECIAL = (-1, -2, -3, -4, -5, -6, -7, -100)
 
 
 def at(topic: str, *timestamps: int, partition: int = 0, **more: Any) -> Values:
-    """One topic, one partition, some times."""
+    """Return a ListOffsets of one partition at several times."""
     epoch = more.pop("epoch", -1)
     partitions = [
         {"partition_index": partition, "timestamp": each, "current_leader_epoch": epoch}
@@ -78,13 +78,13 @@ def the_same_partition_twice(scene: Scene) -> None:
 
 
 @case(LIST_OFFSETS)
-def nothing_at_all(scene: Scene) -> None:
+def no_topics_or_partitions(scene: Scene) -> None:
     scene.compare({"replica_id": -1, "topics": []})
     scene.compare({"replica_id": -1, "topics": [{"name": "a", "partitions": []}]})
 
 
 @case(LIST_OFFSETS)
-def asked_by_replicas(scene: Scene) -> None:
+def requests_of_replicas(scene: Scene) -> None:
     topic = scene.topic()
     for replica in (-2, 0, 1, 7):
         scene.compare(at(topic, -1, replica_id=replica))

@@ -1,6 +1,6 @@
-"""The generated cases: each valid request of an API with one thing changed, in every version.
+"""The generated cases: each valid request of an API with one change, in every version.
 
-See `differential.matrix`: `valid` has the requests, `inputs` the classes of changes.
+In `differential.matrix`, `valid_requests` has the requests, `inputs` the classes of changes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
 from differential.case import CASES, Case
+from differential.matrix.excluded_inputs import is_sent
 from differential.matrix.inputs import changed, inputs
-from differential.matrix.left_out import is_sent
-from differential.matrix.loose import loose_request
-from differential.matrix.of_others import without_others
-from differential.matrix.standing import resolved
-from differential.matrix.valid import VALID
+from differential.matrix.loose_requests import loose_request
+from differential.matrix.objects import resolved
+from differential.matrix.other_cases import without_other_cases
+from differential.matrix.valid_requests import VALID
 from differential.request import request
 from differential.scene import Scene
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
     from differential.matrix.inputs import Input
-    from differential.matrix.valid import Make
+    from differential.matrix.valid_requests import Make
     from differential.scene import Pair
     from differential.side import Side
 
 
 def matrix(make: Make) -> Callable[[Scene], None]:
-    """A case of all inputs that a valid request gives."""
+    """Return a case with all inputs of a valid request."""
 
     def play(scene: Scene) -> None:
         for each in inputs(request_class(scene.api), scene.version, make(scene)):
@@ -48,13 +48,13 @@ def _send(scene: Scene, each: Input, make: Make) -> None:
         return request(scene.api, scene.version, resolved(values, side), loose)
 
     scene.label = f"{each.group}: {each.label} ->"
-    scene.before_comparing = without_others(scene)
+    scene.before_comparing = without_other_cases(scene)
     scene.compare(build)
     scene.by_class[each.group] += 1
 
 
 def labels(pair: Pair, api: ApiKey) -> set[str]:
-    """Names of the inputs of an API, including those that are not sent."""
+    """Return the labels of the inputs of an API, including inputs that are not sent."""
     scenes = [
         Scene(pair, api, f"labels-{api.name.lower()}", version) for version in pair.versions(api)
     ]
@@ -68,7 +68,7 @@ def labels(pair: Pair, api: ApiKey) -> set[str]:
 
 GENERATED = [
     Case(api, f"matrix-of-{name}".replace(" ", "-"), matrix(make))
-    for api, ways in VALID.items()
-    for name, make in ways.items()
+    for api, requests in VALID.items()
+    for name, make in requests.items()
 ]
 CASES += GENERATED

@@ -14,8 +14,8 @@ CLUSTER = ApiKey.DESCRIBE_CLUSTER
 @case(METADATA)
 def some_topics(scene: Scene) -> None:
     first, second = scene.topic(3), scene.topic()
-    asked = [{"name": second}, {"name": first}]
-    scene.compare({"topics": asked, "allow_auto_topic_creation": False})
+    requested = [{"name": second}, {"name": first}]
+    scene.compare({"topics": requested, "allow_auto_topic_creation": False})
 
 
 @case(METADATA)
@@ -36,19 +36,19 @@ def no_topics(scene: Scene) -> None:
 
 
 @case(METADATA, range(4, 14))
-def topics_that_are_not_there(scene: Scene) -> None:
+def unknown_topics(scene: Scene) -> None:
     names = ("absent", "a/b", "", ".", "..", "a" * 249, "a" * 250, "ä", "a b")
     for name in names:
         scene.compare({"topics": [{"name": name}], "allow_auto_topic_creation": False})
-    asked = [{"name": name} for name in names]
-    scene.compare({"topics": asked, "allow_auto_topic_creation": False})
+    requested = [{"name": name} for name in names]
+    scene.compare({"topics": requested, "allow_auto_topic_creation": False})
 
 
 @case(METADATA)
 def a_topic_named_twice(scene: Scene) -> None:
     topic = scene.topic()
-    asked = [{"name": topic}, {"name": topic}]
-    scene.compare({"topics": asked, "allow_auto_topic_creation": False})
+    requested = [{"name": topic}, {"name": topic}]
+    scene.compare({"topics": requested, "allow_auto_topic_creation": False})
 
 
 @case(METADATA, range(10, 14))
@@ -63,31 +63,31 @@ def by_id(scene: Scene) -> None:
 
 
 @case(METADATA)
-def a_topic_is_made_when_it_is_asked_for(scene: Scene) -> None:
+def a_metadata_request_creates_a_topic(scene: Scene) -> None:
     name = scene.name("made")
-    asked = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
-    scene.compare(asked)
+    requested = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
+    scene.compare(requested)
     scene.await_leaders(name, 1)
     for side in scene.pair.sides():
-        from differential.scene import ask
+        from differential.scene import exchange
 
-        found = ask(side, METADATA, 12, asked).topics[0]
+        found = exchange(side, METADATA, 12, requested).topics[0]
         side.remember(f"id of {name}", found.topic_id)
-    scene.compare(asked)
+    scene.compare(requested)
 
 
 @case(METADATA)
-def bad_names_are_not_made(scene: Scene) -> None:
+def invalid_names_are_not_created(scene: Scene) -> None:
     for name in ("a/b", "", ".", "a" * 250):
         scene.compare({"topics": [{"name": name}], "allow_auto_topic_creation": True})
 
 
 @case(METADATA)
 def the_internal_topic(scene: Scene) -> None:
-    asked = {"topics": [{"name": "__consumer_offsets"}]}
-    for side, answer in zip(scene.pair.sides(), scene.do(METADATA, 12, asked), strict=True):
-        side.remember("id of offsets", answer.topics[0].topic_id)
-    scene.compare(asked)
+    requested = {"topics": [{"name": "__consumer_offsets"}]}
+    for side, response in zip(scene.pair.sides(), scene.do(METADATA, 12, requested), strict=True):
+        side.remember("id of offsets", response.topics[0].topic_id)
+    scene.compare(requested)
 
 
 @case(DESCRIBE)
@@ -102,9 +102,9 @@ def topics_by_name(scene: Scene) -> None:
 @case(DESCRIBE)
 def limits_and_cursors(scene: Scene) -> None:
     first, second = scene.topic(3), scene.topic(2)
-    asked = [{"name": first}, {"name": second}]
+    requested = [{"name": first}, {"name": second}]
     for limit in (1, 2, 3, 4, 5, 0, -1, 100_000):
-        scene.compare({"topics": asked, "response_partition_limit": limit})
+        scene.compare({"topics": requested, "response_partition_limit": limit})
     for name, index in (
         (first, 1),
         (first, 3),
@@ -114,7 +114,7 @@ def limits_and_cursors(scene: Scene) -> None:
         (first, -1),
     ):
         cursor = {"topic_name": name, "partition_index": index}
-        scene.compare({"topics": asked, "response_partition_limit": 3, "cursor": cursor})
+        scene.compare({"topics": requested, "response_partition_limit": 3, "cursor": cursor})
 
 
 @case(CLUSTER)

@@ -27,7 +27,7 @@ def the_coordinator_of_groups(scene: Scene) -> None:
 
 
 @case(FIND)
-def key_types_that_are_not(scene: Scene) -> None:
+def invalid_key_types(scene: Scene) -> None:
     for kind in (3, -1, 127):
         scene.compare({"key": "a", "key_type": kind, "coordinator_keys": ["a"]})
 
@@ -52,7 +52,7 @@ def share_keys_of_many_forms(scene: Scene) -> None:
 
 
 def commit(group: str, topic: str, **more: Any) -> Callable[[Side], Values]:
-    """A commit of one offset; `more` are fields of the partition or of the request."""
+    """Return an OffsetCommit of one offset; `more` are fields of the partition or the request."""
     inside = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
     partition = {"committed_offset": 7, "committed_metadata": "note"}
     partition |= {key: more.pop(key) for key in inside if key in more}
@@ -65,7 +65,7 @@ def commit(group: str, topic: str, **more: Any) -> Callable[[Side], Values]:
 
 
 def fetched(group: str, topic: str, *partitions: int, **more: Any) -> Callable[[Side], Values]:
-    """An OffsetFetch of a topic's partitions."""
+    """Return an OffsetFetch of a topic's partitions."""
 
     def values(side: Side) -> Values:
         topics = [
@@ -79,7 +79,7 @@ def fetched(group: str, topic: str, *partitions: int, **more: Any) -> Callable[[
 
 
 def all_of(group: str) -> Values:
-    """An OffsetFetch of all that a group has."""
+    """Return an OffsetFetch of all offsets of a group."""
     return {"group_id": group, "topics": None, "groups": [{"group_id": group, "topics": None}]}
 
 
@@ -110,7 +110,7 @@ def unknown_topics_and_partitions(scene: Scene) -> None:
 
 
 @case(COMMIT)
-def offsets_that_are_none(scene: Scene) -> None:
+def invalid_offsets(scene: Scene) -> None:
     topic, group = scene.topic(), scene.name("group")
     for offset in (-1, -2, 1 << 62):
         scene.compare(commit(group, topic, committed_offset=offset))
@@ -127,21 +127,21 @@ def metadata_that_is_too_long(scene: Scene) -> None:
 @case(COMMIT, [9])
 def a_refused_commit_leaves_no_group(scene: Scene) -> None:
     topic, group = scene.topic(), scene.name("group")
-    asked = {"groups": [group]}
+    requested = {"groups": [group]}
     scene.compare(commit(group, topic, committed_metadata="x" * 4097))
-    scene.compare(asked, ApiKey.DESCRIBE_GROUPS, 6)
+    scene.compare(requested, ApiKey.DESCRIBE_GROUPS, 6)
     scene.compare({"groups_names": [group]}, ApiKey.DELETE_GROUPS, 2)
     scene.compare(commit(group, topic, committed_metadata="x" * 4097))
-    # Something is written to each partition of the offsets.
+    # Write to each partition of the offsets topic.
     for number in range(12):
         scene.do(COMMIT, 9, commit(f"{group}-{number}", topic))
-    scene.compare(asked, ApiKey.DESCRIBE_GROUPS, 6)
+    scene.compare(requested, ApiKey.DESCRIBE_GROUPS, 6)
     scene.compare(commit(group, topic))
-    scene.compare(asked, ApiKey.DESCRIBE_GROUPS, 6)
+    scene.compare(requested, ApiKey.DESCRIBE_GROUPS, 6)
 
 
 @case(COMMIT)
-def groups_and_members_that_are_not(scene: Scene) -> None:
+def unknown_groups_and_members(scene: Scene) -> None:
     topic, group = scene.topic(), scene.name("group")
     scene.compare(commit("", topic))
     scene.compare(commit(group, topic, generation_id_or_member_epoch=3))
@@ -154,7 +154,7 @@ def groups_and_members_that_are_not(scene: Scene) -> None:
 
 
 @case(COMMIT, range(7, 11))
-def an_instance_that_is_not_there(scene: Scene) -> None:
+def an_unknown_instance(scene: Scene) -> None:
     topic, group = scene.topic(), scene.name("group")
     scene.compare(commit(group, topic, group_instance_id="static"))
     scene.compare(
@@ -169,7 +169,7 @@ def an_instance_that_is_not_there(scene: Scene) -> None:
 
 
 @case(COMMIT)
-def nothing_at_all(scene: Scene) -> None:
+def no_topics_or_partitions(scene: Scene) -> None:
     topic, group = scene.topic(), scene.name("group")
     scene.compare({"group_id": group, "topics": []})
     scene.compare(
@@ -197,7 +197,7 @@ def the_same_partition_twice(scene: Scene) -> None:
 
 
 @case(COMMIT)
-def some_good_and_some_bad(scene: Scene) -> None:
+def valid_and_invalid_partitions(scene: Scene) -> None:
     topic, group = scene.topic(2), scene.name("group")
 
     def values(side: Side) -> Values:
@@ -213,7 +213,7 @@ def some_good_and_some_bad(scene: Scene) -> None:
 
 
 @case(FETCH)
-def what_was_committed(scene: Scene) -> None:
+def committed_offsets(scene: Scene) -> None:
     topic, group = scene.topic(3), scene.name("group")
     scene.do(COMMIT, 8, commit(group, topic))
     scene.do(COMMIT, 8, commit(group, topic, partition_index=2, committed_leader_epoch=0))
@@ -225,7 +225,7 @@ def what_was_committed(scene: Scene) -> None:
 
 
 @case(FETCH, range(2, 11))
-def all_that_a_group_has(scene: Scene) -> None:
+def all_offsets_of_a_group(scene: Scene) -> None:
     topic, group = scene.topic(2), scene.name("group")
     scene.compare(all_of(group))
     scene.do(COMMIT, 8, commit(group, topic))
@@ -233,7 +233,7 @@ def all_that_a_group_has(scene: Scene) -> None:
 
 
 @case(FETCH)
-def groups_and_topics_that_are_not_there(scene: Scene) -> None:
+def unknown_groups_and_topics(scene: Scene) -> None:
     topic, group = scene.topic(), scene.name("group")
     scene.compare(fetched(group, topic, 0))
     scene.compare(fetched(group, "absent", 0))
@@ -251,12 +251,12 @@ def several_groups(scene: Scene) -> None:
 
 
 @case(FETCH, range(9, 11))
-def members_that_are_not_there(scene: Scene) -> None:
+def unknown_members(scene: Scene) -> None:
     topic, group = scene.topic(), scene.name("group")
     scene.do(COMMIT, 8, commit(group, topic))
     for member, epoch in (("somebody", 1), ("somebody", -1), ("", 3), ("", 0), (None, 5)):
-        asked = {"group_id": group, "topics": None, "member_id": member, "member_epoch": epoch}
-        scene.compare({"groups": [asked]})
+        requested = {"group_id": group, "topics": None, "member_id": member, "member_epoch": epoch}
+        scene.compare({"groups": [requested]})
 
 
 @case(DELETE)

@@ -1,4 +1,4 @@
-"""Produce: appended batches, and every kind of refusal."""
+"""Produce: appended batches, and every kind of error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRODUCE = ApiKey.PRODUCE
 
 
 def to(topic: str, records: bytes | None, **options: int) -> Callable[[Side], Values]:
-    """A Produce that names the topic, and has the id that each broker gave it."""
+    """Return a Produce with the name of a topic and its id on each broker."""
     return lambda side: produce(topic, records, topic_id=side.topic_id(topic), **options)
 
 
@@ -41,17 +41,17 @@ def acks_2_is_refused(scene: Scene) -> None:
 
 
 @case(PRODUCE)
-def acks_0_has_no_answer(scene: Scene) -> None:
+def acks_0_has_no_response(scene: Scene) -> None:
     scene.compare_silence(to(scene.topic(), batch(b"a"), acks=0))
 
 
 @case(PRODUCE)
-def acks_0_to_an_unknown_partition_costs_the_connection(scene: Scene) -> None:
+def acks_0_to_an_unknown_partition_closes_the_connection(scene: Scene) -> None:
     scene.compare_silence(to(scene.topic(), batch(b"a"), acks=0, partition=5))
 
 
 @case(PRODUCE)
-def a_topic_that_stamps_records(scene: Scene) -> None:
+def log_append_time(scene: Scene) -> None:
     topic = scene.topic(message_timestamp_type="LogAppendTime")
     scene.compare(to(topic, batch(b"a", b"b")))
     scene.compare(to(topic, batch(b"a" * 200, compression=1)))
@@ -73,14 +73,14 @@ def a_name_that_no_topic_can_have(scene: Scene) -> None:
 
 
 @case(PRODUCE)
-def partitions_that_are_not_there(scene: Scene) -> None:
+def unknown_partitions(scene: Scene) -> None:
     topic = scene.topic(2)
     for partition in (2, -1, 0x7FFFFFFF):
         scene.compare(to(topic, batch(b"a"), partition=partition))
 
 
 @case(PRODUCE)
-def one_bad_partition_beside_good_ones(scene: Scene) -> None:
+def an_unknown_partition_beside_known_partitions(scene: Scene) -> None:
     topic = scene.topic(2)
 
     def values(side: Side) -> Values:
@@ -93,7 +93,7 @@ def one_bad_partition_beside_good_ones(scene: Scene) -> None:
 
 
 @case(PRODUCE)
-def nothing_at_all(scene: Scene) -> None:
+def no_topics(scene: Scene) -> None:
     scene.compare({"acks": -1, "timeout_ms": 1000, "topic_data": []})
 
 
@@ -117,7 +117,7 @@ def no_records(scene: Scene) -> None:
 
 @case(PRODUCE, [9])
 def records_that_are_null(scene: Scene) -> None:
-    scene.compare_unanswered(to(scene.topic(), None))
+    scene.compare_pending(to(scene.topic(), None))
 
 
 @case(PRODUCE)
@@ -155,16 +155,16 @@ def two_batches_in_one_partition(scene: Scene) -> None:
 
 
 @case(PRODUCE)
-def headers_that_lie(scene: Scene) -> None:
-    """Each field of a batch's header wrong in its turn, with a right checksum."""
+def wrong_header_fields(scene: Scene) -> None:
+    """Send batches with one wrong header field each, and a correct checksum."""
     topic = scene.topic()
     for position, size, value in (
         (16, 1, 3),  # magic from the future
         (16, 1, 0xFF),  # magic -1
-        (21, 2, 0x07),  # a compression that is none
+        (21, 2, 0x07),  # an unknown compression
         (21, 2, 0x20),  # a control batch
         (21, 2, 0x40),  # a delete horizon
-        (21, 2, 0x80),  # attributes that nobody knows
+        (21, 2, 0x80),  # an unknown attribute
         (23, 4, 5),  # last offset delta beyond the count
         (23, 4, 0xFFFFFFFF),  # last offset delta -1
         (57, 4, 0),  # no records
@@ -175,7 +175,7 @@ def headers_that_lie(scene: Scene) -> None:
 
 
 @case(PRODUCE)
-def lengths_that_lie(scene: Scene) -> None:
+def wrong_lengths(scene: Scene) -> None:
     topic = scene.topic()
     for length in (0, 13, 48, 49, 500, 0x7FFFFFFF, 0xFFFFFFFF):
         damaged = bytearray(batch(b"a", b"b"))
@@ -216,14 +216,14 @@ def each_compression(scene: Scene) -> None:
 
 
 @case(PRODUCE)
-def compressed_bytes_that_are_not(scene: Scene) -> None:
+def invalid_compressed_bytes(scene: Scene) -> None:
     topic = scene.topic()
     for code in range(1, 5):
         scene.compare(to(topic, patched(batch(b"a", b"b"), 21, 2, code)))
 
 
 @case(PRODUCE)
-def a_topic_that_compresses_anew(scene: Scene) -> None:
+def a_topic_that_recompresses(scene: Scene) -> None:
     topic = scene.topic(compression_type="gzip")
     scene.compare(to(topic, batch(b"a" * 300, b"b")))
     scene.compare(to(topic, batch(b"a" * 300, b"b", compression=1)))
@@ -259,7 +259,7 @@ def times_out_of_bounds(scene: Scene) -> None:
 
 @case(PRODUCE)
 def sequences(scene: Scene) -> None:
-    """In order, doubled, out of order, an epoch higher and the old one again."""
+    """In order, repeated, out of order, with a higher epoch, and again with the old epoch."""
     topic = scene.topic()
     scene.producer()
     for sequence, epoch in (
@@ -304,7 +304,7 @@ def sequences_that_wrap(scene: Scene) -> None:
 
 
 @case(PRODUCE)
-def a_producer_id_that_nobody_gave_out(scene: Scene) -> None:
+def a_producer_id_that_was_never_assigned(scene: Scene) -> None:
     topic = scene.topic()
     for sequence in (0, 2, 9):
         records = batch(
@@ -322,7 +322,7 @@ def a_producer_without_sequence_or_epoch(scene: Scene) -> None:
 
 
 @case(PRODUCE)
-def a_time_out_of_0_and_below(scene: Scene) -> None:
+def timeouts_of_0_and_below(scene: Scene) -> None:
     topic = scene.topic()
     for timeout_ms in (0, -1):
         scene.compare(
@@ -361,7 +361,7 @@ def the_same_partition_twice(scene: Scene) -> None:
 
 
 def patched(records: bytes, position: int, size: int, value: int) -> bytes:
-    """A batch with bytes of its header replaced and the checksum made right."""
+    """Return a batch with changed bytes in its header and a correct checksum."""
     from crc32c import crc32c
 
     made = bytearray(records)
@@ -371,7 +371,7 @@ def patched(records: bytes, position: int, size: int, value: int) -> bytes:
 
 
 def timed(timestamp_ms: int) -> bytes:
-    """A batch of one record of that time."""
+    """Return a batch of one record with a timestamp."""
     from barnabas.record.builder import BatchBuilder
 
     builder = BatchBuilder()
@@ -380,7 +380,7 @@ def timed(timestamp_ms: int) -> bytes:
 
 
 def sequenced(topic: str, sequence: int, epoch: int) -> Callable[[Side], Values]:
-    """Two records of the producer that the scene has."""
+    """Return a Produce of two records of the scene's producer."""
 
     def values(side: Side) -> Values:
         records = batch(

@@ -1,7 +1,7 @@
-"""Configs that change: each operation on each key, and what is otherwise as soon as it has.
+"""Changes of configs: each operation on each key, and the effects of the changes.
 
-Keys and their types are those that Barnabas describes; every one of them is set, appended to,
-subtracted from and deleted, wrongly too, and the description is compared after each round.
+The keys are those that Barnabas describes. Every key is set, appended to, subtracted from and
+deleted, with valid and wrong values. The descriptions are compared after each round.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from differential.cases.configs import (
     describing,
 )
 from differential.cases.produce import to
-from differential.cases.sequences_offsets import found, timed
-from differential.cases.sequences_produce import DAY_MS, keyed, look
+from differential.cases.sequences_offsets import offset_at, timed
+from differential.cases.sequences_produce import DAY_MS, compare_log, keyed
 from differential.rules import HOUR_MS, NOT_IN_KAFKA
 from differential.scene import NOW_MS, Scene, batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from differential.answer import Flat
+    from differential.response import Flat
 
     Change = tuple[str, int, str | None]
 
@@ -55,9 +55,9 @@ NUMBERS = {"segment.bytes": "2097152", "compression.gzip.level": "5", "compressi
 
 
 def keys_of(scene: Scene, kind: int, name: str) -> list[tuple[str, int, bool, str | None]]:
-    """Name, type, whether it is read-only, and value of each key that both describe."""
-    answers = scene.do(DESCRIBE, 4, describing(kind, name))
-    kafka, barnabas = ({each.name: each for each in a.results[0].configs} for a in answers)
+    """Return name, type, read-only flag and value of each key that both brokers describe."""
+    responses = scene.do(DESCRIBE, 4, describing(kind, name))
+    kafka, barnabas = ({each.name: each for each in a.results[0].configs} for a in responses)
     absent = NOT_IN_KAFKA["DescribeConfigs.results[].configs"]
     return [
         (name, each.config_type, each.read_only, each.value)
@@ -66,8 +66,8 @@ def keys_of(scene: Scene, kind: int, name: str) -> list[tuple[str, int, bool, st
     ]
 
 
-def another(name: str, kind: int, value: str | None) -> str:
-    """A value that the key takes, and has not."""
+def other_value(name: str, kind: int, value: str | None) -> str:
+    """Return a valid value of the key, other than its current value."""
     if kind == BOOLEAN:
         return "false" if value == "true" else "true"
     if kind == DOUBLE:
@@ -77,8 +77,8 @@ def another(name: str, kind: int, value: str | None) -> str:
     return WORDS.get(name, "something")
 
 
-def wrong(kind: int) -> Iterator[str]:
-    """Values that no key of that type takes, or few."""
+def wrong_values(kind: int) -> Iterator[str]:
+    """Yield values that most keys of a type refuse."""
     if kind in (INT, SHORT, LONG):
         yield from ("", "x", "1.5", "-7", "99999999999999999999", " 3 ")
     elif kind == DOUBLE:
@@ -97,7 +97,7 @@ def each_operation_on_each_key_of_a_topic(scene: Scene) -> None:
     assert len(keys) > 20
     for operation in (SET, APPEND, SUBTRACT, DELETE):
         for name, kind, _, value in keys:
-            text = None if operation == DELETE else another(name, kind, value)
+            text = None if operation == DELETE else other_value(name, kind, value)
             change = (name, operation, text)
             for validate_only in (True, False):
                 scene.compare(changing(TOPIC, topic, change, validate_only=validate_only))
@@ -108,44 +108,46 @@ def each_operation_on_each_key_of_a_topic(scene: Scene) -> None:
 @case(INCREMENTAL, [1])
 def wrong_values_of_each_key_of_a_topic(scene: Scene) -> None:
     topic = scene.topic()
-    tried = [
+    changes = [
         (topic, (name, SET, text))
         for name, kind, _, _ in keys_of(scene, TOPIC, topic)
-        for text in wrong(kind)
+        for text in wrong_values(kind)
     ]
-    told(scene, TOPIC, tried)
+    compare_error_codes(scene, TOPIC, changes)
 
 
 @case(INCREMENTAL, [1])
 def each_key_of_a_broker(scene: Scene) -> None:
-    """Which keys may change while it runs, on one broker and on all, and to what."""
-    tried: list[tuple[str, Change]] = []
+    """Compare which keys of a broker are dynamic, for one broker and for all, and their values."""
+    changes: list[tuple[str, Change]] = []
     for name, kind, read_only, value in keys_of(scene, BROKER, "1"):
-        texts = [value] if read_only else [value, *wrong(kind)]
-        tried += [("1", (name, SET, text)) for text in texts if text is not None]
+        texts = [value] if read_only else [value, *wrong_values(kind)]
+        changes += [("1", (name, SET, text)) for text in texts if text is not None]
         # Configs of all brokers are parsed like those of one broker.
-        tried += [(ALL_BROKERS, (name, SET, text)) for text in texts[:1] if text is not None]
-        tried.append((ALL_BROKERS, (name, DELETE, None)))
-    told(scene, BROKER, tried)
+        changes += [(ALL_BROKERS, (name, SET, text)) for text in texts[:1] if text is not None]
+        changes.append((ALL_BROKERS, (name, DELETE, None)))
+    compare_error_codes(scene, BROKER, changes)
 
 
-def told(scene: Scene, kind: int, tried: list[tuple[str, Change]]) -> None:
-    """Compare the responses to each change, without making it."""
+def compare_error_codes(scene: Scene, kind: int, changes: list[tuple[str, Change]]) -> None:
+    """Compare the error codes of each change, with validate_only."""
     kafka: Flat = {}
     barnabas: Flat = {}
-    for resource, change in tried:
+    for resource, change in changes:
         name, operation, text = change
-        asked = changing(kind, resource, change, validate_only=True)
-        for flat, answer in zip((kafka, barnabas), scene.do(INCREMENTAL, 1, asked), strict=True):
+        requested = changing(kind, resource, change, validate_only=True)
+        for flat, response in zip(
+            (kafka, barnabas), scene.do(INCREMENTAL, 1, requested), strict=True
+        ):
             of = f"{resource} " if kind == BROKER else ""
             where = f"{of}{name}, {'delete' if operation == DELETE else 'set'} {text!r}"
-            flat[where] = ErrorCode(answer.responses[0].error_code).name
+            flat[where] = ErrorCode(response.responses[0].error_code).name
     scene.note(kafka, barnabas)
 
 
 @case(INCREMENTAL, [1])
 def several_changes_at_once(scene: Scene) -> None:
-    """All of a resource or nothing; each resource for itself."""
+    """The changes of a resource are atomic; resources are independent."""
     topic, other = scene.topic(), scene.topic()
     good, bad = ("retention.ms", SET, "5000"), ("segment.ms", SET, "never")
     scene.compare(changing(TOPIC, topic, good, bad))
@@ -188,8 +190,8 @@ def keys_that_limit_each_other(scene: Scene) -> None:
     scene.compare(describing(TOPIC, topic, include_synonyms=True), DESCRIBE, 4)
 
 
-# Values in spellings that users write and Kafka does not.
-WRITTEN = (
+# Unusual spellings of values.
+SPELLINGS = (
     (TOPIC, "retention.ms", (" 3000 ", "+3000", "003000", "-1")),
     (TOPIC, "retention.bytes", ("-7", " 5")),
     (TOPIC, "unclean.leader.election.enable", (" TRUE ", "True")),
@@ -197,7 +199,7 @@ WRITTEN = (
     (TOPIC, "compression.type", (" gzip ",)),
     (TOPIC, "cleanup.policy", (" compact , delete ", "delete,delete", "compact,,delete", ",")),
     (TOPIC, "follower.replication.throttled.replicas", (" 1:1 , 2:2 ", " * ", ",", "1:1,,1:1")),
-    # Long enough for the records of all other cases.
+    # Long enough for the records of the other cases.
     (BROKER, "log.retention.ms", (" 90000000 ", "+90000000", "-1", "-7", "0")),
     (BROKER, "log.retention.bytes", (" 3000000000 ", "-7")),
     (BROKER, "log.message.timestamp.type", (" LogAppendTime ",)),
@@ -209,8 +211,8 @@ WRITTEN = (
     (CLIENT_METRICS, "metrics", (" a , b,a", "*", "")),
     (CLIENT_METRICS, "match", (" client_id=a , client_id=a", "client_id=a,client_id=b")),
 )
-# The topic's keys that those of brokers are the defaults of.
-OF_TOPICS = {
+# Topic key whose default is a key of the broker.
+TOPIC_KEYS = {
     "log.retention.ms": "retention.ms",
     "log.retention.bytes": "retention.bytes",
     "log.message.timestamp.type": "message.timestamp.type",
@@ -220,25 +222,25 @@ OF_TOPICS = {
 
 
 @case(INCREMENTAL, [1])
-def each_way_to_write_a_value(scene: Scene) -> None:
-    """Shown as it is taken, whatever it was written like; what is appended comes behind it."""
+def spellings_of_values(scene: Scene) -> None:
+    """Compare the descriptions of values that are set in unusual spellings."""
     topic = scene.topic()
     names = {TOPIC: (topic,), BROKER: ("1", ALL_BROKERS)}
-    for kind, key, texts in WRITTEN:
+    for kind, key, texts in SPELLINGS:
         for name in names.get(kind, (scene.name(),)):
             for text in texts:
                 scene.compare(changing(kind, name, (key, SET, text)))
                 scene.settle()
                 scene.compare(describing(kind, name, key, include_synonyms=True), DESCRIBE, 4)
-                if key in OF_TOPICS:
-                    asked = describing(TOPIC, topic, OF_TOPICS[key], include_synonyms=True)
-                    scene.compare(asked, DESCRIBE, 4)
+                if key in TOPIC_KEYS:
+                    requested = describing(TOPIC, topic, TOPIC_KEYS[key], include_synonyms=True)
+                    scene.compare(requested, DESCRIBE, 4)
             scene.compare(changing(kind, name, (key, DELETE, None)))
 
 
 @case(INCREMENTAL, [1])
 def sizes_that_grow_by_halves(scene: Scene) -> None:
-    """At most twice as many at once, and not fewer than half: on one broker, and on all."""
+    """A change may at most double or halve a size, for one broker and for all brokers."""
     for key in ("log.cleaner.threads", "num.replica.fetchers"):
         for name, texts in ((ALL_BROKERS, ("3", "2", "4")), ("1", ("9", "8", "3", "4"))):
             for text in texts:
@@ -246,9 +248,9 @@ def sizes_that_grow_by_halves(scene: Scene) -> None:
                 scene.compare({**change_of, "validate_only": True})
                 scene.compare(change_of)
                 scene.settle()
-                asked = describing(BROKER, "1", key, include_synonyms=True)
-                scene.compare(asked, DESCRIBE, 4)
-        # What lies above decides: one broker's own above that of all, that above the start's.
+                requested = describing(BROKER, "1", key, include_synonyms=True)
+                scene.compare(requested, DESCRIBE, 4)
+        # The value of one broker has precedence, then that of all brokers, then the static value.
         for name, operation, text in (
             (ALL_BROKERS, DELETE, None),
             (ALL_BROKERS, SET, "100"),
@@ -314,11 +316,11 @@ def configs_of_groups_and_of_client_metrics(scene: Scene) -> None:
             scene.compare(describing(kind, name, include_synonyms=True), DESCRIBE, 4)
 
 
-# Effect of a change.
+# Effects of changes.
 
 
 def change(scene: Scene, name: str, key: str, value: str | None, kind: int = TOPIC) -> None:
-    """Set a key, or take it back (None), and wait until both have seen it."""
+    """Set a key, or delete it (None), and wait until the change is effective."""
     operation = DELETE if value is None else SET
     scene.compare(changing(kind, name, (key, operation, value)), INCREMENTAL, 1)
     scene.settle()
@@ -337,20 +339,20 @@ def the_largest_batch_changes(scene: Scene) -> None:
             describing(TOPIC, topic, "max.message.bytes", include_synonyms=True), DESCRIBE, 4
         )
         scene.compare(to(topic, batch(b"a" * 200)))
-    look(scene, topic)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def who_stamps_records_changes(scene: Scene) -> None:
+def the_timestamp_type_changes(scene: Scene) -> None:
     topic = scene.topic()
     for value in (None, "LogAppendTime", "CreateTime", None):
         change(scene, topic, "message.timestamp.type", value)
         scene.compare(to(topic, keyed(NOW_MS, NOW_MS + 1)))
-        look(scene, topic)
+        compare_log(scene, topic)
     for value in ("LogAppendTime", None):
         change(scene, ALL_BROKERS, "log.message.timestamp.type", value, BROKER)
         scene.compare(to(topic, keyed(NOW_MS, NOW_MS + 1)))
-        look(scene, topic)
+        compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
@@ -361,46 +363,46 @@ def limits_of_time_change(scene: Scene) -> None:
             change(scene, topic, key, value)
             for delta in (-DAY_MS, 0, 6 * HOUR_MS):
                 scene.compare(to(topic, keyed(NOW_MS + delta)))
-    look(scene, topic)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def whether_keys_are_needed_changes(scene: Scene) -> None:
+def the_cleanup_policy_changes(scene: Scene) -> None:
     topic = scene.topic()
     for value in ("compact", "compact,delete", "delete", "", None):
         change(scene, topic, "cleanup.policy", value)
         scene.compare(to(topic, batch(b"a")))
-    look(scene, topic)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def how_many_replicas_are_needed_changes(scene: Scene) -> None:
+def min_insync_replicas_changes(scene: Scene) -> None:
     topic = scene.topic()
     for value in ("2", "1", None):
         change(scene, topic, "min.insync.replicas", value)
         for acks in (-1, 1):
             scene.compare(to(topic, batch(b"a"), acks=acks))
-    # With eligible leader replicas the cluster's own minimum can be changed, and not taken back.
+    # With eligible leader replicas the minimum of the cluster can be changed, but not deleted.
     for value in ("2", None, "1"):
         change(scene, ALL_BROKERS, "min.insync.replicas", value, BROKER)
         scene.compare(to(topic, batch(b"a")))
-    look(scene, topic)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def what_is_compressed_changes(scene: Scene) -> None:
-    """Records that the broker unpacks lie there as they would have been sent."""
+def the_compression_type_changes(scene: Scene) -> None:
+    """The broker stores the records of a batch uncompressed as if the client had sent them so."""
     topic = scene.topic()
     for value in (None, "uncompressed", "producer"):
         change(scene, topic, "compression.type", value)
         for code in range(5):
             scene.compare(to(topic, batch(b"a" * 100, b"b" * 100, compression=code)))
-    look(scene, topic)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
 def retention_changes(scene: Scene) -> None:
-    """By size, then by time: records are three hours old."""
+    """Segments are deleted by size, then by time: the records are three hours old."""
     topic = scene.topic(segment_bytes="1048576")
     for index in range(5):
         scene.compare(to(topic, timed((index,), size=400_000)))
@@ -409,20 +411,20 @@ def retention_changes(scene: Scene) -> None:
         ("retention.ms", str(HOUR_MS), 5),
     ):
         change(scene, topic, key, value)
-        scene.until(lambda side, start=start: found(side, topic, -2) == start)
-        look(scene, topic)
+        scene.until(lambda side, start=start: offset_at(side, topic, -2) == start)
+        compare_log(scene, topic)
     scene.compare(to(topic, keyed(NOW_MS + 2 * HOUR_MS + HOUR_MS)))
-    look(scene, topic)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def all_that_a_broker_s_default_reaches(scene: Scene) -> None:
-    """A default of all brokers, one of this broker over it, and a topic's own over both."""
+def defaults_of_brokers_and_topics(scene: Scene) -> None:
+    """The topic's value has precedence over the broker's, and that over the one of all brokers."""
     topic, own = scene.topic(), scene.topic(retention_ms="777")
 
     def described(name: str) -> None:
-        asked = describing(TOPIC, name, "retention.ms", include_synonyms=True)
-        scene.compare(asked, DESCRIBE, 4)
+        requested = describing(TOPIC, name, "retention.ms", include_synonyms=True)
+        scene.compare(requested, DESCRIBE, 4)
 
     for broker, value in (
         (ALL_BROKERS, "90000000"),
@@ -433,5 +435,5 @@ def all_that_a_broker_s_default_reaches(scene: Scene) -> None:
         change(scene, broker, "log.retention.ms", value, BROKER)
         for name in (topic, own):
             described(name)
-        asked = describing(BROKER, "1", "log.retention.ms", include_synonyms=True)
-        scene.compare(asked, DESCRIBE, 4)
+        requested = describing(BROKER, "1", "log.retention.ms", include_synonyms=True)
+        scene.compare(requested, DESCRIBE, 4)

@@ -1,8 +1,8 @@
-"""The life of a classic group: each request in each state, and the state of the group after it.
+"""The lifecycle of a classic group: each request in each state, and the resulting state.
 
-A state is a function that brings a new group there, a request is one of `ROWS`. The two make a
-case: the response, the description of the group after it, each member's heartbeat, and, when all
-others have left, the responses to the requests that waited.
+A state is a function that brings a new group into this state; a request is one of `ROWS`. Each
+combination is a case. It compares the response, the description of the group, and each member's
+heartbeat. Then the other members leave, and it compares the responses to pending requests.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from barnabas.protocol.api_table import ApiKey
 from differential.case import CASES, Case
 from differential.cases.groups import (
     assigning,
-    beating,
+    heartbeat_of,
     id_of,
-    joined,
+    join_first_member,
     joining,
     leaving,
     listing,
@@ -24,7 +24,7 @@ from differential.cases.groups import (
     syncing,
 )
 from differential.cases.offsets import all_of, commit, fetched
-from differential.scene import Scene, ask
+from differential.scene import Scene, exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,12 +39,12 @@ HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 COMMIT, FETCH, FORGET = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE
 DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
 
-# In each state that has members, "member" leads, "second" follows, and "static" follows with an
-# instance id. In states without members, these members have left or are unknown.
+# In states with members, "member" is the leader, "second" a follower, and "static" a follower with
+# an instance id. In states without members, these members have left or are unknown.
 MEMBERS = ("member", "second", "static")
 STATIC = {"group_instance_id": "one"}
 GENERATION = 2
-# Subscriptions of members: they differ, so that a mix-up of metadata is noticed.
+# Metadata that differs from that of other members, so that confused metadata is detected.
 OTHER = [{"name": "range", "metadata": b"other topics"}]
 
 
@@ -55,7 +55,7 @@ class Group(NamedTuple):
     topic: str
 
     def joins(self, member: str = "", **more: Any) -> Callable[[Side], Values]:
-        """A JoinGroup that says what the members say."""
+        """Return a JoinGroup with the usual metadata."""
         protocols = [{"name": "range", "metadata": subscribed(self.topic)}]
         return joining(self.id, member, **{"protocols": protocols, **more})
 
@@ -68,42 +68,42 @@ def absent(scene: Scene, group: Group) -> None:
 
 
 def given_an_id(scene: Scene, group: Group) -> None:
-    """Its first member was told its id, and has not joined yet."""
-    answers = scene.do(JOIN, 9, group.joins())
-    scene.remember("member", *(answer.member_id for answer in answers))
+    """The first member has received its id, and has not joined yet."""
+    responses = scene.do(JOIN, 9, group.joins())
+    scene.remember("member", *(response.member_id for response in responses))
     scene.await_agreement(lambda side: described(side, group).group_state)
 
 
 def only_offsets(scene: Scene, group: Group) -> None:
-    """It has no members, as they assign themselves; only what they committed."""
+    """The group has committed offsets and no members."""
     scene.do(COMMIT, 8, commit(group.id, group.topic))
 
 
 def awaiting_the_leader(scene: Scene, group: Group) -> None:
-    """CompletingRebalance: all three joined."""
+    """CompletingRebalance: all three members have joined."""
     protocols = group.joins()(scene.pair.kafka)["protocols"]
-    joined(scene, group.id, protocols=protocols)
+    join_first_member(scene, group.id, protocols=protocols)
     scene.do(SYNC, 5, assigning(group.id, "member"))
-    answers = scene.do(JOIN, 9, group.joins())
-    scene.remember("second", *(answer.member_id for answer in answers))
+    responses = scene.do(JOIN, 9, group.joins())
+    scene.remember("second", *(response.member_id for response in responses))
     scene.send(group.joins("second"), JOIN, 9, on="second")
     scene.send(group.joins(**STATIC), JOIN, 9, on="static")
     scene.until(lambda side: len(described(side, group).members) == len(MEMBERS))
     scene.do(JOIN, 9, group.joins("member"))
     for name in ("second", "static"):
-        answers = scene.answer(JOIN, 9, on=name)
-        scene.remember(name, *(answer.member_id for answer in answers))
+        responses = scene.compare_response(JOIN, 9, on=name)
+        scene.remember(name, *(response.member_id for response in responses))
 
 
-def a_follower_asks(scene: Scene, group: Group) -> None:
-    """CompletingRebalance, and one member waits for its assignment."""
+def a_follower_syncs(scene: Scene, group: Group) -> None:
+    """CompletingRebalance, with a pending SyncGroup of a follower."""
     awaiting_the_leader(scene, group)
     scene.send(syncing(group.id, "second", GENERATION), SYNC, 5, on="second")
     scene.await_arrival()
 
 
 def stable(scene: Scene, group: Group) -> None:
-    """All have their partitions."""
+    """All members have their assignments."""
     awaiting_the_leader(scene, group)
     scene.do(SYNC, 5, assigning(group.id, "member", GENERATION))
     for name in ("second", "static"):
@@ -111,21 +111,21 @@ def stable(scene: Scene, group: Group) -> None:
 
 
 def the_leader_joins_again(scene: Scene, group: Group) -> None:
-    """PreparingRebalance: the others have not joined again yet."""
+    """PreparingRebalance: the followers have not joined again yet."""
     stable(scene, group)
     scene.send(group.joins("member"), JOIN, 9, on="member")
     scene.until(lambda side: described(side, group).group_state == "PreparingRebalance")
 
 
 def empty(scene: Scene, group: Group) -> None:
-    """All have left; their committed offsets are there."""
+    """All members have left; their committed offsets exist."""
     stable(scene, group)
     scene.do(COMMIT, 8, committing(group, "second", GENERATION))
     leave(scene, group)
 
 
 def deleted(scene: Scene, group: Group) -> None:
-    """It is gone."""
+    """The group was deleted."""
     empty(scene, group)
     scene.do(DELETE, 2, {"groups_names": [group.id]})
 
@@ -135,7 +135,7 @@ STATES = (
     given_an_id,
     only_offsets,
     awaiting_the_leader,
-    a_follower_asks,
+    a_follower_syncs,
     stable,
     the_leader_joins_again,
     empty,
@@ -147,14 +147,14 @@ STATES = (
 
 
 class Row(NamedTuple):
-    """A request, as it is made for a group."""
+    """A request to a group."""
 
     api: ApiKey
     name: str
     build: Callable[[Group], Build]
     versions: tuple[int, ...]
-    # The member that speaks: the last one to leave, so that it is seen what it gets.
-    speaker: str = ""
+    # The member that sends the request. It leaves last, so that its response is compared.
+    sender: str = ""
 
 
 def committing(group: Group, member: str, generation: int, **more: Any) -> Callable[[Side], Values]:
@@ -166,7 +166,7 @@ def committing(group: Group, member: str, generation: int, **more: Any) -> Calla
 
 
 def several(group: Group, *members: tuple[str, str | None]) -> Callable[[Side], Values]:
-    """A LeaveGroup of members by id and instance."""
+    """Return a LeaveGroup of members by id and instance."""
     return lambda side: {
         "group_id": group.id,
         "members": [
@@ -179,17 +179,17 @@ def several(group: Group, *members: tuple[str, str | None]) -> Callable[[Side], 
 def joins() -> list[Row]:
     plain, newest = (3, 9), (9,)
     rows = [
-        Row(JOIN, "somebody-new", lambda group: group.joins(), plain),
+        Row(JOIN, "a-new-member", lambda group: group.joins(), plain),
         Row(JOIN, "an-unknown-id", lambda group: group.joins("somebody"), plain),
         Row(
             JOIN,
-            "somebody-new-of-another-kind",
+            "a-new-member-of-another-protocol-type",
             lambda group: group.joins(protocol_type="connect"),
             plain,
         ),
         Row(
             JOIN,
-            "somebody-new-with-other-protocols",
+            "a-new-member-with-other-protocols",
             lambda group: group.joins(protocols=[{"name": "sticky", "metadata": b""}]),
             plain,
         ),
@@ -204,34 +204,34 @@ def joins() -> list[Row]:
         Row(JOIN, "the-instance-of-another-id", lambda g: g.joins("second", **STATIC), newest),
         Row(JOIN, "an-instance-of-no-id", lambda g: g.joins("somebody", **STATIC), newest),
     ]
-    for who, more in (("member", {}), ("second", {}), ("static", STATIC)):
+    for member, more in (("member", {}), ("second", {}), ("static", STATIC)):
         versions = newest if more else plain
         rows += [
-            Row(JOIN, f"{who}", lambda g, m=more, w=who: g.joins(w, **m), versions, who),
+            Row(JOIN, f"{member}", lambda g, m=more, w=member: g.joins(w, **m), versions, member),
             Row(
                 JOIN,
-                f"{who}-with-other-metadata",
-                lambda g, m=more, w=who: g.joins(w, **m, protocols=OTHER),
+                f"{member}-with-other-metadata",
+                lambda g, m=more, w=member: g.joins(w, **m, protocols=OTHER),
                 versions,
-                who,
+                member,
             ),
             Row(
                 JOIN,
-                f"{who}-with-more-protocols",
-                lambda g, m=more, w=who: g.joins(
+                f"{member}-with-more-protocols",
+                lambda g, m=more, w=member: g.joins(
                     w, **m, protocols=[{"name": "sticky", "metadata": b""}, *OTHER]
                 ),
                 versions,
-                who,
+                member,
             ),
             Row(
                 JOIN,
-                f"{who}-with-other-protocols",
-                lambda g, m=more, w=who: g.joins(
+                f"{member}-with-other-protocols",
+                lambda g, m=more, w=member: g.joins(
                     w, **m, protocols=[{"name": "sticky", "metadata": b""}]
                 ),
                 versions,
-                who,
+                member,
             ),
         ]
     return rows
@@ -241,7 +241,7 @@ def syncs() -> list[Row]:
     both, newest = (0, 5), (5,)
     rows = [
         Row(SYNC, "leader", lambda g: assigning(g.id, "member", GENERATION), both, "member"),
-        Row(SYNC, "nobody", lambda g: syncing(g.id, "somebody", GENERATION), both),
+        Row(SYNC, "an-unknown-member", lambda g: syncing(g.id, "somebody", GENERATION), both),
         Row(SYNC, "follower", lambda g: syncing(g.id, "second", GENERATION), both, "second"),
         Row(
             SYNC,
@@ -290,17 +290,17 @@ def syncs() -> list[Row]:
     return rows
 
 
-def beats() -> list[Row]:
+def heartbeats() -> list[Row]:
     both, newest = (0, 4), (4,)
     rows = [
-        Row(HEARTBEAT, f"of-{who}", lambda g, w=who: beating(g.id, w, GENERATION), both)
-        for who in (*MEMBERS, "somebody", "")
+        Row(HEARTBEAT, f"of-{member}", lambda g, w=member: heartbeat_of(g.id, w, GENERATION), both)
+        for member in (*MEMBERS, "somebody", "")
     ]
     rows += [
         Row(
             HEARTBEAT,
             f"of-generation-{number}",
-            lambda g, n=number: beating(g.id, "second", n),
+            lambda g, n=number: heartbeat_of(g.id, "second", n),
             both,
         )
         for number in (-1, GENERATION - 1, GENERATION + 1)
@@ -308,11 +308,11 @@ def beats() -> list[Row]:
     rows += [
         Row(
             HEARTBEAT,
-            f"of-the-instance-as-{who}",
-            lambda g, w=who: beating(g.id, w, GENERATION, **STATIC),
+            f"of-the-instance-as-{member}",
+            lambda g, w=member: heartbeat_of(g.id, w, GENERATION, **STATIC),
             newest,
         )
-        for who in ("static", "second", "somebody", "")
+        for member in ("static", "second", "somebody", "")
     ]
     return rows
 
@@ -320,18 +320,18 @@ def beats() -> list[Row]:
 def leaves() -> list[Row]:
     both, newest = (2, 5), (5,)
     rows = [
-        Row(LEAVE, f"of-{who}", lambda g, w=who: leaving(g.id, w), both)
-        for who in (*MEMBERS, "somebody", "")
+        Row(LEAVE, f"of-{member}", lambda g, w=member: leaving(g.id, w), both)
+        for member in (*MEMBERS, "somebody", "")
     ]
     for name, members in (
         ("of-the-instance", [("", "one")]),
         ("of-the-instance-by-its-id", [("static", "one")]),
         ("of-the-instance-by-another-id", [("second", "one")]),
         ("of-an-unknown-instance", [("", "two")]),
-        ("of-all", [(who, None) for who in MEMBERS]),
+        ("of-all", [(member, None) for member in MEMBERS]),
         ("of-the-leader-and-others", [("somebody", None), ("member", None), ("", "one")]),
         ("of-one-twice", [("second", None), ("second", None)]),
-        ("of-nobody", []),
+        ("of-no-members", []),
     ):
         rows.append(Row(LEAVE, name, lambda g, m=members: several(g, *m), newest))
     return rows
@@ -341,12 +341,12 @@ def offsets() -> list[Row]:
     rows = [
         Row(
             COMMIT,
-            f"of-{who or 'nobody'}-in-generation-{number}",
-            lambda g, w=who, n=number: committing(g, w, n),
+            f"of-{member or 'no-member'}-in-generation-{number}",
+            lambda g, w=member, n=number: committing(g, w, n),
             (2, 10),
         )
-        for who, number in (
-            *((who, GENERATION) for who in MEMBERS),
+        for member, number in (
+            *((member, GENERATION) for member in MEMBERS),
             ("somebody", GENERATION),
             ("", GENERATION),
             ("", -1),
@@ -359,11 +359,11 @@ def offsets() -> list[Row]:
     rows += [
         Row(
             COMMIT,
-            f"of-the-instance-as-{who}",
-            lambda g, w=who: committing(g, w, GENERATION, **STATIC),
+            f"of-the-instance-as-{member}",
+            lambda g, w=member: committing(g, w, GENERATION, **STATIC),
             (10,),
         )
-        for who in ("static", "second", "")
+        for member in ("static", "second", "")
     ]
     rows += [
         Row(FETCH, "of-the-topic", lambda g: fetched(g.id, g.topic, 0), (1, 7, 10)),
@@ -381,8 +381,8 @@ def offsets() -> list[Row]:
     rows += [
         Row(
             FETCH,
-            f"by-{who}-in-epoch-{number}",
-            lambda g, w=who, n=number: (
+            f"by-{member}-in-epoch-{number}",
+            lambda g, w=member, n=number: (
                 lambda side: {
                     "groups": [
                         {
@@ -396,30 +396,30 @@ def offsets() -> list[Row]:
             ),
             (9,),
         )
-        for who, number in (("second", GENERATION), ("second", 0), ("somebody", GENERATION))
+        for member, number in (("second", GENERATION), ("second", 0), ("somebody", GENERATION))
     ]
     return rows
 
 
 def administration() -> list[Row]:
     return [
-        Row(DESCRIBE, "of-it", lambda g: {"groups": [g.id]}, (0, 3, 5, 6)),
-        Row(DELETE, "of-it", lambda g: {"groups_names": [g.id]}, (0, 2)),
-        Row(DELETE, "of-it-twice", lambda g: {"groups_names": [g.id, g.id]}, (2,)),
+        Row(DESCRIBE, "of-the-group", lambda g: {"groups": [g.id]}, (0, 3, 5, 6)),
+        Row(DELETE, "of-the-group", lambda g: {"groups_names": [g.id]}, (0, 2)),
+        Row(DELETE, "of-the-group-twice", lambda g: {"groups_names": [g.id, g.id]}, (2,)),
     ]
 
 
-ROWS = [*joins(), *syncs(), *beats(), *leaves(), *offsets(), *administration()]
+ROWS = [*joins(), *syncs(), *heartbeats(), *leaves(), *offsets(), *administration()]
 
 
-# Playing.
+# Cases.
 
-# Whose answer is still to come when a state is reached.
-WAITING = {the_leader_joins_again: ("member", JOIN, 9), a_follower_asks: ("second", SYNC, 5)}
+# States with a pending request: its member, API and version.
+PENDING = {the_leader_joins_again: ("member", JOIN, 9), a_follower_syncs: ("second", SYNC, 5)}
 
 
 def described(side: Side, group: Group) -> Any:
-    return ask(side, DESCRIBE, 5, {"groups": [group.id]}).groups[0]
+    return exchange(side, DESCRIBE, 5, {"groups": [group.id]}).groups[0]
 
 
 def is_about_to_be_empty(found: Any) -> bool:
@@ -427,39 +427,39 @@ def is_about_to_be_empty(found: Any) -> bool:
 
 
 def leave(scene: Scene, group: Group, *staying: str) -> None:
-    """All members leave but some."""
-    gone = [(who, None) for who in MEMBERS if who not in staying]
+    """Remove all members except some."""
+    gone = [(member, None) for member in MEMBERS if member not in staying]
     scene.do(LEAVE, 5, several(group, *gone))
 
 
 def play(scene: Scene, state: Callable[[Scene, Group], None], row: Row) -> None:
-    """One request in one state."""
+    """Send a request in a state, and compare its effects."""
     group = Group(scene.name("group"), scene.shared_topic())
     state(scene, group)
-    waiting = WAITING.get(state)
+    waiting = PENDING.get(state)
 
     def ping() -> None:
         scene.do(DESCRIBE, 5, {"groups": [group.id]})
 
-    scene.send(row.build(group), on="asked")
-    is_answered = scene.answer_if_any(ping, on="asked")
+    scene.send(row.build(group), on="request")
+    has_response = scene.compare_response_if_any(ping, on="request")
     scene.await_agreement(lambda side: described(side, group).group_state)
     scene.compare({"groups": [group.id]}, DESCRIBE, 6)
-    for who in MEMBERS:
-        scene.compare(beating(group.id, who, GENERATION), HEARTBEAT, 4)
-    leave(scene, group, row.speaker, *((waiting[0],) if waiting else ()))
-    if not is_answered:
-        scene.answer_if_any(ping, on="asked")
+    for member in MEMBERS:
+        scene.compare(heartbeat_of(group.id, member, GENERATION), HEARTBEAT, 4)
+    leave(scene, group, row.sender, *((waiting[0],) if waiting else ()))
+    if not has_response:
+        scene.compare_response_if_any(ping, on="request")
     if waiting:
         name, api, version = waiting
-        scene.answer_if_any(ping, api, version, on=name)
-    # Without members a rebalance ends at once, but not before the next request.
+        scene.compare_response_if_any(ping, api, version, on=name)
+    # A rebalance without members ends at once, but not before the next request.
     scene.until(lambda side: not is_about_to_be_empty(described(side, group)))
     scene.compare({"groups": [group.id]}, DESCRIBE, 6)
 
 
 def listed(scene: Scene, state: Callable[[Scene, Group], None]) -> None:
-    """How the group is listed in one state, by each filter."""
+    """Compare the lists of groups with each filter in a state."""
     group = Group(scene.name("group"), scene.shared_topic())
     state(scene, group)
     for states in (
@@ -469,12 +469,12 @@ def listed(scene: Scene, state: Callable[[Scene, Group], None]) -> None:
         ["preparingrebalance", "CompletingRebalance"],
     ):
         for types in ([], ["classic"], ["Consumer"]):
-            asked = {"states_filter": states, "types_filter": types}
-            answers = scene.do(LIST, scene.version, asked)
-            scene.note(*(listing(answer, group.id) for answer in answers))
+            requested = {"states_filter": states, "types_filter": types}
+            responses = scene.do(LIST, scene.version, requested)
+            scene.note(*(listing(response, group.id) for response in responses))
 
 
-# Older versions differ in their fields, not in the meaning of states: two states show that.
+# Older versions differ only in their fields. They are tested in these states.
 IN_ALL_VERSIONS = (absent, stable)
 
 for _state in STATES:

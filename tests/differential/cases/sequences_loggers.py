@@ -1,7 +1,7 @@
-"""Levels of a broker's loggers (KIP-412): set, reset, refused, and the descriptions after that.
+"""Levels of a broker's loggers (KIP-412): changes, errors, and the resulting descriptions.
 
-Kafka's loggers are named after classes, ours after modules, so that a case speaks of one that each
-broker has, and of the root, which both have.
+Kafka's loggers are named after classes, ours after modules. So a case uses the root logger and one
+other logger of each broker.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from differential.cases.configs import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from differential.answer import Flat
     from differential.request import Values
+    from differential.response import Flat
     from differential.scene import Scene
     from differential.side import Side
 
@@ -41,10 +41,10 @@ FIELDS = ("value", "read_only", "is_default", "config_source", "is_sensitive", "
 FIELDS += ("config_type", "documentation")
 
 
-def known(scene: Scene) -> None:
-    """Finds a logger below the root on each, and gives the roots one level."""
-    answers = scene.do(DESCRIBE, 4, describing(LOGGER, "1"))
-    described = [{each.name for each in answer.results[0].configs} for answer in answers]
+def prepare_loggers(scene: Scene) -> None:
+    """Choose a logger below the root on each broker, and set the level of the root loggers."""
+    responses = scene.do(DESCRIBE, 4, describing(LOGGER, "1"))
+    described = [{each.name for each in response.results[0].configs} for response in responses]
     scene.remember(SOME, *(min(names - {ROOT}) for names in described))
     scene.compare(levels((ROOT, SET, "INFO"), (SOME, DELETE, None)), INCREMENTAL, 1)
 
@@ -54,16 +54,16 @@ def logger(side: Side, name: str) -> str:
 
 
 def levels(*changes: Change, broker: str = "1", **more: Any) -> Callable[[Side], Values]:
-    """A change of levels, by each broker's names."""
+    """Return a change of levels, with the names on each broker."""
     return lambda side: changing(
         LOGGER, broker, *((logger(side, name), *rest) for name, *rest in changes), **more
     )
 
 
-def look(scene: Scene, version: int = 4, **more: Any) -> None:
-    """Compare how both loggers are described."""
+def compare_loggers(scene: Scene, version: int = 4, **more: Any) -> None:
+    """Compare the descriptions of both loggers."""
     flats: list[Flat] = []
-    for side, answer in zip(
+    for side, response in zip(
         scene.pair.sides(),
         scene.do(
             DESCRIBE,
@@ -72,7 +72,7 @@ def look(scene: Scene, version: int = 4, **more: Any) -> None:
         ),
         strict=True,
     ):
-        found = {each.name: each for each in answer.results[0].configs}
+        found = {each.name: each for each in response.results[0].configs}
         flats.append(
             {
                 f"{name} {field}": repr(getattr(found[logger(side, name)], field))
@@ -83,8 +83,8 @@ def look(scene: Scene, version: int = 4, **more: Any) -> None:
     scene.note(*flats)
 
 
-def all_changes() -> Iterator[tuple[Change, ...]]:
-    """Right ones and wrong ones, alone and together."""
+def valid_and_invalid_changes() -> Iterator[tuple[Change, ...]]:
+    """Yield valid and invalid changes, alone and combined."""
     for name in (SOME, ROOT, "no.such.logger", ""):
         for level in (*LEVELS, *NO_LEVELS):
             yield ((name, SET, level),)
@@ -100,29 +100,29 @@ def all_changes() -> Iterator[tuple[Change, ...]]:
 
 @case(INCREMENTAL)
 def levels_of_loggers(scene: Scene) -> None:
-    known(scene)
-    for changes in all_changes():
+    prepare_loggers(scene)
+    for changes in valid_and_invalid_changes():
         for validate_only in (True, False):
             scene.compare(levels(*changes, validate_only=validate_only))
-            look(scene)
+            compare_loggers(scene)
     scene.compare(levels((SOME, DELETE, None), (ROOT, SET, "INFO")))
-    look(scene)
+    compare_loggers(scene)
 
 
 @case(INCREMENTAL)
 def loggers_of_another_broker(scene: Scene) -> None:
-    known(scene)
+    prepare_loggers(scene)
     for broker in ("9", "", "x", "-1", "01", "+1", " 1"):
         for validate_only in (True, False):
             change = (SOME, SET, "DEBUG")
             scene.compare(levels(change, broker=broker, validate_only=validate_only))
-            look(scene)
+            compare_loggers(scene)
 
 
 @case(INCREMENTAL)
 def loggers_beside_other_resources(scene: Scene) -> None:
-    """Each resource for itself; the controller sees the rest."""
-    known(scene)
+    """Resources are independent; the controller handles those that are not loggers."""
+    prepare_loggers(scene)
     topic = scene.topic()
 
     def several(side: Side) -> Values:
@@ -134,26 +134,26 @@ def loggers_beside_other_resources(scene: Scene) -> None:
         return {"resources": [resource for each in made for resource in each["resources"]]}
 
     scene.compare(several)
-    look(scene)
+    compare_loggers(scene)
 
     def twice(side: Side) -> Values:
         return {"resources": 2 * levels((SOME, SET, "WARN"))(side)["resources"]}
 
     scene.compare(twice)
-    look(scene)
+    compare_loggers(scene)
 
 
 @case(DESCRIBE)
 def described_loggers(scene: Scene) -> None:
-    known(scene)
-    look(scene, scene.version, include_synonyms=True, include_documentation=True)
+    prepare_loggers(scene)
+    compare_loggers(scene, scene.version, include_synonyms=True, include_documentation=True)
     for name in ("9", "", "x", "-1", "01", "+1"):
         scene.compare(describing(LOGGER, name, "no.such.logger"))
     scene.compare(describing(LOGGER, "1", "no.such.logger"))
 
 
 @case(ALTER)
-def loggers_do_not_know_the_older_request(scene: Scene) -> None:
+def loggers_reject_alter_configs(scene: Scene) -> None:
     for name in ("1", "9", ""):
         resource = {"resource_type": LOGGER, "resource_name": name}
         configs = [{"name": ROOT, "value": "INFO"}]

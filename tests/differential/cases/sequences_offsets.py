@@ -1,7 +1,7 @@
-"""ListOffsets over logs of every shape: empty, cut, compacted, with times in and out of order.
+"""ListOffsets of many logs: empty, truncated, compacted, with times in and out of order.
 
-The same log is asked for by each version, as the brokers have it: a time is looked for before, at
-and after each record's, and at the special times.
+The requested times are those of the records, one millisecond before and after them, and the special
+times.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.record.builder import BatchBuilder
 from differential.case import case
 from differential.cases.list_offsets import SPECIAL, at
 from differential.cases.sequences_produce import cut, next_millisecond
-from differential.scene import NOW_MS, Scene, ask, batch, produce
+from differential.scene import NOW_MS, Scene, batch, exchange, produce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from differential.side import Side
 
 LIST_OFFSETS = ApiKey.LIST_OFFSETS
-# The largest record that these have, with a segment of the smallest size that Kafka takes.
+# Two records of this size fill a segment of the smallest size that Kafka accepts.
 FILLER = 400_000
 SEGMENT = {"segment_bytes": "1048576"}
 
@@ -29,7 +29,7 @@ SEGMENT = {"segment_bytes": "1048576"}
 def timed(
     timestamps: Sequence[int], *, size: int = 1, keys: Sequence[bytes | None] = (), **options: int
 ) -> bytes:
-    """A batch of records at NOW_MS plus each of the times."""
+    """Return a batch of records at NOW_MS plus each of the times."""
     builder = BatchBuilder(**options)
     for index, timestamp in enumerate(timestamps):
         key = keys[index] if keys else b"key"
@@ -37,8 +37,8 @@ def timed(
     return bytes(builder.build())
 
 
-def look(scene: Scene, topic: str, *times: int, isolation_level: int = 0) -> None:
-    """Compare offsets at the special times and around the others."""
+def compare_offsets(scene: Scene, topic: str, *times: int, isolation_level: int = 0) -> None:
+    """Compare offsets at the special times and around other times."""
     around = sorted({NOW_MS + each + delta for each in times for delta in (-1, 0, 1)})
     for timestamp in (*SPECIAL, 0, *around, 1 << 62):
         scene.compare(at(topic, timestamp, isolation_level=isolation_level))
@@ -46,7 +46,7 @@ def look(scene: Scene, topic: str, *times: int, isolation_level: int = 0) -> Non
 
 @case(LIST_OFFSETS)
 def an_empty_log(scene: Scene) -> None:
-    look(scene, scene.topic(), 0)
+    compare_offsets(scene, scene.topic(), 0)
 
 
 @case(LIST_OFFSETS, [1, 5, 7, 11])
@@ -54,16 +54,16 @@ def times_in_order(scene: Scene) -> None:
     topic = scene.topic()
     for timestamp in (0, 10, 20):
         scene.produce(topic, timed((timestamp, timestamp + 5)))
-    look(scene, topic, 0, 5, 10, 15, 20, 25)
+    compare_offsets(scene, topic, 0, 5, 10, 15, 20, 25)
 
 
 @case(LIST_OFFSETS, [1, 7, 11])
 def times_out_of_order(scene: Scene) -> None:
-    """Within batches and across them: the first record at or after the time, by offset."""
+    """The result is the first record by offset at or after the time."""
     topic = scene.topic()
     for timestamps in ((50, 10, 30), (5, 40), (60, 60, 1), (2,), (60,)):
         scene.produce(topic, timed(timestamps))
-    look(scene, topic, 1, 2, 5, 10, 30, 40, 50, 60)
+    compare_offsets(scene, topic, 1, 2, 5, 10, 30, 40, 50, 60)
 
 
 @case(LIST_OFFSETS, [1, 7, 11])
@@ -71,7 +71,7 @@ def equal_times(scene: Scene) -> None:
     topic = scene.topic()
     for _ in range(3):
         scene.produce(topic, timed((7, 7, 7)))
-    look(scene, topic, 7)
+    compare_offsets(scene, topic, 7)
 
 
 @case(LIST_OFFSETS, [7, 11])
@@ -79,45 +79,45 @@ def times_in_compressed_batches(scene: Scene) -> None:
     topic = scene.topic()
     for code in range(1, 5):
         scene.produce(topic, timed((10 * code, 10 * code + 8, 10 * code + 4), compression=code))
-    look(scene, topic, 10, 18, 14, 28, 38, 48, 44)
+    compare_offsets(scene, topic, 10, 18, 14, 28, 38, 48, 44)
 
 
 @case(LIST_OFFSETS, [1, 7, 11])
-def no_times_at_all(scene: Scene) -> None:
+def records_without_timestamps(scene: Scene) -> None:
     topic = scene.topic()
     for _ in range(2):
         scene.produce(topic, timed((-1 - NOW_MS, -1 - NOW_MS)))
-    look(scene, topic, 0)
+    compare_offsets(scene, topic, 0)
 
 
 @case(LIST_OFFSETS, [7, 11])
-def some_without_a_time(scene: Scene) -> None:
+def some_records_without_timestamps(scene: Scene) -> None:
     topic = scene.topic()
     for timestamp in (-1 - NOW_MS, 5, -1 - NOW_MS):
         scene.produce(topic, timed((timestamp,)))
-    look(scene, topic, 5)
+    compare_offsets(scene, topic, 5)
 
 
 @case(LIST_OFFSETS, [1, 7, 11])
-def times_that_the_broker_gives(scene: Scene) -> None:
+def log_append_times(scene: Scene) -> None:
     topic = scene.topic(message_timestamp_type="LogAppendTime")
     for timestamp in (10_000_000_000, -10_000):
         scene.produce(topic, timed((timestamp, 0)))
         next_millisecond()
-    look(scene, topic, -10_000, 0)
+    compare_offsets(scene, topic, -10_000, 0)
 
 
 @case(LIST_OFFSETS, [1, 4, 7, 11])
 def a_log_whose_records_are_deleted(scene: Scene) -> None:
-    """Down to the middle of a batch, to a batch's edge, and all."""
+    """Delete records up to the middle of a batch, up to the end of a batch, and all."""
     topic = scene.topic()
     for timestamp in (0, 10, 20):
         scene.produce(topic, timed((timestamp, timestamp + 5)))
     for offset in (1, 2, 6):
         cut(scene, topic, offset)
-        look(scene, topic, 0, 5, 10, 25)
+        compare_offsets(scene, topic, 0, 5, 10, 25)
     scene.produce(topic, timed((3,)))
-    look(scene, topic, 3, 25)
+    compare_offsets(scene, topic, 3, 25)
 
 
 @case(LIST_OFFSETS, [1, 7, 11])
@@ -126,7 +126,7 @@ def several_segments(scene: Scene) -> None:
     times = (0, 100, 50, 70, 200, 60, 150)
     for timestamp in times:
         scene.produce(topic, timed((timestamp,), size=FILLER))
-    look(scene, topic, *times)
+    compare_offsets(scene, topic, *times)
 
 
 @case(LIST_OFFSETS, [1, 7, 11])
@@ -137,27 +137,27 @@ def several_segments_cut(scene: Scene) -> None:
         scene.produce(topic, timed((timestamp,), size=FILLER))
     for offset in (1, 3, 6):
         cut(scene, topic, offset)
-        # Until the segments that lie below are gone, Kafka finds no record by some times.
-        scene.until(lambda side, offset=offset: found(side, topic, 0) == offset)
-        look(scene, topic, *times)
+        # Kafka finds no record for some times until the segments below the start are deleted.
+        scene.until(lambda side, offset=offset: offset_at(side, topic, 0) == offset)
+        compare_offsets(scene, topic, *times)
 
 
-def found(side: Side, topic: str, timestamp: int) -> int:
-    """The offset of a time."""
-    answer = ask(side, LIST_OFFSETS, 7, at(topic, timestamp))
-    offset: int = answer.topics[0].partitions[0].offset
+def offset_at(side: Side, topic: str, timestamp: int) -> int:
+    """Return the offset of a time."""
+    response = exchange(side, LIST_OFFSETS, 7, at(topic, timestamp))
+    offset: int = response.topics[0].partitions[0].offset
     return offset
 
 
 @case(LIST_OFFSETS, [1, 7, 11])
 def a_compacted_log(scene: Scene) -> None:
-    """The overwritten offsets are gone, with their times; the last segment stays as it is."""
+    """Overwritten records are removed with their times; the last segment is unchanged."""
     topic = scene.topic(**SEGMENT, cleanup_policy="compact", min_cleanable_dirty_ratio="0")
     keys = (b"a", b"b", b"a", b"c", b"b", b"d")
     for index, key in enumerate(keys):
         scene.produce(topic, timed((index * 10,), size=FILLER, keys=(key,)))
-    scene.until(lambda side: found(side, topic, 0) == 1)
-    look(scene, topic, *(index * 10 for index in range(len(keys))))
+    scene.until(lambda side: offset_at(side, topic, 0) == 1)
+    compare_offsets(scene, topic, *(index * 10 for index in range(len(keys))))
 
 
 @case(LIST_OFFSETS, [1, 7, 11])
@@ -166,21 +166,21 @@ def a_log_that_retention_has_cut(scene: Scene) -> None:
     for index in range(7):
         scene.produce(topic, timed((index * 10,), size=FILLER))
 
-    # The segments hold two records each; those that retention.bytes leaves begin here.
-    scene.until(lambda side: found(side, topic, -2) == 4)
-    look(scene, topic, *(index * 10 for index in range(7)))
+    # Each segment has two records; retention.bytes keeps the records from this offset.
+    scene.until(lambda side: offset_at(side, topic, -2) == 4)
+    compare_offsets(scene, topic, *(index * 10 for index in range(7)))
 
 
 @case(LIST_OFFSETS, [2, 7, 11])
-def what_is_committed(scene: Scene) -> None:
+def committed_records(scene: Scene) -> None:
     topic = scene.topic()
     scene.produce(topic, timed((0, 10)))
-    look(scene, topic, 0, 10, isolation_level=1)
+    compare_offsets(scene, topic, 0, 10, isolation_level=1)
 
 
 @case(LIST_OFFSETS, [4, 11])
 def epochs_of_the_leader(scene: Scene) -> None:
-    """Right, older, newer: for each special time, on a log and on an empty one."""
+    """Compare each special time with the current, an older and a newer epoch."""
     full, empty = scene.topic(), scene.topic()
     scene.produce(full, batch(b"a"))
     for topic in (full, empty):
@@ -194,4 +194,4 @@ def while_records_wait_for_replicas_that_are_not_there(scene: Scene) -> None:
     topic = scene.topic(min_insync_replicas="2")
     scene.do(ApiKey.PRODUCE, 9, produce(topic, timed((0,)), acks=1))
     scene.do(ApiKey.PRODUCE, 9, produce(topic, timed((5,)), acks=-1))
-    look(scene, topic, 0, 5)
+    compare_offsets(scene, topic, 0, 5)

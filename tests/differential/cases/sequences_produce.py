@@ -1,7 +1,7 @@
-"""Produce, and the log after it: refused batches leave nothing behind, with all values of acks.
+"""Produce with all values of acks, and the resulting log: refused batches leave no trace.
 
-A batch is a row of `BATCHES`. It is sent between two good ones, to a topic with the configs that it
-is about; then the whole log, its offsets and its producers are asked for.
+A batch is a row of `BATCHES`. It is sent between two valid batches, to a topic with the configs of
+the row. Then the log, its offsets and its producers are compared.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
 from differential.case import CASES, Case, case
-from differential.cases.fetch import of
+from differential.cases.fetch import fetching
 from differential.cases.list_offsets import at
 from differential.cases.produce import patched, to
 from differential.rules import HOUR_MS
-from differential.scene import NOW_MS, Scene, ask, batch
+from differential.scene import NOW_MS, Scene, batch, exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 PRODUCE, FETCH, LIST_OFFSETS = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS
 PRODUCERS, DELETE_RECORDS = ApiKey.DESCRIBE_PRODUCERS, ApiKey.DELETE_RECORDS
-# No broker of the tests has given this id out, so that the bytes are the same on both.
+# No broker of the tests has assigned this id, so that the bytes are the same on both brokers.
 PRODUCER_ID = 900_000_001
 DAY_MS = 86_400_000
 
 
-def look(scene: Scene, topic: str, partition: int = 0) -> None:
-    """Compare what lies in a partition now."""
-    scene.compare(of(topic, partition=partition), FETCH, 12)
+def compare_log(scene: Scene, topic: str, partition: int = 0) -> None:
+    """Compare the records, offsets and producers of a partition."""
+    scene.compare(fetching(topic, partition=partition), FETCH, 12)
     for timestamp in (-1, -2, -3):
         scene.compare(at(topic, timestamp, partition=partition), LIST_OFFSETS, 9)
-    asked = [{"name": topic, "partition_indexes": [partition]}]
-    scene.compare({"topics": asked}, PRODUCERS, 0)
+    requested = [{"name": topic, "partition_indexes": [partition]}]
+    scene.compare({"topics": requested}, PRODUCERS, 0)
 
 
 def next_millisecond() -> None:
@@ -51,12 +51,12 @@ def next_millisecond() -> None:
 def cut(scene: Scene, topic: str, offset: int) -> None:
     """Delete the records below an offset."""
     partitions = [{"partition_index": 0, "offset": offset}]
-    asked = {"topics": [{"name": topic, "partitions": partitions}], "timeout_ms": 5000}
-    scene.compare(asked, DELETE_RECORDS, 2)
+    requested = {"topics": [{"name": topic, "partitions": partitions}], "timeout_ms": 5000}
+    scene.compare(requested, DELETE_RECORDS, 2)
 
 
 def keyed(*timestamps: int, key: bytes | None = b"key", **options: int) -> bytes:
-    """A batch of records of those times."""
+    """Return a batch of records with these timestamps."""
     builder = BatchBuilder(**options)
     for timestamp in timestamps:
         builder.append(timestamp, key, b"value")
@@ -64,7 +64,7 @@ def keyed(*timestamps: int, key: bytes | None = b"key", **options: int) -> bytes
 
 
 def message_set(magic: int, compression: int = 0) -> bytes:
-    """Two records as they were before batches."""
+    """Return two records in the format of magic 0 or 1."""
     timestamp = -1 if magic == 0 else NOW_MS
     records = [Record(offset, timestamp, 0, b"key", b"value") for offset in range(2)]
     return write_message_set(magic, records, compression)
@@ -89,7 +89,7 @@ STAMPS = {"message_timestamp_type": "LogAppendTime"}
 PAIR = keyed(NOW_MS, NOW_MS + 5)
 
 BATCHES = (
-    Row("nothing", b"", {}),
+    Row("no-bytes", b"", {}),
     Row("a-wrong-checksum", damaged(LONG), {}),
     Row("half-a-batch", LONG[:200], {}),
     Row("half-a-header", LONG[:30], {}),
@@ -143,7 +143,7 @@ BATCHES = (
         {},
     ),
     Row("zstd", batch(b"a" * 300, compression=4), {}),
-    Row("a-compression-that-is-none", patched(PAIR, 21, 2, 6), {}),
+    Row("an-unknown-compression", patched(PAIR, 21, 2, 6), {}),
     Row("too-few-replicas", PAIR, {"min_insync_replicas": "2"}),
 )
 
@@ -156,7 +156,7 @@ def play(scene: Scene, row: Row) -> None:
     scene.compare_silence(to(topic, row.records, acks=0))
     next_millisecond()
     scene.compare(to(topic, keyed(NOW_MS + 1)))
-    look(scene, topic)
+    compare_log(scene, topic)
 
 
 for _row in BATCHES:
@@ -165,7 +165,7 @@ for _row in BATCHES:
 
 
 @case(PRODUCE, [9, 13])
-def what_was_refused_beside_what_was_not(scene: Scene) -> None:
+def refused_batches_beside_accepted_batches(scene: Scene) -> None:
     topic, other = scene.topic(3), scene.topic(max_message_bytes="100")
 
     def values(side: Side) -> Values:
@@ -183,8 +183,8 @@ def what_was_refused_beside_what_was_not(scene: Scene) -> None:
 
     scene.compare(values)
     for partition in range(3):
-        look(scene, topic, partition)
-    look(scene, other)
+        compare_log(scene, topic, partition)
+    compare_log(scene, other)
 
 
 @case(PRODUCE, [13])
@@ -193,18 +193,20 @@ def into_a_log_whose_records_are_deleted(scene: Scene) -> None:
     scene.compare(to(topic, keyed(NOW_MS, NOW_MS)))
     for offset in (1, 2):
         cut(scene, topic, offset)
-        look(scene, topic)
+        compare_log(scene, topic)
     scene.compare(to(topic, keyed(NOW_MS)))
-    look(scene, topic)
+    compare_log(scene, topic)
     cut(scene, topic, -1)
-    look(scene, topic)
+    compare_log(scene, topic)
 
 
-# The producer that is the only writer of its partition.
+# Batches of an idempotent producer.
 
 
-def sent(topic: str, sequence: int, epoch: int = 0, **more: int) -> Callable[[Side], Values]:
-    """A batch of the producer: two records unless `count` says otherwise."""
+def batch_of_producer(
+    topic: str, sequence: int, epoch: int = 0, **more: int
+) -> Callable[[Side], Values]:
+    """Return a Produce of a batch of the producer, by default with two records."""
     count, partition = more.pop("count", 2), more.pop("partition", 0)
     acks, producer_id = more.pop("acks", -1), more.pop("producer_id", PRODUCER_ID)
     records = batch(
@@ -217,82 +219,89 @@ def sent(topic: str, sequence: int, epoch: int = 0, **more: int) -> Callable[[Si
     return to(topic, records, partition=partition, acks=acks)
 
 
-def sends(scene: Scene, topic: str, *sequences: tuple[int, ...] | int, **more: int) -> None:
-    """Batch after batch, each given by its sequence, or by sequence, epoch and count."""
+def compare_batches(
+    scene: Scene, topic: str, *sequences: tuple[int, ...] | int, **more: int
+) -> None:
+    """Send batches in turn, each given by its sequence, or by sequence, epoch and count."""
     for each in sequences:
         given = each if isinstance(each, tuple) else (each,)
         sequence, epoch, count = (*given, *(0, 0, 2)[len(given) :])
-        scene.compare(sent(topic, sequence, epoch, count=count, **more))
+        scene.compare(batch_of_producer(topic, sequence, epoch, count=count, **more))
 
 
 @case(PRODUCE, [13])
 def duplicates_of_the_last_five_batches_and_older(scene: Scene) -> None:
     for acks in (-1, 1):
         topic = scene.topic()
-        sends(scene, topic, *range(0, 14, 2), acks=acks)
-        sends(scene, topic, *range(0, 14, 2), acks=acks)
-        look(scene, topic)
-        sends(scene, topic, 14, 4, 6, 14, 12)
-        look(scene, topic)
+        compare_batches(scene, topic, *range(0, 14, 2), acks=acks)
+        compare_batches(scene, topic, *range(0, 14, 2), acks=acks)
+        compare_log(scene, topic)
+        compare_batches(scene, topic, 14, 4, 6, 14, 12)
+        compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
 def batches_that_overlap(scene: Scene) -> None:
     topic = scene.topic()
-    sends(scene, topic, (0, 0, 4), (4, 0, 4))
-    # The same begin, the same end, inside, over both, over the edge.
-    sends(scene, topic, (4, 0, 2), (6, 0, 2), (5, 0, 2), (0, 0, 8), (6, 0, 4), (7, 0, 1))
-    sends(scene, topic, (0, 0, 4), (4, 0, 4), (8, 0, 1))
-    look(scene, topic)
+    compare_batches(scene, topic, (0, 0, 4), (4, 0, 4))
+    # The same beginning, the same end, inside, over both batches, beyond the end.
+    compare_batches(scene, topic, (4, 0, 2), (6, 0, 2), (5, 0, 2), (0, 0, 8), (6, 0, 4), (7, 0, 1))
+    compare_batches(scene, topic, (0, 0, 4), (4, 0, 4), (8, 0, 1))
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
 def gaps(scene: Scene) -> None:
     topic = scene.topic()
-    sends(scene, topic, 0, 3, 100, 2, 2_147_483_647, 5, 4)
-    look(scene, topic)
+    compare_batches(scene, topic, 0, 3, 100, 2, 2_147_483_647, 5, 4)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def sequences_round_their_end(scene: Scene) -> None:
+def sequences_wrap_around(scene: Scene) -> None:
     last = 0x7FFFFFFF
     for before in (last, last - 1, last - 2):
         topic = scene.topic()
-        # The first begins below the end, the next goes over it or begins behind it.
-        sends(scene, topic, (before - 1, 0, 2), (before + 1 if before < last else 0, 0, 3))
-        sends(scene, topic, (before + 1 if before < last else 0, 0, 3), (before - 1, 0, 2))
-        sends(scene, topic, 0, 1, 2, 3, 4)
-        look(scene, topic)
+        # The first batch begins below the last sequence; the next batch wraps around or begins at
+        # 0.
+        compare_batches(
+            scene, topic, (before - 1, 0, 2), (before + 1 if before < last else 0, 0, 3)
+        )
+        compare_batches(
+            scene, topic, (before + 1 if before < last else 0, 0, 3), (before - 1, 0, 2)
+        )
+        compare_batches(scene, topic, 0, 1, 2, 3, 4)
+        compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
 def epochs_that_grow_and_shrink(scene: Scene) -> None:
     topic = scene.topic()
-    sends(scene, topic, 0, 2, (4, 1), (0, 1), (2, 0), (0, 0), (4, 0), (2, 1), (0, 1))
-    look(scene, topic)
-    sends(scene, topic, (7, 5), (0, 5), (0, 32767), (2, 32767), (0, 0), (0, 32767))
-    look(scene, topic)
+    compare_batches(scene, topic, 0, 2, (4, 1), (0, 1), (2, 0), (0, 0), (4, 0), (2, 1), (0, 1))
+    compare_log(scene, topic)
+    compare_batches(scene, topic, (7, 5), (0, 5), (0, 32767), (2, 32767), (0, 0), (0, 32767))
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
 def producers_that_begin_anywhere(scene: Scene) -> None:
     for sequence, epoch in ((0, 0), (1, 0), (77, 3), (0x7FFFFFFF, 0), (0, 32767)):
         topic = scene.topic()
-        sends(scene, topic, (sequence, epoch), (sequence, epoch), (0, epoch), (0, epoch))
-        look(scene, topic)
+        compare_batches(scene, topic, (sequence, epoch), (sequence, epoch), (0, epoch), (0, epoch))
+        compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
 def a_producer_whose_records_are_deleted(scene: Scene) -> None:
     topic = scene.topic()
-    sends(scene, topic, 0, 2, 4)
+    compare_batches(scene, topic, 0, 2, 4)
     cut(scene, topic, 4)
-    sends(scene, topic, 0, 4, 6)
-    look(scene, topic)
+    compare_batches(scene, topic, 0, 4, 6)
+    compare_log(scene, topic)
     cut(scene, topic, -1)
-    look(scene, topic)
-    sends(scene, topic, 6, 0, 2, 9, 8, 10, (0, 1), (2, 1), (10, 0))
-    look(scene, topic)
+    compare_log(scene, topic)
+    compare_batches(scene, topic, 6, 0, 2, 9, 8, 10, (0, 1), (2, 1), (10, 0))
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
@@ -301,10 +310,10 @@ def several_producers_at_once(scene: Scene) -> None:
     for sequence in (0, 2, 0, 6, 4):
         for number in range(3):
             producer_id = PRODUCER_ID + number
-            scene.compare(sent(topic, sequence, number, producer_id=producer_id))
-        scene.compare(sent(topic, sequence, partition=1))
+            scene.compare(batch_of_producer(topic, sequence, number, producer_id=producer_id))
+        scene.compare(batch_of_producer(topic, sequence, partition=1))
     for partition in range(2):
-        scene.compare(of(topic, partition=partition), FETCH, 12)
+        scene.compare(fetching(topic, partition=partition), FETCH, 12)
 
 
 @case(PRODUCE, [9, 13])
@@ -330,55 +339,55 @@ def several_batches_of_a_producer_in_one_request(scene: Scene) -> None:
     scene.compare(request((0, of_producer(1)), (1, of_producer(1)), (2, of_producer(5, 1))))
     scene.compare(request((0, of_producer(2)), (1, of_producer(1)), (2, of_producer(0, 1))))
     for partition in range(3):
-        look(scene, topic, partition)
+        compare_log(scene, topic, partition)
 
 
 @case(PRODUCE, [13])
-def a_producer_that_asks_for_no_answer(scene: Scene) -> None:
+def a_producer_with_acks_0(scene: Scene) -> None:
     topic = scene.topic()
     for sequence, epoch in ((0, 0), (2, 0), (0, 0), (9, 0), (4, 0), (0, 1), (6, 0)):
-        scene.compare_silence(sent(topic, sequence, epoch, acks=0))
-    look(scene, topic)
+        scene.compare_silence(batch_of_producer(topic, sequence, epoch, acks=0))
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
 def a_duplicate_where_the_broker_stamps(scene: Scene) -> None:
     topic = scene.topic(**STAMPS)
-    sends(scene, topic, 0, 2, 0, 2)
+    compare_batches(scene, topic, 0, 2, 0, 2)
     next_millisecond()
-    sends(scene, topic, 4)
-    look(scene, topic)
+    compare_batches(scene, topic, 4)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def what_is_wrong_is_told_before_what_is_out_of_order(scene: Scene) -> None:
+def validation_errors_come_before_sequence_errors(scene: Scene) -> None:
     topic = scene.topic(**FUTURE, max_message_bytes="400")
-    sends(scene, topic, 0)
+    compare_batches(scene, topic, 0)
     late = keyed(NOW_MS + DAY_MS, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=7)
     large = batch(b"a" * 500, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=7)
     for records in (late, large, damaged(large[:200]), patched(late, 57, 4, 0)):
         scene.compare(to(topic, records))
-    sends(scene, topic, 2)
-    look(scene, topic)
+    compare_batches(scene, topic, 2)
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def a_duplicate_that_would_be_refused_today(scene: Scene) -> None:
+def a_duplicate_larger_than_a_lowered_limit(scene: Scene) -> None:
     topic = scene.topic()
-    sends(scene, topic, (0, 0, 9))
+    compare_batches(scene, topic, (0, 0, 9))
     config = {"name": "max.message.bytes", "config_operation": 0, "value": "90"}
     resource = {"resource_type": 2, "resource_name": topic, "configs": [config]}
     scene.compare({"resources": [resource]}, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
     scene.settle()
-    sends(scene, topic, (0, 0, 9), (9, 0, 9), (9, 0, 1))
-    look(scene, topic)
+    compare_batches(scene, topic, (0, 0, 9), (9, 0, 9), (9, 0, 1))
+    compare_log(scene, topic)
 
 
 @case(PRODUCE, [13])
-def producers_are_forgotten_in_time(scene: Scene) -> None:
-    """By producer.id.expiration.ms of the broker, changed while it runs."""
+def producers_expire(scene: Scene) -> None:
+    """Producers expire after a change of producer.id.expiration.ms."""
     topic = scene.topic()
-    sends(scene, topic, 0, 2)
+    compare_batches(scene, topic, 0, 2)
 
     def change(operation: int) -> Values:
         config = {
@@ -389,14 +398,14 @@ def producers_are_forgotten_in_time(scene: Scene) -> None:
         return {"resources": [{"resource_type": 4, "resource_name": "", "configs": [config]}]}
 
     scene.compare(change(0), ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
-    asked = {"topics": [{"name": topic, "partition_indexes": [0]}]}
+    requested = {"topics": [{"name": topic, "partition_indexes": [0]}]}
 
-    def is_forgotten(side: Side) -> bool:
-        found = ask(side, PRODUCERS, 0, asked).topics[0].partitions[0]
+    def has_expired(side: Side) -> bool:
+        found = exchange(side, PRODUCERS, 0, requested).topics[0].partitions[0]
         return not found.active_producers
 
-    scene.until(is_forgotten)
+    scene.until(has_expired)
     scene.compare(change(1), ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
     scene.settle()
-    sends(scene, topic, 7, 2, 9, 7)
-    look(scene, topic)
+    compare_batches(scene, topic, 7, 2, 9, 7)
+    compare_log(scene, topic)

@@ -1,6 +1,6 @@
-"""Fetch sessions from their first epoch to their last: the partitions that each response has.
+"""Fetch sessions from their first epoch to their last: the partitions in each response.
 
-Each case goes by topic ids (the newest version) and by names (the last one that has them).
+Each case runs with topic ids (in the newest versions) and with names (in older versions).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SLOTS = 1000
 
 
 class Session:
-    """One session of a case, and the epoch that its next request has."""
+    """One session of a case, with the epoch of its next request."""
 
     def __init__(self, scene: Scene, name: str = "session") -> None:
         self.scene = scene
@@ -34,18 +34,18 @@ class Session:
         self.epoch = 0
 
     def fetch(self, *partitions: dict[str, Any], **more: Any) -> tuple[Any, Any]:
-        """Go on with the session; the first time, open it."""
-        answers = self.scene.compare(self.values(*partitions, **more))
+        """Send the next request of the session; the first request opens it."""
+        responses = self.scene.compare(self.values(*partitions, **more))
         if self.epoch == 0:
-            self.scene.remember(self.name, *(answer.session_id for answer in answers))
+            self.scene.remember(self.name, *(response.session_id for response in responses))
         self.epoch += 1
-        return answers
+        return responses
 
     def values(
         self, *partitions: dict[str, Any], epoch: int | None = None, **more: Any
     ) -> Callable[[Side], Values]:
-        """A request with some epoch, its own next one if none is given."""
-        asked = [(each.pop("topic"), each) for each in ({**each} for each in partitions)]
+        """Return a request with an epoch, by default the next epoch of the session."""
+        requested = [(each.pop("topic"), each) for each in ({**each} for each in partitions)]
         forgotten = more.pop("forgotten", ())
         chosen = self.epoch if epoch is None else epoch
 
@@ -57,7 +57,7 @@ class Session:
                 "session_epoch": chosen,
                 "topics": [
                     {"topic": name, "topic_id": topic_id(side, name), "partitions": [each]}
-                    for name, each in asked
+                    for name, each in requested
                 ],
                 "forgotten_topics_data": [
                     {"topic": name, "topic_id": topic_id(side, name), "partitions": indexes}
@@ -77,20 +77,20 @@ def topic_id(side: Side, topic: str) -> bytes:
 
 
 def part(topic: str, index: int = 0, offset: int = 0, **more: int) -> dict[str, Any]:
-    """A partition of a fetch."""
-    wanted = {"topic": topic, "partition": index, "fetch_offset": offset}
-    return {**wanted, "partition_max_bytes": 1 << 20, **more}
+    """Return a partition of a Fetch."""
+    fields = {"topic": topic, "partition": index, "fetch_offset": offset}
+    return {**fields, "partition_max_bytes": 1 << 20, **more}
 
 
 @case(FETCH, BY_NAME_AND_ID)
-def news_of_some_partitions(scene: Scene) -> None:
-    """Only new facts are sent: records, a high watermark that moved, a log start that moved."""
+def only_changed_partitions_are_sent(scene: Scene) -> None:
+    """A response contains partitions with records, a new high watermark or a new log start."""
     topic, session = scene.topic(3), Session(scene)
     session.fetch(*(part(topic, index) for index in range(3)))
     session.fetch()
     scene.produce(topic, batch(b"a"), 1)
     session.fetch()
-    # Not asked for beyond: they come again until the offset is moved.
+    # The fetch offset is unchanged, so that the same records are returned again.
     session.fetch()
     session.fetch(part(topic, 1, 1))
     session.fetch()
@@ -98,8 +98,8 @@ def news_of_some_partitions(scene: Scene) -> None:
     scene.produce(topic, batch(b"c"), 0)
     session.fetch(part(topic, 2, 1))
     cut = [{"partition_index": 1, "offset": 1}]
-    asked = {"topics": [{"name": topic, "partitions": cut}], "timeout_ms": 5000}
-    scene.compare(asked, ApiKey.DELETE_RECORDS, 2)
+    requested = {"topics": [{"name": topic, "partitions": cut}], "timeout_ms": 5000}
+    scene.compare(requested, ApiKey.DELETE_RECORDS, 2)
     session.fetch()
     session.fetch()
 
@@ -115,7 +115,7 @@ def partitions_added_changed_and_forgotten(scene: Scene) -> None:
     session.fetch(part(other, 1, 1))
     session.fetch(forgotten=[(topic, [0])])
     session.fetch(forgotten=[(topic, [0, 1, 7]), ("absent", [0])])
-    # Forgotten and asked for in one request; asked for twice.
+    # Partitions that are forgotten and requested in one request, and requested twice.
     session.fetch(part(other, 0), part(topic, 1))
     session.fetch(part(other, 1, 0), part(topic, 0), forgotten=[(other, [1])])
     session.fetch()
@@ -128,19 +128,19 @@ def partitions_added_changed_and_forgotten(scene: Scene) -> None:
 
 
 @case(FETCH, BY_NAME_AND_ID)
-def a_session_forgets_all_that_it_is_asked_for(scene: Scene) -> None:
+def a_session_forgets_the_requested_partitions(scene: Scene) -> None:
     topic = scene.topic(2)
     scene.produce(topic, batch(b"a"))
-    for asked in ((), (part(topic),), (part(topic, 1), part(topic), part("absent"))):
+    for requested in ((), (part(topic),), (part(topic, 1), part(topic), part("absent"))):
         session = Session(scene)
         session.fetch(part(topic))
-        session.fetch(*asked, forgotten=[(topic, [0, 1]), ("absent", [0])])
+        session.fetch(*requested, forgotten=[(topic, [0, 1]), ("absent", [0])])
         session.fetch()
 
 
 @case(FETCH, BY_NAME_AND_ID)
 def a_session_s_partitions_take_turns(scene: Scene) -> None:
-    """With a limit that one partition fills, those that were answered go to the end."""
+    """If one partition fills the limit, partitions with data move to the end."""
     topic, session = scene.topic(4), Session(scene)
     for index in range(4):
         scene.produce(topic, batch(b"a" * 200), index)
@@ -158,7 +158,7 @@ def errors_within_a_session(scene: Scene) -> None:
     topic, session = scene.topic(), Session(scene)
     scene.produce(topic, batch(b"a"))
     session.fetch(part(topic, 0, 9), part(topic, 5), part("absent"))
-    # Errors are told each time.
+    # Errors are returned each time.
     session.fetch()
     session.fetch(part(topic, 0, 0))
     session.fetch(part(topic, 0, 1, current_leader_epoch=7))
@@ -172,7 +172,7 @@ def errors_within_a_session(scene: Scene) -> None:
 
 @case(FETCH, BY_NAME_AND_ID)
 def epochs_of_a_session(scene: Scene) -> None:
-    """A wrong one is refused, and the session goes on with the right one."""
+    """A wrong epoch is refused, and the session continues with the right epoch."""
     topic, session = scene.topic(), Session(scene)
     scene.produce(topic, batch(b"a"))
     session.fetch(part(topic))
@@ -199,25 +199,25 @@ def a_session_ends(scene: Scene) -> None:
 
 
 @case(FETCH, BY_NAME_AND_ID)
-def a_session_begins_anew(scene: Scene) -> None:
-    """A full fetch with its id ends it; one with another's id ends that."""
+def a_session_is_replaced_by_a_full_fetch(scene: Scene) -> None:
+    """A full fetch with the id of a session ends that session."""
     topic, first = scene.topic(), Session(scene, "first")
     scene.produce(topic, batch(b"a"))
     first.fetch(part(topic))
     first.fetch(part(topic, 0, 1))
-    answers = scene.do(FETCH, scene.version, first.values(part(topic), epoch=0))
-    scene.remember("second", *(answer.session_id for answer in answers))
+    responses = scene.do(FETCH, scene.version, first.values(part(topic), epoch=0))
+    scene.remember("second", *(response.session_id for response in responses))
     scene.compare(first.values(epoch=2))
     second = Session(scene, "second")
     second.epoch = 1
     second.fetch()
     second.fetch(part(topic, 0, 1))
-    # Refused before: its partitions are read all the same, without a session.
+    # A full fetch whose session is refused still reads its partitions.
     scene.compare(second.values(part("absent"), epoch=0))
 
 
 @case(FETCH, BY_NAME_AND_ID)
-def sessions_do_not_know_each_other(scene: Scene) -> None:
+def sessions_are_independent(scene: Scene) -> None:
     topic = scene.topic(2)
     first, second = Session(scene, "first"), Session(scene, "second")
     scene.produce(topic, batch(b"a"))
@@ -233,17 +233,17 @@ def sessions_do_not_know_each_other(scene: Scene) -> None:
 
 
 def delete(scene: Scene, topic: str) -> None:
-    """Delete a topic on both, and wait until it is gone."""
+    """Delete a topic on both brokers, and wait until it is gone."""
     named = {"topics": [{"name": topic}], "topic_names": [topic], "timeout_ms": 5000}
     scene.compare(named, ApiKey.DELETE_TOPICS, 5)
     scene.settle()
 
 
-def create_again(scene: Scene, topic: str) -> None:
-    """A topic of that name, which is another one."""
+def recreate(scene: Scene, topic: str) -> None:
+    """Create a new topic with the name of a deleted topic."""
     new = {"name": topic, "num_partitions": 1, "replication_factor": 1}
     made = scene.do(ApiKey.CREATE_TOPICS, 7, {"topics": [new], "timeout_ms": 10_000})
-    scene.remember("id of the new one", *(answer.topics[0].topic_id for answer in made))
+    scene.remember("id of the new topic", *(response.topics[0].topic_id for response in made))
     scene.await_leaders(topic, 1)
 
 
@@ -262,58 +262,58 @@ def a_topic_is_deleted_within_a_session(scene: Scene) -> None:
 
 
 @case(FETCH, BY_NAME_AND_ID)
-def a_topic_is_made_again_within_a_session(scene: Scene) -> None:
+def a_topic_is_recreated_within_a_session(scene: Scene) -> None:
     topic, session = scene.topic(), Session(scene)
     scene.produce(topic, batch(b"a"))
     session.fetch(part(topic))
     delete(scene, topic)
-    create_again(scene, topic)
+    recreate(scene, topic)
     session.fetch()
     scene.produce(topic, batch(b"new"))
     session.fetch()
-    scene.remember(f"id of {topic}", *(side["id of the new one"] for side in scene.pair.sides()))
+    scene.remember(f"id of {topic}", *(side["id of the new topic"] for side in scene.pair.sides()))
     session.fetch(part(topic))
     session.fetch()
 
 
 @case(FETCH, BY_NAME_AND_ID)
-def a_topic_comes_to_be_within_a_session(scene: Scene) -> None:
+def a_topic_is_created_within_a_session(scene: Scene) -> None:
     topic, session = scene.name(), Session(scene)
     session.fetch(part(topic))
-    create_again(scene, topic)
+    recreate(scene, topic)
     scene.produce(topic, batch(b"a"))
     session.fetch()
-    scene.remember(f"id of {topic}", *(side["id of the new one"] for side in scene.pair.sides()))
+    scene.remember(f"id of {topic}", *(side["id of the new topic"] for side in scene.pair.sides()))
     session.fetch(part(topic))
     session.fetch()
 
 
 @case(FETCH, (18,))
 def ids_and_names_do_not_mix(scene: Scene) -> None:
-    """A session that was opened by one is not gone on with by the other."""
+    """A session with topic names does not accept requests with ids, and vice versa."""
     topic = scene.topic()
     scene.produce(topic, batch(b"a"))
-    for opening, going_on in ((12, 13), (13, 12), (18, 7)):
+    for opening, continuing in ((12, 13), (13, 12), (18, 7)):
         session = Session(scene)
-        answers = scene.compare(session.values(part(topic)), FETCH, opening)
-        scene.remember("session", *(answer.session_id for answer in answers))
+        responses = scene.compare(session.values(part(topic)), FETCH, opening)
+        scene.remember("session", *(response.session_id for response in responses))
         session.epoch = 1
-        scene.compare(session.values(part(topic, 0, 1)), FETCH, going_on)
-        scene.compare(session.values(), FETCH, going_on)
+        scene.compare(session.values(part(topic, 0, 1)), FETCH, continuing)
+        scene.compare(session.values(), FETCH, continuing)
         scene.compare(session.values(), FETCH, opening)
         scene.compare(session.values(epoch=2), FETCH, opening)
 
 
 @case(FETCH, BY_NAME_AND_ID)
-def a_session_waits_for_news(scene: Scene) -> None:
+def a_session_waits_for_records(scene: Scene) -> None:
     topic, session = scene.topic(2), Session(scene)
     session.fetch(part(topic), part(topic, 1))
     session.fetch(max_wait_ms=20, min_bytes=1)
     scene.send(session.values(max_wait_ms=8000, min_bytes=1), on="waiting")
     scene.produce(topic, batch(b"a"), 1)
-    scene.answer(on="waiting")
+    scene.compare_response(on="waiting")
     session.epoch += 1
-    # Records that the session has not passed are there at once; with an error nothing waits.
+    # Unread records and errors are returned at once.
     session.fetch(max_wait_ms=8000, min_bytes=1)
     session.fetch(part(topic, 1, 1), max_wait_ms=20, min_bytes=1)
     session.fetch(part(topic, 1, 9), max_wait_ms=8000, min_bytes=1)
@@ -321,7 +321,7 @@ def a_session_waits_for_news(scene: Scene) -> None:
 
 
 @case(FETCH, BY_NAME_AND_ID)
-def a_wait_ends_when_there_is_enough(scene: Scene) -> None:
+def a_wait_ends_with_enough_bytes(scene: Scene) -> None:
     topic = scene.topic(2)
     records = batch(b"a" * 100)
     for enough in (1, len(records) + 1, 2 * len(records)):
@@ -345,33 +345,33 @@ def a_wait_ends_when_there_is_enough(scene: Scene) -> None:
             .offset
             for index in range(2)
         ]
-        asked = [part(topic, index, end) for index, end in enumerate(ends)]
-        scene.send(session.values(*asked, max_wait_ms=8000, min_bytes=enough), on="waiting")
+        requested = [part(topic, index, end) for index, end in enumerate(ends)]
+        scene.send(session.values(*requested, max_wait_ms=8000, min_bytes=enough), on="waiting")
         for index in range(2 if enough > len(records) else 1):
             scene.produce(topic, records, index)
-        answers = scene.answer(on="waiting")
-        scene.remember(session.name, *(answer.session_id for answer in answers))
+        responses = scene.compare_response(on="waiting")
+        scene.remember(session.name, *(response.session_id for response in responses))
 
 
 @case(FETCH, (18,))
-def sessions_when_there_is_no_room(scene: Scene) -> None:
-    """Young sessions are not evicted: the last client gets its records without a session."""
+def sessions_beyond_the_cache_limit(scene: Scene) -> None:
+    """New sessions are not evicted: later clients get their records without a session."""
     topic = scene.topic()
     scene.produce(topic, batch(b"a"))
     opened: list[tuple[Any, Any]] = []
     for _ in range(SLOTS):
-        answers = scene.do(FETCH, 18, Session(scene).values(part(topic)))
-        opened.append(answers)
+        responses = scene.do(FETCH, 18, Session(scene).values(part(topic)))
+        opened.append(responses)
     for _ in range(8):
         scene.compare(Session(scene).values(part(topic)))
-    first = next(each for each in opened if all(answer.session_id for answer in each))
-    scene.remember("first", *(answer.session_id for answer in first))
+    first = next(each for each in opened if all(response.session_id for response in each))
+    scene.remember("first", *(response.session_id for response in first))
     session = Session(scene, "first")
     session.epoch = 1
     session.fetch()
-    for number, answers in enumerate(opened):
-        if all(answer.session_id for answer in answers):
-            scene.remember(f"session-{number}", *(answer.session_id for answer in answers))
+    for number, responses in enumerate(opened):
+        if all(response.session_id for response in responses):
+            scene.remember(f"session-{number}", *(response.session_id for response in responses))
             ending = Session(scene, f"session-{number}")
             ending.epoch = 1
             scene.do(FETCH, 18, ending.values(epoch=FINAL))

@@ -1,8 +1,8 @@
-"""The life of a transactional id: each request in each state, and its visible effects.
+"""The lifecycle of a transactional id: each request in each state, and its visible effects.
 
-A state is a function that brings a new id there, a request is one of `ROWS`. The two make a case:
-the answer, all that can be seen of the transaction, the answer to the same request sent again, and
-what the next producer of the id gets.
+A state is a function that brings a new id into this state; a request is one of `ROWS`. Each
+combination is a case. It compares the responses to the request and its repetition, the visible
+state of the transaction, and the responses to the next producer of the id.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from differential.answer import Flat, flatten
 from differential.case import CASES, Case
-from differential.scene import Scene, ask
+from differential.response import Flat, flatten
+from differential.scene import Scene, exchange
 from differential.transaction import (
     ADD,
     ADD_OFFSETS,
@@ -40,9 +40,9 @@ from differential.transaction import (
     PRODUCE,
     PRODUCERS,
     Transaction,
+    compare_state,
     finish,
     initialize,
-    look,
     new_transaction,
     own_producers_only,
     partitions_of,
@@ -63,14 +63,15 @@ if TYPE_CHECKING:
 DELETE_TOPICS = ApiKey.DELETE_TOPICS
 # Above the epoch of every coordinator in these tests.
 LATER_COORDINATOR = 1000
-# Long enough for a case, and for so many ids that take too long at once, short enough to wait for.
+# The timeout, and the number of transactions that time out together. The timeout is long enough to
+# begin so many transactions, and short enough to wait for.
 TIMEOUT_MS, TIMED_OUT_AT_ONCE = 3_000, 100
 
 # States.
 
 
 def absent(scene: Scene, transaction: Transaction) -> None:
-    """The id is unknown; the producer id was given out without one."""
+    """The id is unknown; the producer id has no transactional id."""
 
 
 def empty(scene: Scene, transaction: Transaction) -> None:
@@ -82,14 +83,14 @@ def empty_after_another_producer(scene: Scene, transaction: Transaction) -> None
     initialize(scene, transaction)
 
 
-def empty_after_going_on(scene: Scene, transaction: Transaction) -> None:
-    """The producer asked for its next epoch (KIP-360)."""
+def empty_after_continuing(scene: Scene, transaction: Transaction) -> None:
+    """The producer has requested its next epoch (KIP-360)."""
     empty(scene, transaction)
-    initialize(scene, transaction, transaction.go_on())
+    initialize(scene, transaction, transaction.continue_producer())
 
 
 def added(scene: Scene, transaction: Transaction) -> None:
-    """Ongoing: a partition was added, and nothing produced."""
+    """Ongoing: a partition was added, and no record produced."""
     empty(scene, transaction)
     _do(scene, ADD, 3, transaction.add(0))
 
@@ -139,7 +140,7 @@ def ongoing_in_a_deleted_topic(scene: Scene, transaction: Transaction) -> None:
     gone = transaction.ends()
 
     def is_gone(side: Side) -> bool:
-        found = ask(side, LIST_OFFSETS, 5, gone).topics[0].partitions
+        found = exchange(side, LIST_OFFSETS, 5, gone).topics[0].partitions
         return all(each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in found)
 
     scene.until(is_gone)
@@ -151,10 +152,10 @@ def _ended(scene: Scene, transaction: Transaction, *, commit: bool, version: int
         ongoing_with_offsets(scene, transaction)
     else:
         ongoing(scene, transaction)
-    answers = _do(scene, END, version, transaction.end(commit=commit))
+    responses = _do(scene, END, version, transaction.end(commit=commit))
     settle(scene, transaction)
     if version >= IMPLICIT_END:
-        transaction.epoch, transaction.sequence = answers[0].producer_epoch, 0
+        transaction.epoch, transaction.sequence = responses[0].producer_epoch, 0
 
 
 def committed(scene: Scene, transaction: Transaction) -> None:
@@ -176,9 +177,9 @@ def aborted_with_new_epoch(scene: Scene, transaction: Transaction) -> None:
 def aborted_before_it_began(scene: Scene, transaction: Transaction) -> None:
     """A client of transaction version 2 may abort an empty transaction."""
     empty(scene, transaction)
-    answers = _do(scene, END, IMPLICIT_END, transaction.end(commit=False))
+    responses = _do(scene, END, IMPLICIT_END, transaction.end(commit=False))
     settle(scene, transaction)
-    transaction.epoch = answers[0].producer_epoch
+    transaction.epoch = responses[0].producer_epoch
 
 
 def ongoing_after_commit(scene: Scene, transaction: Transaction) -> None:
@@ -188,8 +189,10 @@ def ongoing_after_commit(scene: Scene, transaction: Transaction) -> None:
     transaction.sequence += 1
 
 
-def _held(scene: Scene, transaction: Transaction, *, commit: bool, version: int) -> None:
-    """The end is decided, and its markers are refused: a later coordinator has written one."""
+def _with_blocked_markers(
+    scene: Scene, transaction: Transaction, *, commit: bool, version: int
+) -> None:
+    """The end is decided, but a leader refuses the marker: a later coordinator has written one."""
     if version >= IMPLICIT_END:
         ongoing_by_produce(scene, transaction)
         _do(scene, PRODUCE, IMPLICIT_PRODUCE, transaction.produce(1))
@@ -201,11 +204,11 @@ def _held(scene: Scene, transaction: Transaction, *, commit: bool, version: int)
         transaction.sequence = 1
     _do(scene, MARKERS, 1, transaction.markers(LATER_COORDINATOR, commit=commit))
     _do(scene, END, version, transaction.end(commit=commit))
-    transaction.is_held = True
+    transaction.has_blocked_markers = True
 
     def waits_for_partition_0(side: Side) -> bool:
-        """The marker of partition 1 is written, and the coordinator knows it."""
-        found = ask(side, LIST_OFFSETS, 5, transaction.ends()).topics[0].partitions
+        """Return whether the coordinator waits only for the marker of partition 0."""
+        found = exchange(side, LIST_OFFSETS, 5, transaction.ends()).topics[0].partitions
         ends = {each.partition_index: each.offset for each in found}
         has_marker = bool(ends[1] == transaction.starts[1] + 2)
         return has_marker and partitions_of(side, transaction.id) == [0]
@@ -214,23 +217,23 @@ def _held(scene: Scene, transaction: Transaction, *, commit: bool, version: int)
 
 
 def commit_prepared(scene: Scene, transaction: Transaction) -> None:
-    _held(scene, transaction, commit=True, version=EXPLICIT_END)
+    _with_blocked_markers(scene, transaction, commit=True, version=EXPLICIT_END)
 
 
 def commit_prepared_with_new_epoch(scene: Scene, transaction: Transaction) -> None:
-    _held(scene, transaction, commit=True, version=IMPLICIT_END)
+    _with_blocked_markers(scene, transaction, commit=True, version=IMPLICIT_END)
 
 
 def abort_prepared(scene: Scene, transaction: Transaction) -> None:
-    _held(scene, transaction, commit=False, version=EXPLICIT_END)
+    _with_blocked_markers(scene, transaction, commit=False, version=EXPLICIT_END)
 
 
 def abort_prepared_with_new_epoch(scene: Scene, transaction: Transaction) -> None:
-    _held(scene, transaction, commit=False, version=IMPLICIT_END)
+    _with_blocked_markers(scene, transaction, commit=False, version=IMPLICIT_END)
 
 
 def fenced(scene: Scene, transaction: Transaction) -> None:
-    """Another producer made the coordinator abort, and has not asked again yet."""
+    """Another producer made the coordinator abort, and has not repeated its request yet."""
     ongoing_with_offsets(scene, transaction)
     scene.do(INIT, 4, transaction.init())
     settle(scene, transaction)
@@ -243,9 +246,9 @@ def replaced(scene: Scene, transaction: Transaction) -> None:
 
 
 def timed_out(scene: Scene, transaction: Transaction) -> None:
-    """The coordinator has aborted the transaction, as it took too long.
+    """The coordinator has aborted the transaction after its timeout.
 
-    It has no records: they might come too late.
+    The transaction has no records, because they might arrive after the timeout.
     """
     pool = scene.pair.timed_out
     if not pool:
@@ -265,7 +268,7 @@ STATES: tuple[State, ...] = (
     absent,
     empty,
     empty_after_another_producer,
-    empty_after_going_on,
+    empty_after_continuing,
     added,
     ongoing,
     ongoing_by_produce,
@@ -291,29 +294,29 @@ STATES: tuple[State, ...] = (
 
 
 def _do(scene: Scene, api: ApiKey, version: int, build: Build) -> tuple[Any, Any]:
-    """Send a request that both have to accept."""
-    answers = scene.do(api, version, build)
-    for answer, side in zip(answers, scene.pair.sides(), strict=True):
+    """Send a request that both brokers must accept."""
+    responses = scene.do(api, version, build)
+    for response, side in zip(responses, scene.pair.sides(), strict=True):
         codes = [
             value
-            for path, value in flatten(answer, version, side).items()
+            for path, value in flatten(response, version, side).items()
             if path.endswith("error_code")
         ]
-        assert not any(codes), f"{side.name}: {answer}"
-    return answers
+        assert not any(codes), f"{side.name}: {response}"
+    return responses
 
 
 # Requests.
 
 
 class Row(NamedTuple):
-    """A request, as it is made for a transaction."""
+    """A request of a transaction."""
 
     api: ApiKey
     name: str
     build: Callable[[Transaction], Build]
     versions: tuple[int, ...]
-    # Versions that differ in their fields, not in the meaning of states: a few states show that.
+    # Versions that differ only in their fields, which are tested in `IN_ALL_VERSIONS`.
     more: tuple[int, ...] = ()
 
 
@@ -324,12 +327,12 @@ EPOCHS = ((-2, "epoch-before-the-last"), (-1, "last-epoch"), (0, "epoch"), (1, "
 def _initializations() -> list[Row]:
     rows = [Row(INIT, "new-producer", lambda t: t.init(), (4,), (0, 3, 5))]
     rows += [
-        Row(INIT, f"producer-of-the-{name}", lambda t, d=delta: t.go_on(d), (4,))
+        Row(INIT, f"producer-of-the-{name}", lambda t, d=delta: t.continue_producer(d), (4,))
         for delta, name in EPOCHS
     ]
     return [
         *rows,
-        Row(INIT, "producer-of-another-id", lambda t: t.go_on(producer=FOREIGN), (3,)),
+        Row(INIT, "producer-of-another-id", lambda t: t.continue_producer(producer=FOREIGN), (3,)),
         Row(INIT, "new-timeout", lambda t: t.init(1234), (2,)),
     ]
 
@@ -347,10 +350,10 @@ def _additions() -> list[Row]:
     ]
     return [
         *rows,
-        Row(ADD, "a-partition-that-may-be-there", lambda t: t.add(0), (3, 5)),
+        Row(ADD, "a-partition-that-may-be-added-already", lambda t: t.add(0), (3, 5)),
         Row(ADD, "both-partitions", lambda t: t.add(0, 1), (4,)),
-        Row(ADD, "none", lambda t: t.add(), *both),
-        Row(ADD, "one-that-there-is-not", lambda t: t.add(0, 9, others=("none",)), *both),
+        Row(ADD, "no-partitions", lambda t: t.add(), *both),
+        Row(ADD, "an-unknown-partition", lambda t: t.add(0, 9, others=("none",)), *both),
         Row(ADD, "of-another-producer", lambda t: t.add(0, producer=FOREIGN), *both),
         Row(ADD, "verified", lambda t: t.add(0, 1, verify=True), (5,), (4,)),
         Row(ADD, "verified-with-the-last-epoch", lambda t: t.add(0, delta=-1, verify=True), (5,)),
@@ -376,7 +379,7 @@ def _commits() -> list[Row]:
         Row(COMMIT_OFFSETS, "of-another-producer", lambda t: t.commit_offset(0, FOREIGN), (4, 5)),
         Row(
             COMMIT_OFFSETS,
-            "of-a-generation-that-is-not",
+            "of-an-unknown-generation",
             lambda t: t.commit_offset(generation_id_or_member_epoch=3, member_id="somebody"),
             (4, 5),
         ),
@@ -428,7 +431,7 @@ def _records() -> list[Row]:
 def _markers() -> list[Row]:
     def build(t: Transaction, coordinator: int, delta: int, commit: bool, version: int) -> Build:
         # The coordinator's own marker may be refused after this one.
-        t.is_held = t.is_held or coordinator > 0 or delta > 0 or version > 0
+        t.has_blocked_markers = t.has_blocked_markers or coordinator > 0 or delta > 0 or version > 0
         return t.markers(coordinator, delta, commit=commit, version=version)
 
     return [
@@ -449,7 +452,7 @@ def _markers() -> list[Row]:
 
 def _reads() -> list[Row]:
     return [
-        Row(DESCRIBE, "of-it", lambda t: {"transactional_ids": [t.id, t.id]}, (0,)),
+        Row(DESCRIBE, "of-the-id", lambda t: {"transactional_ids": [t.id, t.id]}, (0,)),
         Row(FETCH, "committed", lambda t: t.fetch(), (12,), (4, 11, 17)),
         Row(FETCH, "uncommitted", lambda t: t.fetch(0), (17,), (11,)),
         Row(FETCH, "committed-in-a-session", lambda t: t.fetch(session_epoch=0), (11,)),
@@ -476,29 +479,29 @@ ROWS = [
 ]
 
 
-# Playing.
+# Cases.
 
 
 def play(scene: Scene, state: State, row: Row) -> None:
-    """One request in one state, twice."""
+    """Send a request twice in a state, and compare its effects."""
     transaction = new_transaction(scene)
     state(scene, transaction)
     build = row.build(transaction)
     for _ in range(2):
         scene.compare(build)
         settle(scene, transaction)
-    look(scene, transaction)
+    compare_state(scene, transaction)
     finish(scene, transaction)
 
 
-def _own_only(answer: Any, transactional_id: str) -> None:
-    answer.transaction_states[:] = [
-        each for each in answer.transaction_states if each.transactional_id == transactional_id
+def _own_only(response: Any, transactional_id: str) -> None:
+    response.transaction_states[:] = [
+        each for each in response.transaction_states if each.transactional_id == transactional_id
     ]
 
 
 def listed(scene: Scene, state: State) -> None:
-    """How the id is listed in one state, by each filter."""
+    """Compare the lists of ids with each filter in a state."""
     transaction = new_transaction(scene)
     state(scene, transaction)
     scene.before_comparing = partial(_own_only, transactional_id=transaction.id)
@@ -518,21 +521,21 @@ def listed(scene: Scene, state: State) -> None:
     filters += [{}, {"state_filters": ["Ongoing", "CompleteAbort", "Empty"]}]
     filters += [{"duration_filter": number} for number in (0, 1, 3_600_000)]
     filters += [{"transactional_id_pattern": text} for text in ("", ".*-id-.*", "id", "(")]
-    for asked in filters:
-        scene.compare({"duration_filter": -1, **asked})
+    for requested in filters:
+        scene.compare({"duration_filter": -1, **requested})
     for name in (OWN, FOREIGN):
         scene.compare(lambda side, n=name: {"producer_id_filters": [side[n]]})
 
 
 def produced(scene: Scene, state: State) -> None:
-    """The producers of the partitions in one state."""
+    """Compare the producers of the partitions in a state."""
     transaction = new_transaction(scene)
     state(scene, transaction)
     flats: list[Flat] = []
     for side in scene.pair.sides():
-        answer = ask(side, PRODUCERS, scene.version, transaction.producers())
-        own_producers_only(answer, side)
-        flats.append(flatten(answer, scene.version, side))
+        response = exchange(side, PRODUCERS, scene.version, transaction.producers())
+        own_producers_only(response, side)
+        flats.append(flatten(response, scene.version, side))
     scene.note(*flats)
     finish(scene, transaction)
 

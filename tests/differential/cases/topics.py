@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords: the changes that admins make."""
+"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords, and other requests of admins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROW, DELETE_RECORDS = ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_RECORDS
 
 
 def new(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> dict[str, Any]:
-    """One topic of a CreateTopics."""
+    """Return one topic of a CreateTopics."""
     return {"name": name, "num_partitions": partitions, "replication_factor": replicas, **more}
 
 
@@ -26,11 +26,11 @@ def creating(*topics: Values, **more: Any) -> Values:
 
 
 def created(scene: Scene, name: str, request: Values) -> None:
-    """Create, and compare all but the id, which each broker draws."""
+    """Create a topic, and compare the responses without the generated id."""
     scene.compare({**request, "validate_only": True})
     scene.compare(request)
     found = scene.do(ApiKey.METADATA, 12, {"topics": [{"name": name}]})
-    scene.remember(f"id of {name}", *(answer.topics[0].topic_id for answer in found))
+    scene.remember(f"id of {name}", *(response.topics[0].topic_id for response in found))
 
 
 @case(CREATE)
@@ -58,7 +58,7 @@ def a_topic_with_configs(scene: Scene) -> None:
 
 
 @case(CREATE)
-def configs_that_are_wrong(scene: Scene) -> None:
+def invalid_configs(scene: Scene) -> None:
     for key, value in (
         ("no.such.key", "1"),
         ("retention.ms", "soon"),
@@ -90,7 +90,7 @@ def one_key_twice(scene: Scene) -> None:
 
 
 @case(CREATE)
-def names_that_no_topic_can_have(scene: Scene) -> None:
+def invalid_names(scene: Scene) -> None:
     for name in ("", ".", "..", "a/b", "a b", "ä", "a" * 250):
         scene.compare(creating(new(name), validate_only=True))
 
@@ -105,7 +105,7 @@ def a_name_that_collides(scene: Scene) -> None:
 
 
 @case(CREATE)
-def counts_that_cannot_be(scene: Scene) -> None:
+def invalid_counts(scene: Scene) -> None:
     for partitions, replicas in (
         (0, 1),
         (-2, 1),
@@ -153,7 +153,7 @@ def the_internal_topic(scene: Scene) -> None:
 
 
 @case(CREATE)
-def a_time_out_of_0(scene: Scene) -> None:
+def timeouts_of_0_and_below(scene: Scene) -> None:
     for timeout_ms in (0, -1):
         name = scene.name()
         scene.compare({"topics": [new(name)], "timeout_ms": timeout_ms, "validate_only": True})
@@ -170,8 +170,8 @@ def more_partitions(scene: Scene) -> None:
     scene.compare(growing(topic, 3, validate_only=True))
     scene.compare(growing(topic, 3))
     scene.await_leaders(topic, 3)
-    asked = {"topics": [{"name": topic}]}
-    scene.compare(asked, ApiKey.METADATA, 12)
+    requested = {"topics": [{"name": topic}]}
+    scene.compare(requested, ApiKey.METADATA, 12)
 
 
 @case(GROW)
@@ -258,9 +258,9 @@ def records_are_deleted(scene: Scene) -> None:
         scene.produce(topic, batch(b"a"))
     for offset in (1, 0, 5, -2, 99, 2, -1, -1):
         scene.compare(cutting(topic, offset))
-    asked = [{"partition_index": 0, "timestamp": stamp} for stamp in (-2, -1)]
+    requested = [{"partition_index": 0, "timestamp": stamp} for stamp in (-2, -1)]
     scene.compare(
-        {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]},
+        {"replica_id": -1, "topics": [{"name": topic, "partitions": requested}]},
         ApiKey.LIST_OFFSETS,
         5,
     )
@@ -280,7 +280,7 @@ def records_that_cannot_be_deleted(scene: Scene) -> None:
 
 
 @case(DELETE_RECORDS)
-def records_deleted_with_no_time(scene: Scene) -> None:
+def records_deleted_without_a_timeout(scene: Scene) -> None:
     topic = scene.topic()
     scene.produce(topic, batch(b"a", b"b"))
     scene.compare(cutting(topic, 1, timeout_ms=0))
@@ -318,8 +318,8 @@ def elections(scene: Scene) -> None:
     topic = scene.topic(2)
 
     def of(name: str, *partitions: int, kind: int = 0) -> Values:
-        asked = [{"topic": name, "partitions": partitions}]
-        return {"election_type": kind, "topic_partitions": asked, "timeout_ms": 5000}
+        requested = [{"topic": name, "partitions": partitions}]
+        return {"election_type": kind, "topic_partitions": requested, "timeout_ms": 5000}
 
     scene.compare(of(topic, 0, 1))
     scene.compare(of(topic, 0, kind=1))

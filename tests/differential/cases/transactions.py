@@ -1,11 +1,11 @@
-"""Effects of one request of a transaction on others that no sequence of the table shows."""
+"""Effects of transaction requests that `sequences_transactions` does not show."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from differential.case import case
-from differential.scene import ask
+from differential.scene import exchange
 from differential.transaction import (
     ADD,
     DESCRIBE,
@@ -13,9 +13,9 @@ from differential.transaction import (
     MARKERS,
     PRODUCE,
     Transaction,
+    compare_state,
     finish,
     initialize,
-    look,
     new_transaction,
 )
 
@@ -33,10 +33,10 @@ def a_refused_batch_of_a_later_epoch_in_an_open_transaction(scene: Scene) -> Non
     scene.do(ADD, 3, transaction.add(0))
     scene.compare(transaction.produce())
     scene.compare(transaction.produce(delta=1))
-    look(scene, transaction)
+    compare_state(scene, transaction)
     scene.label = "then"
     scene.compare(transaction.produce(sequence=1))
-    look(scene, transaction)
+    compare_state(scene, transaction)
     scene.label = "the end"
     finish(scene, transaction)
 
@@ -47,11 +47,11 @@ def markers_without_a_transaction_version(scene: Scene) -> None:
     initialize(scene, transaction)
     for later in (False, True):
         if later:
-            # Now the partition knows the producer, with a later epoch than the next markers have.
+            # Now the partition has the producer, with a later epoch than the next markers.
             scene.compare(transaction.markers(0, 5, commit=True))
         for delta in (-2, -1, 0, 4, 5, 6):
             scene.compare(transaction.markers(0, delta, commit=True, version=-1))
-            look(scene, transaction)
+            compare_state(scene, transaction)
     finish(scene, transaction)
 
 
@@ -73,14 +73,14 @@ def an_aborted_transaction_above_an_open_one(scene: Scene) -> None:
 
 
 def abort(scene: Scene, transaction: Transaction) -> None:
-    """Produce, and let the next producer of the id abort it."""
+    """Produce a record; the next producer of the id aborts the transaction."""
     initialize(scene, transaction)
     scene.do(PRODUCE, IMPLICIT_VERSION, transaction.produce())
     initialize(scene, transaction)
 
 
 def producer_of(side: Side, transaction: Transaction) -> int:
-    """The producer id that the coordinator tells."""
-    asked = {"transactional_ids": [transaction.id]}
-    producer_id: int = ask(side, DESCRIBE, 0, asked).transaction_states[0].producer_id
+    """Return the producer id that the coordinator describes."""
+    requested = {"transactional_ids": [transaction.id]}
+    producer_id: int = exchange(side, DESCRIBE, 0, requested).transaction_states[0].producer_id
     return producer_id

@@ -1,7 +1,7 @@
 """InitProducerId 6 (KIP-939), which both brokers serve with unstable.api.versions.enable=true.
 
-Two-phase commit itself is not allowed on the brokers of these tests. Where it is allowed, Kafka 4.4
-does not keep prepared transactions: `conformance/test_two_phase_commit.py` shows both.
+The brokers of these tests do not allow two-phase commit. `conformance/test_two_phase_commit.py`
+tests brokers that allow it; there Kafka 4.4 does not keep prepared transactions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from differential.case import case
-from differential.scene import ask
+from differential.scene import exchange
 
 if TYPE_CHECKING:
     from differential.request import Values
@@ -28,14 +28,14 @@ def initialize(transactional_id: str | None, **values: object) -> Values:
 
 
 def await_coordinator(scene: Scene, *names: str) -> None:
-    """Wait until both coordinate the ids: the first question creates __transaction_state."""
+    """Wait until coordinators serve the ids: the first request creates __transaction_state."""
 
     def is_ready(side: Side) -> bool:
-        asked = {"coordinator_keys": list(names), "key_type": 1}
-        found = ask(side, ApiKey.FIND_COORDINATOR, 4, asked).coordinators
+        requested = {"coordinator_keys": list(names), "key_type": 1}
+        found = exchange(side, ApiKey.FIND_COORDINATOR, 4, requested).coordinators
         if any(each.error_code for each in found):
             return False
-        described = ask(
+        described = exchange(
             side, ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": list(names)}
         ).transaction_states
         known = (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -50,8 +50,8 @@ def two_phases_that_are_not_allowed(scene: Scene) -> None:
         name = f"two-phases-{enable}-{keep}"
         await_coordinator(scene, name)
         for timeout_ms in (60_000, 0, -1, 900_001, 0x7FFF_FFFF):
-            asked = initialize(name, transaction_timeout_ms=timeout_ms)
-            scene.compare({**asked, "enable_2pc": enable, "keep_prepared_txn": keep})
+            requested = initialize(name, transaction_timeout_ms=timeout_ms)
+            scene.compare({**requested, "enable_2pc": enable, "keep_prepared_txn": keep})
 
 
 @case(INIT_PRODUCER_ID, SIX)
@@ -66,5 +66,5 @@ def two_phases_of_a_producer_that_continues(scene: Scene) -> None:
     await_coordinator(scene, "continues")
     for enable, keep in FLAGS:
         for producer_id, epoch in ((-1, 0), (0, -1), (987_654, 3)):
-            asked = initialize("continues", producer_id=producer_id, producer_epoch=epoch)
-            scene.compare({**asked, "enable_2pc": enable, "keep_prepared_txn": keep})
+            requested = initialize("continues", producer_id=producer_id, producer_epoch=epoch)
+            scene.compare({**requested, "enable_2pc": enable, "keep_prepared_txn": keep})

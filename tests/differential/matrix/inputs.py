@@ -1,8 +1,7 @@
-"""The classes of inputs, derived from a request's field table by the kinds and names of fields.
+"""Classes of inputs, derived from the field table of a request by the kinds and names of fields.
 
-An input is one valid request with one thing changed. Which class applies to which field stands in
-`KINDS`; a class that applies to no field of an API is an empty cell of the matrix, and its reason
-is that the request has no such field.
+An input is a valid request with one change. `inputs` selects the classes that apply to a field.
+`CLASSES` names the reason why a class applies to no field of an API.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from barnabas.protocol.schema import (
     Struct,
     is_flexible,
 )
-from differential.matrix.loose import UNKNOWN_FIELD, is_variable, struct_of
+from differential.matrix.loose_requests import UNKNOWN_FIELD, is_variable, struct_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Field, Message
     from differential.scene import Scene
 
-    # Of the valid request's value, the one that is sent.
+    # Returns the value to send, from the value in the valid request.
     Change = Callable[[Scene, Any], Any]
 
 Path = tuple[str | int, ...]
@@ -67,7 +66,7 @@ class Place(NamedTuple):
 
     @property
     def kind(self) -> Any:
-        """Of the field, or of its items."""
+        """Return the kind of the field, or of the items of a list."""
         return self.field.kind.element if isinstance(self.field.kind, Array) else self.field.kind
 
 
@@ -131,7 +130,7 @@ LONG = 10_000
 
 
 def inputs(cls: type[Message], version: int, values: Mapping[str, Any]) -> Iterator[Input]:
-    """Every input that can be made of a valid request in a version."""
+    """Yield every input that can be made of a valid request in a version."""
     yield Input("valid", "as it is", (), lambda _, value: value)
     found = list(places(cls, version, values))
     for place in found:
@@ -151,7 +150,7 @@ def inputs(cls: type[Message], version: int, values: Mapping[str, Any]) -> Itera
 def places(
     cls: type[Struct], version: int, values: Mapping[str, Any], at: Path = ()
 ) -> Iterator[Place]:
-    """Each field of a request in a version, that of the first item in lists."""
+    """Yield each field of a request in a version. In a list only the first item counts."""
     for each in cls.__fields__:
         if not each.is_in(version):
             continue
@@ -168,7 +167,7 @@ def places(
 
 
 def changed(values: Any, path: Path, change: Callable[[Any], Any], default: Any = None) -> Any:
-    """The same with the value at a path changed; a missing value is the default."""
+    """Return the values with the value at a path changed; a missing value is the default."""
     if not path:
         return change(values)
     first, rest = path[0], path[1:]
@@ -179,13 +178,13 @@ def changed(values: Any, path: Path, change: Callable[[Any], Any], default: Any 
 
 
 def _fixed(group: str, place: Place, value: Any) -> Input:
-    """A value, or for a list of plain items a list of it alone."""
+    """Return an input with a fixed value; a list of plain items gets this value alone."""
     sent = [value] if place.is_list and place.kind in (STRING, UUID, *_RANGES) else value
     return Input(group, f"{_shown(place.path)} = {_text(value)}", place.path, lambda _, __: sent)
 
 
 def _fresh(group: str, place: Place, what: str) -> Input:
-    """A name that is used once, so that what is made by it does no harm."""
+    """Return an input with a new name, so that a created object affects no other request."""
 
     def change(scene: Scene, _value: Any) -> Any:
         name = scene.name(what)
@@ -195,7 +194,7 @@ def _fresh(group: str, place: Place, what: str) -> Input:
 
 
 def _long(place: Place) -> Input:
-    """A long text, another one each time."""
+    """Return an input with a long text that differs each time."""
 
     def change(scene: Scene, _value: Any) -> Any:
         text = scene.name("long").ljust(LONG, "x")
@@ -262,7 +261,7 @@ def _of_others(place: Place) -> Iterator[Input]:
 
 
 def _shown(path: Path) -> str:
-    """topics[0].name"""
+    """Return a path as text: topics[0].name."""
     text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)
     return text.removeprefix(".")
 

@@ -1,12 +1,12 @@
-"""One valid request of each API of share consumers; see `valid`."""
+"""One valid request of each API of share consumers; see `valid_requests`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from differential.matrix import standing
-from differential.matrix.standing import id_of
+from differential.matrix import objects
+from differential.matrix.objects import id_of
 from differential.share_fetches import LOADING_MS_MAX, ShareMember, initialize
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _topics(topic: str, *batches: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _loaded(scene: Scene, topic: str) -> ShareMember:
-    """A member of a new group. Both share partitions are loaded, and it has acquired records."""
+    """Return a member of a new group that has acquired records of both loaded share partitions."""
     group = scene.name("group")
     for partition in (1, 0):
         initialize(scene, group, topic, partition)
@@ -33,21 +33,23 @@ def _loaded(scene: Scene, topic: str) -> ShareMember:
         values = member.fetch_values(
             partition=partition, max_wait_ms=LOADING_MS_MAX, min_bytes=1, max_records=1
         )
-        answers = scene.do(ApiKey.SHARE_FETCH, 2, values)
-        assert all(each.responses[0].partitions[0].acquired_records for each in answers), answers
+        responses = scene.do(ApiKey.SHARE_FETCH, 2, values)
+        assert all(each.responses[0].partitions[0].acquired_records for each in responses), (
+            responses
+        )
     return member
 
 
 def _fetch(scene: Scene) -> dict[str, Any]:
-    """The first request of a session. Another member has acquired the first record."""
-    topic = standing.topic(scene)
+    """Return the first request of a session. Another member has acquired the first record."""
+    topic = objects.topic(scene)
     member = _loaded(scene, topic)
     newer = {"share_acquire_mode": 1, "is_renew_ack": False} if scene.version > 1 else {}
     return {
         "group_id": member.group,
         "member_id": "another member",
         "share_session_epoch": 0,
-        # Kafka lets go of the lock of a share partition only after its last response.
+        # Kafka releases the lock of a share partition only after its last response.
         "max_wait_ms": 200,
         "min_bytes": 1,
         "max_bytes": 1 << 20,
@@ -60,8 +62,8 @@ def _fetch(scene: Scene) -> dict[str, Any]:
 
 
 def _acknowledge(scene: Scene) -> dict[str, Any]:
-    """The acknowledgement of an acquired record."""
-    topic = standing.topic(scene)
+    """Return the acknowledgement of an acquired record."""
+    topic = objects.topic(scene)
     member = _loaded(scene, topic)
     batch = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [ACCEPT]}
     newer = {"is_renew_ack": False} if scene.version > 1 else {}

@@ -1,11 +1,11 @@
-"""One valid request of each API of share groups; see `valid`."""
+"""One valid request of each API of share groups; see `valid_requests`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from differential.matrix import standing
+from differential.matrix import objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ def _joining(scene: Scene, group: str) -> dict[str, Any]:
         "member_id": "a-member",
         "member_epoch": 0,
         "rack_id": "a-rack",
-        "subscribed_topic_names": [standing.topic(scene)],
+        "subscribed_topic_names": [objects.topic(scene)],
     }
 
 
@@ -39,7 +39,7 @@ def _altered(scene: Scene, group: str) -> dict[str, Any]:
     partitions = [{"partition_index": 0, "start_offset": 0}]
     return {
         "group_id": group,
-        "topics": [{"topic_name": standing.topic(scene), "partitions": partitions}],
+        "topics": [{"topic_name": objects.topic(scene), "partitions": partitions}],
     }
 
 
@@ -48,20 +48,20 @@ def _alter(scene: Scene) -> dict[str, Any]:
 
 
 def _with_offset(scene: Scene) -> str:
-    """A group without members that has an offset, which only this scene's requests change."""
+    """Create a group without members, with an offset that only this scene's requests change."""
     group = scene.name("group")
     scene.do(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, _altered(scene, group))
     return group
 
 
 def described_offsets(scene: Scene) -> dict[str, Any]:
-    """A request for the offset of a group without members."""
-    topics = [{"topic_name": standing.topic(scene), "partitions": [0]}]
+    """Return a request for the offset of a group without members."""
+    topics = [{"topic_name": objects.topic(scene), "partitions": [0]}]
     return {"groups": [{"group_id": _with_offset(scene), "topics": topics}]}
 
 
 def _delete_offsets(scene: Scene) -> dict[str, Any]:
-    topics = [{"topic_name": standing.topic(scene)}]
+    topics = [{"topic_name": objects.topic(scene)}]
     return {"group_id": _with_offset(scene), "topics": topics}
 
 

@@ -1,12 +1,12 @@
-"""One valid request of each API of the share coordinator; see `valid`."""
+"""One valid request of each API of the share coordinator; see `valid_requests`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from differential.matrix import standing
-from differential.matrix.standing import id_of, resolved
+from differential.matrix import objects
+from differential.matrix.objects import id_of, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ BATCH = {"first_offset": 10, "last_offset": 11, "delivery_state": 2, "delivery_c
 
 
 def _of_partition(scene: Scene, group: str, **values: Any) -> dict[str, Any]:
-    topic_id = id_of(standing.topic(scene))
+    topic_id = id_of(objects.topic(scene))
     topics = [{"topic_id": topic_id, "partitions": [{"partition": 0, **values}]}]
     return {"group_id": group, "topics": topics}
 
@@ -29,7 +29,7 @@ def _initialize(scene: Scene) -> dict[str, Any]:
 
 
 def _initialized(scene: Scene) -> str:
-    """A group with the state of a share partition, which only this scene's requests change."""
+    """Create a group with state of a share partition that only this scene's requests change."""
     group = scene.name("group")
     initialized = _of_partition(scene, group, state_epoch=1, start_offset=10)
     scene.do(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, lambda side: resolved(initialized, side))

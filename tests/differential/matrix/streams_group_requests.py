@@ -1,11 +1,11 @@
-"""One valid request of each API of streams groups; see `valid`."""
+"""One valid request of each API of streams groups; see `valid_requests`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from differential.matrix import standing
+from differential.matrix import objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def _joining(scene: Scene, group: str) -> dict[str, Any]:
-    """A first heartbeat; its topology has a source topic and no internal topics."""
+    """Return a first heartbeat; its topology has a source topic and no internal topics."""
     subtopology = {
         "subtopology_id": "0",
-        "source_topics": [standing.topic(scene)],
+        "source_topics": [objects.topic(scene)],
         "source_topic_regex": [],
         "state_changelog_topics": [],
         "repartition_sink_topics": [],
@@ -52,7 +52,10 @@ def _heartbeat(scene: Scene) -> dict[str, Any]:
 
 
 def _with_internal_topics(scene: Scene) -> dict[str, Any]:
-    """The group's source topic does not exist, so that no internal topic is created."""
+    """Return a first heartbeat with internal topics.
+
+    The source topic of the group does not exist, so that no internal topic is created.
+    """
     made = _joining(scene, scene.name("group"))
     (subtopology,) = made["topology"]["subtopologies"]
     internal = {
@@ -62,7 +65,7 @@ def _with_internal_topics(scene: Scene) -> dict[str, Any]:
         "topic_configs": [{"key": "cleanup.policy", "value": "compact"}],
     }
     subtopology["source_topics"] = ["no-such-topic"]
-    # Kafka fails over an endpoint while topics are missing.
+    # Kafka fails on an endpoint while topics are missing.
     made["user_endpoint"] = None
     subtopology["state_changelog_topics"] = [internal]
     subtopology["repartition_sink_topics"] = ["an-internal-topic-repartition"]
@@ -73,14 +76,14 @@ def _with_internal_topics(scene: Scene) -> dict[str, Any]:
 
 
 def _joined(scene: Scene) -> str:
-    """A group of one member, which only this scene's requests change."""
+    """Create a group of one member, which only this scene's requests change."""
     group = scene.name("group")
     scene.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, _joining(scene, group))
     return group
 
 
 def _later_heartbeat(scene: Scene) -> dict[str, Any]:
-    """A heartbeat of a member that has joined, in the epoch of its first response."""
+    """Return a heartbeat of a member that has joined, in the epoch of its first response."""
     return {
         "group_id": _joined(scene),
         "member_id": "a-member",
@@ -101,7 +104,7 @@ def _describe(scene: Scene) -> dict[str, Any]:
 
 
 def _describe_topology(scene: Scene) -> dict[str, Any]:
-    topic = standing.topic(scene)
+    topic = objects.topic(scene)
     node = {
         "name": "a-node",
         "node_type": 1,

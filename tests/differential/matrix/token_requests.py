@@ -1,4 +1,4 @@
-"""One valid request of each API for delegation tokens; see `valid`."""
+"""One valid request of each API for delegation tokens; see `valid_requests`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What transactional producers did, and the verdict on what `read_committed` readers see of it.
+"""Transactions of producers, and a check of the records that `read_committed` readers see.
 
 torn          a transaction with an unknown result is visible in part
 lost          a committed record is not visible
 dirty         an aborted record is visible
 duplicated    a record is visible twice
-reordered     a record is visible behind a later one of its producer
+reordered     a record is visible after a later record of its producer
 phantom       a visible record was never sent
-wrong offset  a group's committed offset is not that of the last visible transaction with an offset
+wrong offset  a group's committed offset is not that of the last visible transaction with offsets
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from enum import Enum
 
 
 class Result(Enum):
-    """The result of a transaction, as far as its producer knows it."""
+    """The result of a transaction from the view of its producer."""
 
     OPEN = "open"
-    # The producer asked for a commit and has no response.
+    # The producer has requested a commit, and has no response.
     UNKNOWN = "unknown"
     COMMITTED = "committed"
-    # The producer aborted, was fenced, or ended before it asked for a commit.
+    # The producer aborted, was fenced, or exited before it requested a commit.
     ABORTED = "aborted"
 
 
@@ -56,7 +56,7 @@ class Transaction:
 
 
 class Ledger:
-    """The transactions of all producers. Threads may add to it."""
+    """The transactions of all producers. It may be used by several threads."""
 
     def __init__(self) -> None:
         self.transactions: list[Transaction] = []
@@ -80,7 +80,7 @@ class Ledger:
     @property
     def offset_places(self) -> list[tuple[str, str]]:
         """The groups and topics that transactions wrote offsets of."""
-        return sorted({place for each in self.transactions for place in each.offsets})
+        return sorted({group_topic for each in self.transactions for group_topic in each.offsets})
 
 
 def find_faults(
@@ -95,27 +95,27 @@ def find_faults(
         visible: values of each topic in the order of their offsets.
         committed: offset by group and topic, -1 without one.
     """
-    faults = _find_strange_records(transactions, visible)
+    faults = _find_record_faults(transactions, visible)
     shown = {topic: set(values) for topic, values in visible.items()}
-    # For each transaction whether its records are visible; None if it has none and is unknown.
+    # Whether the records of each transaction are visible; None if unknown.
     seen: list[bool | None] = []
     for each in transactions:
         found = [value in shown[topic] for topic, value in each.records]
-        fault = _find_part(each, found)
+        fault = _find_transaction_fault(each, found)
         if fault:
             faults.append(fault)
         if each.result is Result.UNKNOWN:
             seen.append(any(found) if found else None)
         else:
             seen.append(each.result is Result.COMMITTED)
-    for place, offset in committed.items():
-        wanted = _possible_offsets(place, transactions, seen)
-        if offset not in wanted:
-            faults.append(f"wrong offset: {offset} of {place}, wanted {wanted}")
+    for group_topic, offset in committed.items():
+        expected = _possible_offsets(group_topic, transactions, seen)
+        if offset not in expected:
+            faults.append(f"wrong offset: {offset} of {group_topic}, expected {expected}")
     return faults
 
 
-def _find_part(transaction: Transaction, found: list[bool]) -> str:
+def _find_transaction_fault(transaction: Transaction, found: list[bool]) -> str:
     """Return the fault of a transaction, given which of its records are visible."""
     if transaction.result is Result.OPEN:
         return f"unsettled: {transaction}"
@@ -130,19 +130,19 @@ def _find_part(transaction: Transaction, found: list[bool]) -> str:
 
 
 def _possible_offsets(
-    place: tuple[str, str], transactions: Sequence[Transaction], seen: Sequence[bool | None]
+    group_topic: tuple[str, str], transactions: Sequence[Transaction], seen: Sequence[bool | None]
 ) -> list[int]:
-    """Return the last offset of a visible transaction, and all later ones of unknown ones."""
-    wanted = [-1]
+    """Return the offset of the last visible transaction, and later offsets of unknown ones."""
+    expected = [-1]
     for each, is_visible in zip(transactions, seen, strict=True):
-        offset = each.offsets.get(place)
+        offset = each.offsets.get(group_topic)
         if offset is None or is_visible is False:
             continue
-        wanted = [offset] if is_visible else [*wanted, offset]
-    return wanted
+        expected = [offset] if is_visible else [*expected, offset]
+    return expected
 
 
-def _find_strange_records(
+def _find_record_faults(
     transactions: Sequence[Transaction], visible: Mapping[str, Sequence[bytes]]
 ) -> list[str]:
     places: dict[tuple[str, bytes], tuple[int, int]] = {}

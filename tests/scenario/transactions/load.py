@@ -1,4 +1,4 @@
-"""Transactions in the background: one after another, each over several topics and a group."""
+"""Transactions in the background, each with records of several topics and an offset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scenario.transactions.ledger import Ledger, Result
 from scenario.transactions.producers import PRODUCERS, TransactionalProducer
 from scenario.transactions.refused import FATAL, Refused
 
-# The load's transactions must never time out.
+# Long enough that no transaction of the load times out.
 TIMEOUT_MS = 300_000
 # Every third transaction is aborted.
 ABORTED_EVERY = 3
@@ -21,7 +21,7 @@ class TransactionLoad(Worker):
         kind: a key of `PRODUCERS`.
         bootstrap: addresses of the cluster.
         topics: each transaction writes to all of them.
-        ledger: gets the transactions.
+        ledger: the transactions are added to it.
     """
 
     def __init__(self, kind: str, bootstrap: str, topics: list[str], ledger: Ledger) -> None:
@@ -31,7 +31,7 @@ class TransactionLoad(Worker):
         self._bootstrap = bootstrap
         self._topics = topics
         self._ledger = ledger
-        # Texts of calls after which the transaction was aborted.
+        # Errors of calls after which the transaction was aborted.
         self.failures: list[str] = []
         self.committed = 0
 

@@ -16,7 +16,7 @@ from scenario.transactions.refused import Refused
 
 
 def main() -> None:
-    """Answer calls until the end of the input."""
+    """Run calls until the end of the input."""
     kind, bootstrap, transactional_id, timeout_ms = sys.argv[1:]
     producer = PRODUCERS[kind](bootstrap, transactional_id, int(timeout_ms))
     calls: dict[str, Callable[..., None]] = {

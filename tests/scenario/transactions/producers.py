@@ -1,7 +1,7 @@
-"""Transactional producers with one interface: the Barnabas client's and librdkafka's.
+"""Transactional producers of the Barnabas client and of librdkafka with a common interface.
 
-A retriable error is retried here until `PATIENCE_S` is over, as applications do it. All other
-errors end in `Refused`.
+Calls are retried after retriable errors until `PATIENCE_S` is over, as in applications. All other
+errors raise `Refused`.
 """
 
 from __future__ import annotations
@@ -155,14 +155,14 @@ PRODUCERS: dict[str, type[OwnProducer | LibrdkafkaProducer]] = {
 
 
 def _persist(call: Callable[[], object], judge_error: Callable[[Exception], str]) -> None:
-    """Call again after retriable errors.
+    """Run a call, with retries after retriable errors.
 
     Args:
         call: the call.
-        judge_error: returns ABORT, FATAL, or "" for an error that is retried.
+        judge_error: returns ABORT, FATAL, or "" for a retriable error.
 
     Raises:
-        Refused: another error, or `PATIENCE_S` is over.
+        Refused: an error is not retriable, or `PATIENCE_S` is over.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:

@@ -1,4 +1,4 @@
-"""Readers with `read_committed`: in the background, and of a whole topic at the end."""
+"""Readers with `read_committed`, in the background and at the end of a story."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Records = list[tuple[int, bytes]]
 
 
 class OwnReader(Worker):
-    """The Barnabas client reads partition 0 of a topic from the start."""
+    """A reader of partition 0 of a topic from the start, with the Barnabas client."""
 
     def __init__(self, bootstrap: str, topic: str, errors: Errors) -> None:
-        super().__init__(f"own reader of {topic}")
+        super().__init__(f"Barnabas reader of {topic}")
         self._bootstrap = bootstrap
         self.topic = topic
         self.records: Records = []
@@ -36,7 +36,7 @@ class OwnReader(Worker):
 
 
 class LibrdkafkaReader(Worker):
-    """librdkafka reads partition 0 of a topic from the start."""
+    """A reader of partition 0 of a topic from the start, with librdkafka."""
 
     def __init__(self, bootstrap: str, topic: str, errors: Errors) -> None:
         super().__init__(f"librdkafka reader of {topic}")
@@ -62,7 +62,7 @@ READERS = (OwnReader, LibrdkafkaReader)
 
 
 def read_committed(bootstrap: str, topic: str) -> Records:
-    """Return the visible records of partition 0, once no transaction of it is open.
+    """Wait until partition 0 has no open transaction, and return its visible records.
 
     Raises:
         AssertionError: a transaction stays open, or the records cannot be read.
@@ -109,7 +109,7 @@ def visible_now(bootstrap: str, topic: str) -> Records:
 
 
 def _end(consumer: Consumer, topic: str) -> int | None:
-    """Return the end for the consumer's isolation level, None if it is not known."""
+    """Return the end for the consumer's isolation level; None after an error."""
     try:
         ends = consumer.get_watermark_offsets(TopicPartition(topic, 0), PATIENCE_S)
     except confluent_kafka.KafkaException:

@@ -11,13 +11,13 @@ from barnabas.client.errors import (
 )
 from barnabas.client.transactions.reaction import Reaction, reaction_to
 
-# Verdicts of `Refused`: the producer has to abort, or it cannot continue at all.
+# Verdicts of `Refused`: the producer must abort, or it cannot continue.
 ABORT = "abort"
 FATAL = "fatal"
 
 
 class Refused(Exception):
-    """A call that failed for good.
+    """A call failed with an error that is not retriable.
 
     Args:
         verdict: ABORT or FATAL.
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 def judge_own(error: Exception) -> str:
-    """Return ABORT, FATAL, or "" for an error of the Barnabas client after which it is retried."""
+    """Return the verdict on an error of the Barnabas client; "" for a retriable error."""
     assert isinstance(error, ClientError)
     if isinstance(error, ProducerFencedError):
         return FATAL

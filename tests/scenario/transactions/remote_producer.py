@@ -1,4 +1,4 @@
-"""Runs `producer_program` and hands it calls."""
+"""Runs `producer_program` and sends calls to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESULT_TIMEOUT_S = PATIENCE_S + 30.0
 
 
 class RemoteProducer:
-    """A transactional producer in a process of its own.
+    """A transactional producer in a separate process.
 
     Args:
         kind: a key of `PRODUCERS`.
@@ -51,7 +51,7 @@ class RemoteProducer:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the result of a call was not fetched yet."""
+        """Whether a call is in progress, or its result was not read yet."""
         return self._is_busy
 
     def start(self, name: str, *arguments: object) -> None:
@@ -63,12 +63,12 @@ class RemoteProducer:
         self._is_busy = True
 
     def result(self) -> None:
-        """Wait for the call that was started.
+        """Wait for the result of the started call.
 
         Raises:
-            Refused: it failed.
+            Refused: the call failed.
         """
-        assert self._is_busy, "the producer has no call that could return"
+        assert self._is_busy, "the producer has no call in progress"
         try:
             line = self._lines.get(timeout=RESULT_TIMEOUT_S)
         except queue.Empty:
@@ -80,23 +80,23 @@ class RemoteProducer:
             raise Refused(*found)
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a method of `TransactionalProducer` and wait.
+        """Call a method of `TransactionalProducer`, and wait for its result.
 
         Raises:
-            Refused: it failed.
+            Refused: the call failed.
         """
         self.start(name, *arguments)
         self.result()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP to the process."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT to the process."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """kill -9: an open transaction stays open."""
+        """Send SIGKILL to the process; an open transaction stays open."""
         self._process.kill()
         self._process.wait()

@@ -1,4 +1,4 @@
-"""The steps of stories about transactions, and the verdict on them."""
+"""The steps of stories about transactions, and the check of their results."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class _Actor:
     name: str
     transactional_id: str
     remote: RemoteProducer
-    # The open transaction, or the last one.
+    # The open or the last transaction.
     transaction: Transaction | None = None
-    # The result that the call in progress leads to.
+    # The result of the transaction if the call in progress succeeds.
     pending: Result | None = None
     is_alive: bool = True
 
@@ -79,7 +79,7 @@ class TransactionSteps:
         self.errors = Errors()
 
     def close(self) -> None:
-        """End all producers and readers, whatever becomes of their transactions."""
+        """Stop all producers and readers, without ending their transactions."""
         for actor in self._actors.values():
             actor.remote.kill()
         for worker in [*self._loads, *self._readers]:
@@ -93,10 +93,10 @@ class TransactionSteps:
     def librdkafka(self, actor: str, b_actor: str | None = None) -> None:
         self._add(actor, b_actor or actor, "librdkafka", DEFAULT_TIMEOUT_MS)
 
-    def impatient(self, actor: str, ms: str) -> None:
+    def produce_with_timeout(self, actor: str, ms: str) -> None:
         self._add(actor, actor, "barnabas", int(ms))
 
-    def impatient_librdkafka(self, actor: str, ms: str) -> None:
+    def librdkafka_with_timeout(self, actor: str, ms: str) -> None:
         self._add(actor, actor, "librdkafka", int(ms))
 
     def _add(self, name: str, transactional_id: str, kind: str, timeout_ms: int) -> None:
@@ -170,8 +170,8 @@ class TransactionSteps:
         found.is_alive = False
         last = found.transaction
         if last is not None and last.result is Result.OPEN:
-            asked = found.pending is Result.COMMITTED
-            last.result = Result.UNKNOWN if asked else Result.ABORTED
+            is_committing = found.pending is Result.COMMITTED
+            last.result = Result.UNKNOWN if is_committing else Result.ABORTED
 
     def pause(self, actor: str) -> None:
         self._actors[actor].remote.pause()
@@ -186,17 +186,18 @@ class TransactionSteps:
             self._loads.append(load)
 
     def await_transactions(self, n: str) -> None:
-        """Wait for so many commits of each producer of the load, from this moment on."""
-        wanted = {load.name: load.committed + int(n) for load in self._loads}
+        """Wait for that many more commits of each producer of the load."""
+        expected = {load.name: load.committed + int(n) for load in self._loads}
 
-        def have_come() -> bool:
+        def have_committed() -> bool:
             for load in self._loads:
                 if load.death is not None:
                     raise load.death
-            return all(load.committed >= wanted[load.name] for load in self._loads)
+            return all(load.committed >= expected[load.name] for load in self._loads)
 
         eventually(
-            have_come, lambda: f"{[(x.name, x.committed) for x in self._loads]}, wanted {wanted}"
+            have_committed,
+            lambda: f"{[(x.name, x.committed) for x in self._loads]}, expected {expected}",
         )
 
     def stop_transacting(self) -> None:
@@ -213,39 +214,47 @@ class TransactionSteps:
             reader.start()
             self._readers.append(reader)
 
-    # Where the coordinators are
+    # Coordinators
 
     def coordinator(self, actor: str) -> int:
-        """Return the node of an id's transaction coordinator. Raises NoAnswerError."""
+        """Return the node of the transaction coordinator of an actor's transactional id.
+
+        Raises:
+            NoAnswerError: no broker has found the coordinator.
+        """
         known = self._actors.get(actor)
         key = actor if known is None else known.transactional_id
         request = FindCoordinatorRequest(key_type=_TRANSACTION_KEY, coordinator_keys=[key])
         for node in self._view.answering():
             try:
-                told = self._view.ask(node, request, 4).coordinators[0]
+                result = self._view.ask(node, request, 4).coordinators[0]
             except OSError:
                 continue
-            if told.error_code == ErrorCode.NONE:
-                return int(told.node_id)
-        raise NoAnswerError(f"no broker knows the transaction coordinator of {key}")
+            if result.error_code == ErrorCode.NONE:
+                return int(result.node_id)
+        raise NoAnswerError(f"no broker has found the transaction coordinator of {key}")
 
     def state(self, actor: str) -> str:
-        """Return the state of a transactional id, such as Ongoing. Raises NoAnswerError."""
+        """Return the state of an actor's transactional id, such as Ongoing.
+
+        Raises:
+            NoAnswerError: there is no coordinator, or it returned an error.
+        """
         key = self._actors[actor].transactional_id
         request = DescribeTransactionsRequest(transactional_ids=[key])
-        answer = self._view.ask(self.coordinator(actor), request, 0).transaction_states[0]
-        if answer.error_code != ErrorCode.NONE:
-            raise NoAnswerError(f"{key}: {ErrorCode(answer.error_code).name}")
-        return str(answer.transaction_state)
+        response = self._view.ask(self.coordinator(actor), request, 0).transaction_states[0]
+        if response.error_code != ErrorCode.NONE:
+            raise NoAnswerError(f"{key}: {ErrorCode(response.error_code).name}")
+        return str(response.transaction_state)
 
     def expect_state(self, actor: str, word: str) -> None:
-        def look() -> str:
+        def observe() -> str:
             try:
                 return self.state(actor)
             except (NoAnswerError, OSError) as error:
                 return str(error)
 
-        eventually_equal(look, word)
+        eventually_equal(observe, word)
 
     # Expected states
 
@@ -253,21 +262,21 @@ class TransactionSteps:
         eventually_equal(lambda: len(visible_now(self._cluster.bootstrap, topic)), int(n))
 
     def expect_pending_offset(self, group: str, topic: str) -> None:
-        """Readers of the group's offset have to wait for the end of a transaction (KIP-447)."""
+        """Wait until the group's offset is unstable because of a transaction (KIP-447)."""
         places = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
-        asked = OffsetFetchRequestGroup(group_id=group, topics=[places])
-        request = OffsetFetchRequest(groups=[asked], require_stable=True)
+        group_request = OffsetFetchRequestGroup(group_id=group, topics=[places])
+        request = OffsetFetchRequest(groups=[group_request], require_stable=True)
 
-        def look() -> int:
+        def observe() -> int:
             try:
-                told = self._view.ask(self._view.coordinator(group), request, 8).groups[0]
+                result = self._view.ask(self._view.coordinator(group), request, 8).groups[0]
             except (NoAnswerError, OSError):
                 return -1
-            if told.error_code != ErrorCode.NONE:
-                return int(told.error_code)
-            return int(told.topics[0].partitions[0].error_code)
+            if result.error_code != ErrorCode.NONE:
+                return int(result.error_code)
+            return int(result.topics[0].partitions[0].error_code)
 
-        eventually_equal(look, int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        eventually_equal(observe, int(ErrorCode.UNSTABLE_OFFSET_COMMIT))
 
     def expect_no_failures(self) -> None:
         loads = self._loads + self._ended_loads
@@ -277,7 +286,11 @@ class TransactionSteps:
     # The verdict
 
     def verdict(self) -> list[str]:
-        """Return the faults of all transactions; raise if something does not come to an end."""
+        """Return the faults of all transactions.
+
+        Raises:
+            AssertionError: transactions do not end, or replicas stay different.
+        """
         assert not self._loads, "the story ends without: stop transacting"
         bootstrap = self._cluster.bootstrap
         visible = {topic: read_committed(bootstrap, topic) for topic in self.ledger.topics}
@@ -289,29 +302,29 @@ class TransactionSteps:
         return faults
 
     def _check_readers(self, visible: dict[str, list[tuple[int, bytes]]]) -> list[str]:
-        """Let the readers come to the end. They must have got exactly the visible records."""
+        """Wait until the readers reach the end; they must have exactly the visible records."""
         faults = []
         for reader in self._readers:
-            wanted = visible.get(reader.topic) or read_committed(
+            expected = visible.get(reader.topic) or read_committed(
                 self._cluster.bootstrap, reader.topic
             )
             deadline = time.monotonic() + PATIENCE_S
-            while len(reader.records) < len(wanted) and time.monotonic() < deadline:
+            while len(reader.records) < len(expected) and time.monotonic() < deadline:
                 time.sleep(0.02)
             reader.stop()
             reader.join()
-            for number, (got, right) in enumerate(zip(reader.records, wanted, strict=False)):
+            for number, (got, right) in enumerate(zip(reader.records, expected, strict=False)):
                 if got != right:
                     faults.append(f"reader: record {number} of {reader.topic}: {got}, not {right}")
                     break
-            if len(reader.records) != len(wanted):
-                counts = f"{len(reader.records)} records, not {len(wanted)}"
+            if len(reader.records) != len(expected):
+                counts = f"{len(reader.records)} records, not {len(expected)}"
                 faults.append(f"reader: {type(reader).__name__} of {reader.topic} got {counts}")
         self._readers = []
         return faults
 
     def _committed(self, group: str, topic: str) -> int:
-        """Return a group's offset; waits until no transaction can change it."""
+        """Return a group's committed offset, after all its transactions have ended."""
         offset_reader = plain_consumer(self._cluster.bootstrap, group)
         try:
             (found,) = offset_reader.committed([TopicPartition(topic, 0)], PATIENCE_S)
@@ -335,10 +348,10 @@ class TransactionSteps:
 TRANSACTION_METHODS: dict[str, Callable[..., None]] = {
     "producer {actor}": TransactionSteps.produce_as,
     "producer {actor} as {b_actor}": TransactionSteps.produce_as,
-    "producer {actor} with timeout {ms} ms": TransactionSteps.impatient,
+    "producer {actor} with timeout {ms} ms": TransactionSteps.produce_with_timeout,
     "librdkafka producer {actor}": TransactionSteps.librdkafka,
     "librdkafka producer {actor} as {b_actor}": TransactionSteps.librdkafka,
-    "librdkafka producer {actor} with timeout {ms} ms": TransactionSteps.impatient_librdkafka,
+    "librdkafka producer {actor} with timeout {ms} ms": TransactionSteps.librdkafka_with_timeout,
     "{actor} begins": TransactionSteps.begin,
     "{actor} sends {n} to {topic}": TransactionSteps.send,
     "{actor} cannot send to {topic}": TransactionSteps.cannot_send,

@@ -1,4 +1,4 @@
-"""The verdict on transactions: each kind of fault is found, and a correct history passes."""
+"""The check of transactions finds each kind of fault, and accepts a correct history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def transaction(
 
 
 def values(*transactions: Transaction) -> dict[str, list[bytes]]:
-    """Return what readers see if exactly these transactions are visible."""
+    """Return the values that readers see if exactly these transactions are visible."""
     found: dict[str, list[bytes]] = {"t": [], "u": []}
     for each in transactions:
         for topic, value in each.records:
@@ -30,7 +30,7 @@ def values(*transactions: Transaction) -> dict[str, list[bytes]]:
     return found
 
 
-def test_whole_transactions_and_the_last_visible_offset_are_no_fault() -> None:
+def test_a_correct_history_has_no_faults() -> None:
     ledger = Ledger()
     first = transaction(ledger, Result.COMMITTED, offset=5)
     transaction(ledger, Result.ABORTED, offset=6)
@@ -52,7 +52,7 @@ def test_whole_transactions_and_the_last_visible_offset_are_no_fault() -> None:
         (Result.UNKNOWN, 2, "torn: 2 of 3 records of transaction 0 of p (unknown)"),
     ],
 )
-def test_a_part_of_a_transaction_is_a_fault(result: Result, count: int, fault: str) -> None:
+def test_a_partly_visible_transaction_is_a_fault(result: Result, count: int, fault: str) -> None:
     ledger = Ledger()
     made = transaction(ledger, result)
     visible: dict[str, list[bytes]] = {"t": [], "u": []}
@@ -61,7 +61,7 @@ def test_a_part_of_a_transaction_is_a_fault(result: Result, count: int, fault: s
     assert find_faults([made], visible, {}) == [fault]
 
 
-def test_unknown_records_are_faults() -> None:
+def test_duplicated_reordered_and_phantom_records_are_faults() -> None:
     ledger = Ledger()
     first = transaction(ledger, Result.COMMITTED)
     second = transaction(ledger, Result.COMMITTED)
@@ -73,9 +73,9 @@ def test_unknown_records_are_faults() -> None:
         "reordered: b'p:0:0' in t behind (1, 1)",
         "reordered: b'p:0:2' in u behind (1, 2)",
     ]
-    strange = values(first, second)
-    strange["t"].append(b"who?")
-    assert find_faults([first, second], strange, {}) == ["phantom: b'who?' in t"]
+    unknown = values(first, second)
+    unknown["t"].append(b"unknown")
+    assert find_faults([first, second], unknown, {}) == ["phantom: b'unknown' in t"]
 
 
 @pytest.mark.parametrize("found", [-1, 4, 6])
@@ -85,10 +85,10 @@ def test_an_offset_of_another_transaction_is_a_fault(found: int) -> None:
     transaction(ledger, Result.COMMITTED, offset=5)
     transaction(ledger, Result.ABORTED, offset=6)
     (fault,) = find_faults(ledger.transactions, values(*ledger.transactions[:2]), {PLACE: found})
-    assert fault == f"wrong offset: {found} of {PLACE}, wanted [5]"
+    assert fault == f"wrong offset: {found} of {PLACE}, expected [5]"
 
 
-def test_offsets_of_an_unknown_transaction_without_records_may_hold_or_not() -> None:
+def test_offsets_of_an_unknown_transaction_without_records_may_be_committed_or_not() -> None:
     ledger = Ledger()
     first = ledger.begin("p")
     first.offsets[PLACE], first.result = 4, Result.COMMITTED
@@ -97,5 +97,5 @@ def test_offsets_of_an_unknown_transaction_without_records_may_hold_or_not() -> 
     assert find_faults([first, last], {}, {PLACE: 4}) == []
     assert find_faults([first, last], {}, {PLACE: 5}) == []
     assert find_faults([first, last], {}, {PLACE: 6}) == [
-        f"wrong offset: 6 of {PLACE}, wanted [4, 5]"
+        f"wrong offset: 6 of {PLACE}, expected [4, 5]"
     ]

@@ -1,7 +1,7 @@
 """A quorum of cores in virtual time, with lost, delayed and duplicate messages and node failures.
 
-Effects are carried out as the driver does, over logs in memory that lose unsynced records. Each
-step checks the invariants, with the names of ARCHITECTURE section 5.
+Effects are carried out as in the driver, with logs in memory that lose unsynced records. Each step
+checks the invariants, whose names are those in docs/replication.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Entry = tuple[int, str]
 
 
 class MemoryLog:
-    """Entries of (epoch, value), and how many of them are on disk."""
+    """Entries of (epoch, value), and the number of entries on disk."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -212,9 +212,9 @@ class QuorumWorld:
             if source.process == process:
                 self._deliver(destination, source.id, response)
 
-        asked = replace(request, reply_to=reply)
+        sent = replace(request, reply_to=reply)
         for delay in self._delays():
-            self._later(delay, lambda: self._deliver(source.id, destination, asked))
+            self._later(delay, lambda: self._deliver(source.id, destination, sent))
         if self.rng.random() < self.loss / 2:
             # The connection broke, before or after the delivery of the request.
             failed = RequestFailed(request.token, is_unreachable=self.rng.random() < 0.5)

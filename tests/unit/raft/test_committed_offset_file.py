@@ -1,4 +1,4 @@
-"""The file that stores the committed offset: written seldom, and by one write at a time."""
+"""The file with the committed offset is written rarely, and by one write at a time."""
 
 from __future__ import annotations
 

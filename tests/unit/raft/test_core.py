@@ -39,13 +39,13 @@ def core_of(
     node_id: int = 1,
     voters: tuple[int, ...] = (1, 2, 3),
     log: MemoryLog | None = None,
-    remembered: ElectionState | None = None,
+    stored_state: ElectionState | None = None,
 ) -> RaftCore:
     return RaftCore(
         RaftConfig(node_id, voters),
         log or MemoryLog(),
         SeededRng(1),
-        remembered or ElectionState(),
+        stored_state or ElectionState(),
         VoterHistory(
             VoterSet.static(voters, {each: ("host", each) for each in voters}, "CONTROLLER")
         ),
@@ -62,15 +62,15 @@ def fetch_of(source: int, epoch: int, offset: int, last_epoch: int) -> FetchRequ
     return FetchRequest(ReplicaKey(source), epoch, offset, last_epoch, -1, 500)
 
 
-def answer_to(effects: Effects) -> Response:
+def response_to(effects: Effects) -> Response:
     ((_, response),) = effects.responses
     return response
 
 
 def granted(effects: Effects) -> bool:
-    answer = answer_to(effects)
-    assert isinstance(answer, VoteResponse)
-    return answer.granted
+    response = response_to(effects)
+    assert isinstance(response, VoteResponse)
+    return response.granted
 
 
 def token_of(effects: Effects, destination: int) -> int:
@@ -92,7 +92,7 @@ def test_a_single_voter_becomes_leader_immediately() -> None:
 
 
 def test_a_single_voter_starts_a_new_epoch_after_a_restart() -> None:
-    core = core_of(voters=(1,), remembered=ElectionState(7, 1))
+    core = core_of(voters=(1,), stored_state=ElectionState(7, 1))
     core.start(0)
     assert core.leader_and_epoch == LeaderAndEpoch(1, 8)
 
@@ -150,34 +150,34 @@ def test_a_pre_vote_changes_no_state() -> None:
 
 
 def test_refused_votes_have_kafkas_error_codes() -> None:
-    core = core_of(remembered=ElectionState(5))
+    core = core_of(stored_state=ElectionState(5))
     core.start(0)
-    assert answer_to(core.step(0, vote_of(2, 4, 0, 0))).error is ErrorCode.FENCED_LEADER_EPOCH
-    assert answer_to(core.step(0, vote_of(2, 6, 6, 9))).error is ErrorCode.INVALID_REQUEST
-    assert answer_to(core.step(0, vote_of(-1, 6, 0, 0))).error is ErrorCode.INVALID_REQUEST
+    assert response_to(core.step(0, vote_of(2, 4, 0, 0))).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert response_to(core.step(0, vote_of(2, 6, 6, 9))).error is ErrorCode.INVALID_REQUEST
+    assert response_to(core.step(0, vote_of(-1, 6, 0, 0))).error is ErrorCode.INVALID_REQUEST
     wrong = VoteRequest(ReplicaKey(2), 5, 0, 0, pre_vote=False, voter=ReplicaKey(3))
-    assert answer_to(core.step(0, wrong)).error is ErrorCode.INVALID_VOTER_KEY
+    assert response_to(core.step(0, wrong)).error is ErrorCode.INVALID_VOTER_KEY
 
 
-def following(core: RaftCore, leader: int = 3, epoch: int = 1) -> int:
-    """Make the core follow a leader that answered a fetch; return the token of the next fetch."""
+def make_follower(core: RaftCore, leader: int = 3, epoch: int = 1) -> int:
+    """Make the core follow a leader that responded to a fetch; return the next fetch's token."""
     effects = core.step(0, BeginQuorumEpochRequest(leader, epoch))
     token = token_of(effects, leader)
-    answer = FetchResponse(high_watermark=0, token=token, epoch=epoch, leader_id=leader)
-    return token_of(core.step(0, answer), leader)
+    response = FetchResponse(high_watermark=0, token=token, epoch=epoch, leader_id=leader)
+    return token_of(core.step(0, response), leader)
 
 
 def test_a_follower_with_a_live_leader_grants_no_pre_vote() -> None:
     core = core_of()
     core.start(0)
-    following(core)
+    make_follower(core)
     assert not granted(core.step(0, vote_of(2, 1, 0, 5, pre_vote=True)))
 
 
 def test_a_follower_that_lost_its_leader_connection_grants_pre_votes() -> None:
     core = core_of()
     core.start(0)
-    token = following(core)
+    token = make_follower(core)
     core.step(100, RequestFailed(token, is_unreachable=True))
     assert granted(core.step(101, vote_of(2, 1, 0, 5, pre_vote=True)))
 
@@ -185,7 +185,7 @@ def test_a_follower_that_lost_its_leader_connection_grants_pre_votes() -> None:
 def test_a_follower_that_cannot_reconnect_becomes_prospective() -> None:
     core = core_of()
     core.start(0)
-    token = following(core)
+    token = make_follower(core)
     core.step(100, RequestFailed(token, is_unreachable=True))
     assert core.tick(199).requests != []
     effects = core.tick(401)
@@ -196,7 +196,7 @@ def test_a_follower_that_cannot_reconnect_becomes_prospective() -> None:
 def test_a_short_connection_failure_causes_no_election() -> None:
     core = core_of()
     core.start(0)
-    token = following(core)
+    token = make_follower(core)
     core.step(100, RequestFailed(token, is_unreachable=True))
     again = token_of(core.tick(150), 3)
     core.step(199, FetchResponse(high_watermark=0, token=again, epoch=1, leader_id=3))
@@ -216,7 +216,7 @@ def test_a_leader_with_a_shorter_log_does_not_truncate_committed_records(
     log.entries = [(1, "a"), (1, "b")]
     core = core_of(log=log)
     core.start(0)
-    token = following(core)
+    token = make_follower(core)
     commit = FetchResponse(high_watermark=2, token=token, epoch=1, leader_id=3)
     token = token_of(core.step(0, commit), 3)
     for now_ms in (0, 1000):
@@ -236,30 +236,30 @@ def test_a_restarted_follower_has_caught_up_at_the_leaders_high_watermark() -> N
     core = core_of(log=log)
     core.start(0)
     token = token_of(core.step(0, BeginQuorumEpochRequest(3, 1)), 3)
-    # The leader is known, but it has told nothing yet.
+    # The leader is known, but it has not responded yet.
     assert not core.has_caught_up(2, 1)
     behind = FetchResponse(high_watermark=3, token=token, epoch=1, leader_id=3, records=b"c")
     core.step(0, behind)
     assert not core.has_caught_up(2, 1)
     assert core.has_caught_up(3, 1)
-    # A new leader tells an old high watermark until it has committed a record of its epoch.
+    # A new leader returns an old high watermark until it has committed a record of its epoch.
     assert not core.has_caught_up(3, 0)
 
 
 def test_a_former_leader_does_not_vote_again_in_its_epoch() -> None:
-    core = core_of(remembered=ElectionState(5, 1))
+    core = core_of(stored_state=ElectionState(5, 1))
     core.start(0)
     assert not granted(core.step(0, vote_of(2, 5, 4, 9)))
 
 
 def test_refused_fetches_have_kafkas_error_codes() -> None:
-    core = core_of(voters=(1,), remembered=ElectionState(4))
+    core = core_of(voters=(1,), stored_state=ElectionState(4))
     core.start(0)
 
     def error(request: Request) -> ErrorCode:
-        answer = answer_to(core.step(0, request))
-        assert (answer.epoch, answer.leader_id) == (5, 1)
-        return answer.error
+        response = response_to(core.step(0, request))
+        assert (response.epoch, response.leader_id) == (5, 1)
+        return response.error
 
     assert error(fetch_of(2, 0, 0, 0)) is ErrorCode.FENCED_LEADER_EPOCH
     assert error(fetch_of(2, 6, 0, 0)) is ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -269,25 +269,25 @@ def test_refused_fetches_have_kafkas_error_codes() -> None:
 
 
 def test_a_replica_that_does_not_lead_returns_not_leader_or_follower() -> None:
-    core = core_of(remembered=ElectionState(4, 2))
+    core = core_of(stored_state=ElectionState(4, 2))
     core.start(0)
-    answer = answer_to(core.step(0, fetch_of(3, 4, 0, 0)))
-    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (answer.epoch, answer.leader_id) == (4, 2)
+    response = response_to(core.step(0, fetch_of(3, 4, 0, 0)))
+    assert response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (response.epoch, response.leader_id) == (4, 2)
 
 
 def test_a_fetch_beyond_the_end_of_an_epoch_returns_the_diverging_epoch() -> None:
     log = MemoryLog()
     log.entries = [(1, "a"), (1, "b"), (3, "c")]
-    core = core_of(voters=(1,), log=log, remembered=ElectionState(3))
+    core = core_of(voters=(1,), log=log, stored_state=ElectionState(3))
     core.start(0)
-    answer = answer_to(core.step(0, fetch_of(9, 4, 5, 2)))
-    assert isinstance(answer, FetchResponse)
-    assert answer.diverging is not None
-    assert (answer.diverging.epoch, answer.diverging.end_offset) == (1, 2)
+    response = response_to(core.step(0, fetch_of(9, 4, 5, 2)))
+    assert isinstance(response, FetchResponse)
+    assert response.diverging is not None
+    assert (response.diverging.epoch, response.diverging.end_offset) == (1, 2)
 
 
-def test_a_pending_fetch_is_answered_when_the_leadership_is_lost() -> None:
+def test_a_pending_fetch_gets_a_response_when_the_leadership_is_lost() -> None:
     log = MemoryLog()
     core = core_of(voters=(1,), log=log)
     core.start(0)
@@ -295,8 +295,8 @@ def test_a_pending_fetch_is_answered_when_the_leadership_is_lost() -> None:
     core.on_synced(0, 1)
     waiting = FetchRequest(ReplicaKey(9), 1, 1, 1, 1, 500)
     assert core.step(1, waiting).responses == []
-    answer = answer_to(core.resign(2))
-    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = response_to(core.resign(2))
+    assert response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("voters", [3, 5])
@@ -309,7 +309,7 @@ def test_a_leader_is_elected_and_commits(voters: int) -> None:
     assert world.run_until(lambda: len(world.committed) > offset)
 
 
-def test_all_followers_learn_the_high_watermark() -> None:
+def test_all_followers_get_the_high_watermark() -> None:
     world = QuorumWorld(3, seed=2, observers=1)
     world.run_until(lambda: world.leader() is not None)
     leader = world.leader()
@@ -375,10 +375,8 @@ def test_an_isolated_voter_causes_no_election_when_it_returns() -> None:
     assert leader.core.epoch == epoch
 
 
-def storm(world: QuorumWorld, rounds: int) -> None:
-    """Crashes, restarts, partitions and message loss, with appends in between; then no more
-    failures.
-    """
+def run_failures(world: QuorumWorld, rounds: int) -> None:
+    """Cause crashes, restarts, partitions and message loss between appends, and end them all."""
     world.loss = 0.05
     for _ in range(rounds):
         world.run_for(world.rng.randint(50, 1500))
@@ -407,7 +405,7 @@ def storm(world: QuorumWorld, rounds: int) -> None:
             world.start(each.id)
 
 
-def settled(world: QuorumWorld) -> bool:
+def is_settled(world: QuorumWorld) -> bool:
     """Return whether a value proposed after the failures is committed everywhere."""
     assert world.run_until(lambda: world.leader() is not None)
     offset = -1
@@ -429,24 +427,24 @@ def settled(world: QuorumWorld) -> bool:
 @pytest.mark.parametrize("seed", SEEDS_3)
 def test_three_voters_lose_no_committed_record_under_random_failures(seed: int) -> None:
     world = QuorumWorld(3, seed)
-    storm(world, rounds=25)
-    assert settled(world)
+    run_failures(world, rounds=25)
+    assert is_settled(world)
 
 
 @pytest.mark.parametrize("seed", SEEDS_5)
 def test_five_voters_lose_no_committed_record_under_random_failures(seed: int) -> None:
     world = QuorumWorld(5, seed + 10_000)
-    storm(world, rounds=25)
-    assert settled(world)
+    run_failures(world, rounds=25)
+    assert is_settled(world)
 
 
 def test_records_of_an_older_epoch_are_not_committed_by_replica_count() -> None:
     log = MemoryLog()
     log.entries = [(1, "old")]
-    core = core_of(log=log, remembered=ElectionState(1))
+    core = core_of(log=log, stored_state=ElectionState(1))
     core.start(0)
-    asked = core.tick(10_000)
-    elected = core.step(10_000, VoteResponse(granted=True, token=token_of(asked, 2), epoch=1))
+    election = core.tick(10_000)
+    elected = core.step(10_000, VoteResponse(granted=True, token=token_of(election, 2), epoch=1))
     core.step(10_000, VoteResponse(granted=True, token=token_of(elected, 2), epoch=2))
     assert core.is_leader
     log.entries.append((2, "leader"))

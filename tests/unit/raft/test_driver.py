@@ -1,4 +1,4 @@
-"""The driver over a real log on a simulated disk: commits, restarts, power losses, snapshots."""
+"""The driver with a real log on a simulated disk: commits, restarts, power losses, snapshots."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Replica:
             self.failed.append(error)
 
 
-def settled(world: SimWorld, replica: Replica) -> None:
+def await_settled(world: SimWorld, replica: Replica) -> None:
     assert world.run_until(lambda: replica.driver.high_watermark == replica.driver.log_end_offset)
 
 
@@ -96,11 +96,11 @@ def test_a_single_voter_leads_and_commits() -> None:
     world = SimWorld(1)
     replica = Replica(world)
     assert replica.driver.is_leader
-    settled(world, replica)
+    await_settled(world, replica)
     assert replica.recorder.events == ["leader 1@1"]
     assert replica.append("a", "b") == 2
     assert replica.committed == []
-    settled(world, replica)
+    await_settled(world, replica)
     assert replica.committed == [2]
     assert replica.recorder.events == ["leader 1@1", "commit 1-2@1"]
     assert replica.publisher.image.topics.by_name("b") is not None
@@ -111,7 +111,7 @@ def test_appends_made_before_the_first_sync_are_committed_in_order() -> None:
     replica = Replica(world)
     for name in "abc":
         replica.append(name)
-    settled(world, replica)
+    await_settled(world, replica)
     assert replica.committed == [1, 2, 3]
     assert replica.recorder.topics == ["a", "b", "c"]
 
@@ -126,12 +126,12 @@ def test_a_restart_replays_all_records_before_it_reports_the_leadership() -> Non
     world = SimWorld(4)
     replica = Replica(world)
     replica.append("a")
-    settled(world, replica)
+    await_settled(world, replica)
     replica.driver.shutdown()
     replica.host.kill()
     replica.host.start()
     again = Replica(world)
-    settled(world, again)
+    await_settled(world, again)
     assert again.recorder.events == ["commit 1-1@1", "leader 1@2"]
     assert again.append("b") == 3
 
@@ -147,7 +147,7 @@ def test_acknowledged_records_survive_a_power_loss() -> None:
         replica.host.lose_power()
         replica.host.start()
         again = Replica(world)
-        settled(world, again)
+        await_settled(world, again)
         names = [f"t{number}" for number in range(30)]
         assert len(again.recorder.topics) >= acknowledged
         assert again.recorder.topics == names[: len(again.recorder.topics)]
@@ -158,7 +158,7 @@ def test_a_snapshot_is_written_at_the_size_limit_and_loaded_at_the_next_start() 
     replica = Replica(world, snapshot_record_bytes=2000)
     for number in range(60):
         replica.append(f"t{number}")
-        settled(world, replica)
+        await_settled(world, replica)
     world.run_for(100)
     snapshots = list_snapshots(replica.host.disk, DIRECTORY)
     assert snapshots
@@ -167,7 +167,7 @@ def test_a_snapshot_is_written_at_the_size_limit_and_loaded_at_the_next_start() 
     replica.host.kill()
     replica.host.start()
     again = Replica(world)
-    settled(world, again)
+    await_settled(world, again)
     end = snapshots[-1].end_offset
     assert again.recorder.events[0] == f"snapshot {end}-1"
     assert sorted(again.recorder.topics) == sorted(f"t{number}" for number in range(60))
@@ -180,7 +180,7 @@ def test_a_snapshot_limits_the_number_of_records_to_replay() -> None:
     for number in range(20):
         assert replica.driver.latest_snapshot is None
         replica.append(*(f"t{number}-{each}" for each in range(1000)))
-        settled(world, replica)
+        await_settled(world, replica)
     assert world.run_until(lambda: replica.driver.latest_snapshot is not None)
     assert replica.driver.latest_snapshot == SnapshotId(replica.driver.log_end_offset, 1)
 
@@ -190,19 +190,19 @@ def test_old_snapshots_and_segments_are_deleted_by_size() -> None:
     replica = Replica(world, retention_bytes=1)
     for number in range(5):
         replica.append(f"t{number}")
-        settled(world, replica)
+        await_settled(world, replica)
         assert replica.generator.maybe_begin()
         assert not replica.generator.maybe_begin()
         world.run_for(100)
     assert list_snapshots(replica.host.disk, DIRECTORY) == [SnapshotId(6, 1)]
     assert replica.driver.log.log_start_offset == 6
     replica.append("behind")
-    settled(world, replica)
+    await_settled(world, replica)
     replica.driver.shutdown()
     replica.host.kill()
     replica.host.start()
     again = Replica(world)
-    settled(world, again)
+    await_settled(world, again)
     assert sorted(again.recorder.topics) == ["behind", "t0", "t1", "t2", "t3", "t4"]
 
 
@@ -211,7 +211,7 @@ def test_old_snapshots_are_deleted_by_age_except_the_latest() -> None:
     replica = Replica(world, retention_ms=120_000)
     for number in range(3):
         replica.append(f"t{number}")
-        settled(world, replica)
+        await_settled(world, replica)
         assert replica.generator.maybe_begin()
         world.run_for(100)
     assert len(list_snapshots(replica.host.disk, DIRECTORY)) == 4
@@ -223,14 +223,14 @@ def test_old_snapshots_are_deleted_by_age_except_the_latest() -> None:
 def test_no_snapshot_is_written_without_new_records() -> None:
     world = SimWorld(7)
     replica = Replica(world)
-    settled(world, replica)
+    await_settled(world, replica)
     assert not replica.generator.maybe_begin()
 
 
-def test_the_bootstrap_checkpoint_is_returned_but_is_no_snapshot_of_the_log() -> None:
+def test_the_bootstrap_checkpoint_is_returned_but_is_not_a_snapshot_of_the_log() -> None:
     world = SimWorld(8)
     replica = Replica(world)
-    settled(world, replica)
+    await_settled(world, replica)
     assert replica.publisher.image.features.finalized == {}
     (record, version), *more = bootstrap_records(replica.driver)
     assert (getattr(record, "name", None), version, more) == ("metadata.version", 0, [])
@@ -250,7 +250,7 @@ def test_a_shutdown_fails_pending_and_later_appends() -> None:
 def test_a_failed_sync_is_fatal_and_commits_nothing() -> None:
     world = SimWorld(10)
     replica = Replica(world)
-    settled(world, replica)
+    await_settled(world, replica)
     replica.append("a")
     replica.driver.fail(OSError("disk"))
     world.run_for(100)
@@ -263,7 +263,7 @@ def test_the_status_shows_leader_epoch_and_end() -> None:
     world = SimWorld(11)
     replica = Replica(world)
     replica.append("a")
-    settled(world, replica)
+    await_settled(world, replica)
     status = replica.driver.status()
     assert (status.leader_id, status.epoch, status.high_watermark) == (1, 1, 2)
     assert [(each.id, each.log_end_offset) for each in status.voters] == [(1, 2)]

@@ -1,4 +1,4 @@
-"""The quorum-state file is Kafka's, in both of its formats."""
+"""The quorum-state file has both of Kafka's formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.sim.world import SimWorld
 
 
 def test_format_0_is_what_kafka_writes_with_static_voters() -> None:
-    # White space at its end is nothing to Kafka.
+    # Kafka ignores white space at the end.
     assert encode_quorum_state(ElectionState(1, 1), [1]).rstrip() == (
         b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,'
         b'"currentVoters":[{"voterId":1}],"data_version":0}'

@@ -1,4 +1,4 @@
-"""Damaged metadata: a node with the only copy refuses to start instead of starting over."""
+"""A node with the only copy of damaged metadata refuses to start."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LOG = f"{DIRECTORY}/00000000000000000000.log"
 
 
 def stopped(*, cleanly: bool) -> SimulatedBroker:
-    """A broker with some topics, which has stopped."""
+    """Return a stopped broker with some topics."""
     broker = SimulatedBroker()
     for number in range(4):
         broker.make_topic(f"t{number}")
-    # The note of the committed offset is written once a second.
+    # The committed offset is written once a second.
     broker.world.run_for(2_000)
     if cleanly:
         broker.stop()

@@ -41,8 +41,8 @@ LEADER = ReplicaKey(1, bytes([1] * 16))
 OTHER = ReplicaKey(2, bytes([2] * 16))
 
 
-class Side:
-    """A single voter that leads epoch 1, and its responses."""
+class LeadingVoter:
+    """A single voter that leads epoch 1."""
 
     def __init__(self, seed: int = 1, **values: Any) -> None:
         self.world = SimWorld(seed)
@@ -80,12 +80,12 @@ class Side:
             self.driver.append([(topic(f"t{number}", number), 0)], lambda *_: None)
         self.settle()
 
-    def ask(self, request: Message, version: int) -> Any:
+    def exchange(self, request: Message, version: int) -> Any:
         responses: list[Message] = []
         self.rpc.serve(request, version, responses.append)
         assert self.world.run_until(lambda: bool(responses), 2_000)
-        (answer,) = responses
-        return answer
+        (response,) = responses
+        return response
 
 
 def fetch(offset: int, epoch: int = 1, last_epoch: int = 1, **values: Any) -> fetches.FetchRequest:
@@ -108,8 +108,8 @@ def fetch(offset: int, epoch: int = 1, last_epoch: int = 1, **values: Any) -> fe
     )
 
 
-def only(answer: fetches.FetchResponse) -> fetches.PartitionData:
-    ((partition,),) = (topic.partitions for topic in answer.responses)
+def only_partition(response: fetches.FetchResponse) -> fetches.PartitionData:
+    ((partition,),) = (topic.partitions for topic in response.responses)
     return partition
 
 
@@ -129,7 +129,7 @@ def fetch_snapshot(position: int, end_offset: int, epoch: int = 1) -> Message:
 
 
 def every_request() -> Iterator[tuple[core.Request, int]]:
-    """Each request of the quorum with the versions that have all of it."""
+    """Yield each request of the quorum, with a version that has all its fields."""
     voter = Voter(OTHER, (("CONTROLLER", Address("two", 9093)),))
     yield core.VoteRequest(OTHER, 7, 5, 40, pre_vote=True, voter=LEADER), 2
     yield core.BeginQuorumEpochRequest(2, 7, Address("two", 9093), LEADER), 1
@@ -149,46 +149,46 @@ def test_requests_and_responses_are_decoded_as_they_were_encoded(
         2, (), directory_id=OTHER.directory_id, advertised={"CONTROLLER": ("two", 9093)}
     )
     message = request_message(request_, version, sender)
-    got = core_request(message, "CONTROLLER", lambda _: None)
-    assert got is not None
-    plain = type(got)
+    decoded = core_request(message, "CONTROLLER", lambda _: None)
+    assert decoded is not None
+    plain = type(decoded)
     fields = [name for name in plain.__struct_fields__ if name not in ("reply_to", "token")]
     for name in fields:
-        assert getattr(got, name) == getattr(request_, name), name
+        assert getattr(decoded, name) == getattr(request_, name), name
 
 
 @pytest.mark.parametrize(("request_", "version"), list(every_request()))
 def test_requests_for_another_cluster_are_refused(request_: core.Request, version: int) -> None:
-    side = Side()
+    side = LeadingVoter()
     message = request_message(request_, version, RaftConfig(2, (), cluster_id=OTHER_CLUSTER_ID))
-    answer = side.ask(message, version)
-    assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    response = side.exchange(message, version)
+    assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert side.driver.leader_and_epoch == (1, 1)
 
 
 def test_requests_for_another_partition_are_invalid() -> None:
-    side = Side()
+    side = LeadingVoter()
     request = fetch(0)
     request.topics[0].topic_id = bytes(15) + b"\x02"
-    assert side.ask(request, 17).error_code == ErrorCode.INVALID_REQUEST
+    assert side.exchange(request, 17).error_code == ErrorCode.INVALID_REQUEST
     vote = request_message(core.VoteRequest(OTHER, 1, 0, 0, pre_vote=True), 2, RaftConfig(2, ()))
     assert isinstance(vote, votes.VoteRequest)
     vote.topics[0].partitions[0].partition_index = 1
-    assert side.ask(vote, 2).error_code == ErrorCode.INVALID_REQUEST
+    assert side.exchange(vote, 2).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_fetch_response_has_complete_batches_leader_epoch_and_endpoint() -> None:
-    side = Side()
+    side = LeadingVoter()
     side.append(3)
-    answer = side.ask(fetch(0, last_epoch=0), 17)
-    data = only(answer)
+    response = side.exchange(fetch(0, last_epoch=0), 17)
+    data = only_partition(response)
     assert (data.error_code, data.high_watermark, data.log_start_offset) == (0, 4, 0)
     assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
     records: Any = data.records
     assert records.read() == side.driver.log.read(0, 1 << 20, 0, True).records.read()
-    (endpoint,) = answer.node_endpoints
+    (endpoint,) = response.node_endpoints
     assert (endpoint.node_id, endpoint.host, endpoint.port) == (1, "one", 9093)
-    assert side.ask(fetch(0, last_epoch=0), 15).node_endpoints == []
+    assert side.exchange(fetch(0, last_epoch=0), 15).node_endpoints == []
 
 
 @pytest.mark.parametrize(
@@ -203,13 +203,13 @@ def test_a_fetch_response_has_complete_batches_leader_epoch_and_endpoint() -> No
     ],
 )
 def test_a_refused_fetch_has_kafkas_error_code(request_: Message, error: ErrorCode) -> None:
-    data = only(Side().ask(request_, 17))
+    data = only_partition(LeadingVoter().exchange(request_, 17))
     assert (data.error_code, data.high_watermark) == (error, -1)
     assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
 
 
 def test_a_fetch_beyond_the_end_returns_the_diverging_epoch() -> None:
-    data = only(Side().ask(fetch(9), 17))
+    data = only_partition(LeadingVoter().exchange(fetch(9), 17))
     assert (data.error_code, data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (
         0,
         1,
@@ -218,23 +218,28 @@ def test_a_fetch_beyond_the_end_returns_the_diverging_epoch() -> None:
 
 
 def test_a_fetch_at_the_end_waits_for_records_or_its_timeout() -> None:
-    side = Side()
+    side = LeadingVoter()
     before = side.world.scheduler.now_ms
-    assert not only(side.ask(fetch(1, max_wait_ms=300), 17)).records
+    assert not only_partition(side.exchange(fetch(1, max_wait_ms=300), 17)).records
     assert 300 <= side.world.scheduler.now_ms - before < 400
-    # A follower that knows a lower high watermark gets a response at once (KIP-1166).
+    # A follower with a lower high watermark gets a response at once (KIP-1166).
     before = side.world.scheduler.now_ms
-    assert only(side.ask(fetch(1, max_wait_ms=300, high_watermark=0), 18)).high_watermark == 1
+    assert (
+        only_partition(
+            side.exchange(fetch(1, max_wait_ms=300, high_watermark=0), 18)
+        ).high_watermark
+        == 1
+    )
     assert side.world.scheduler.now_ms - before < 1
     responses: list[Any] = []
     side.rpc.serve(fetch(1, max_wait_ms=300), 17, responses.append)
     assert responses == []
     side.append(1)
-    assert only(responses[0]).records
+    assert only_partition(responses[0]).records
 
 
 def test_snapshots_are_served_in_slices_with_kafkas_error_codes() -> None:
-    side = Side(retention_bytes=1)
+    side = LeadingVoter(retention_bytes=1)
     side.append(3)
     writer = side.driver.snapshot_writer(core.SnapshotId(4, 1), 0)
     writer.append([(topic("t", 1), 0)] * 10)
@@ -242,20 +247,20 @@ def test_snapshots_are_served_in_slices_with_kafkas_error_codes() -> None:
     side.driver.note_snapshot(writer.id)
     path = f"{side.driver.log.directory}/00000000000000000004-0000000001.checkpoint"
     content = side.world.host("a").disk.read(path)
-    told = only(side.ask(fetch(2), 17)).snapshot_id
-    assert (told.end_offset, told.epoch) == (4, 1)
+    result = only_partition(side.exchange(fetch(2), 17)).snapshot_id
+    assert (result.end_offset, result.epoch) == (4, 1)
 
-    def part(request: Message) -> snapshots.PartitionSnapshotResponse:
-        ((found,),) = (topic.partitions for topic in side.ask(request, 1).topics)
+    def snapshot_partition(request: Message) -> snapshots.PartitionSnapshotResponse:
+        ((found,),) = (topic.partitions for topic in side.exchange(request, 1).topics)
         return found
 
-    got = b""
-    while len(got) < len(content):
-        found = part(fetch_snapshot(len(got), 4))
-        assert (found.error_code, found.size, found.position) == (0, len(content), len(got))
+    decoded = b""
+    while len(decoded) < len(content):
+        found = snapshot_partition(fetch_snapshot(len(decoded), 4))
+        assert (found.error_code, found.size, found.position) == (0, len(content), len(decoded))
         assert 0 < len(found.unaligned_records) <= 100
-        got += bytes(found.unaligned_records)
-    assert got == content
+        decoded += bytes(found.unaligned_records)
+    assert decoded == content
     for request, error in (
         (fetch_snapshot(0, 3), ErrorCode.SNAPSHOT_NOT_FOUND),
         (fetch_snapshot(0, 0), ErrorCode.SNAPSHOT_NOT_FOUND),
@@ -264,26 +269,26 @@ def test_snapshots_are_served_in_slices_with_kafkas_error_codes() -> None:
         (fetch_snapshot(0, 4, epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
         (fetch_snapshot(0, 4, epoch=2), ErrorCode.UNKNOWN_LEADER_EPOCH),
     ):
-        found = part(request)
+        found = snapshot_partition(request)
         assert found.error_code == error
         assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (1, 1)
 
 
 def test_responses_contain_the_leaders_endpoint_in_versions_with_that_field() -> None:
-    side = Side()
+    side = LeadingVoter()
     config = RaftConfig(2, (), cluster_id=CLUSTER_ID)
     vote = core.VoteRequest(OTHER, 1, 0, 9, pre_vote=False)
     for version, endpoints in ((0, 0), (1, 1), (2, 1)):
-        answer = side.ask(request_message(vote, version, config), version)
-        assert isinstance(answer, votes.VoteResponse)
-        ((told,),) = (topic.partitions for topic in answer.topics)
-        assert (told.error_code, told.leader_id, told.leader_epoch) == (0, 1, 1)
-        assert not told.vote_granted
-        assert len(answer.node_endpoints) == endpoints
+        response = side.exchange(request_message(vote, version, config), version)
+        assert isinstance(response, votes.VoteResponse)
+        ((result,),) = (topic.partitions for topic in response.topics)
+        assert (result.error_code, result.leader_id, result.leader_epoch) == (0, 1, 1)
+        assert not result.vote_granted
+        assert len(response.node_endpoints) == endpoints
 
 
 def test_old_epochs_are_fenced() -> None:
-    side = Side()
+    side = LeadingVoter()
     config = RaftConfig(2, (), cluster_id=CLUSTER_ID)
     begin = request_message(core.BeginQuorumEpochRequest(2, 0), 1, config)
     end = request_message(core.EndQuorumEpochRequest(2, 0, ()), 1, config)
@@ -291,15 +296,15 @@ def test_old_epochs_are_fenced() -> None:
         (begin, begins.BeginQuorumEpochResponse),
         (end, ends.EndQuorumEpochResponse),
     ):
-        answer = side.ask(request, 1)
-        assert isinstance(answer, kind)
-        ((told,),) = (topic.partitions for topic in answer.topics)
-        assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert (told.leader_id, told.leader_epoch) == (1, 1)
+        response = side.exchange(request, 1)
+        assert isinstance(response, kind)
+        ((result,),) = (topic.partitions for topic in response.topics)
+        assert result.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (result.leader_id, result.leader_epoch) == (1, 1)
 
 
 def test_static_voters_report_their_directory_ids_and_cannot_be_changed() -> None:
-    side = Side()
+    side = LeadingVoter()
     side.append(1)
     config = RaftConfig(2, (), cluster_id=CLUSTER_ID)
     known = Voter(LEADER, (("CONTROLLER", Address("one", 9093)),))
@@ -312,13 +317,13 @@ def test_static_voters_report_their_directory_ids_and_cannot_be_changed() -> Non
         (elsewhere, 1, ErrorCode.INVALID_REQUEST),
     ):
         update = request_message(core.UpdateVoterRequest(voter, epoch), 0, config)
-        answer = side.ask(update, 0)
-        assert isinstance(answer, updates.UpdateRaftVoterResponse)
-        leader = answer.current_leader
-        assert (answer.error_code, leader.leader_id, leader.host) == (error, 1, "one")
-    add = side.ask(request_message(core.AddVoterRequest(unknown), 1, config), 1)
+        response = side.exchange(update, 0)
+        assert isinstance(response, updates.UpdateRaftVoterResponse)
+        leader = response.current_leader
+        assert (response.error_code, leader.leader_id, leader.host) == (error, 1, "one")
+    add = side.exchange(request_message(core.AddVoterRequest(unknown), 1, config), 1)
     assert isinstance(add, adds.AddRaftVoterResponse)
     assert add.error_code == ErrorCode.UNSUPPORTED_VERSION
-    remove = side.ask(request_message(core.RemoveVoterRequest(LEADER), 0, config), 0)
+    remove = side.exchange(request_message(core.RemoveVoterRequest(LEADER), 0, config), 0)
     assert isinstance(remove, removes.RemoveRaftVoterResponse)
     assert remove.error_code == ErrorCode.UNSUPPORTED_VERSION

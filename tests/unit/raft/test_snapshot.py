@@ -1,4 +1,4 @@
-"""Snapshots: Kafka's checkpoint files, complete or absent."""
+"""Snapshots are Kafka's checkpoint files; incomplete files are ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diagram in docs/replication.md equals the table in the code, and the code follows it."""
+"""The diagram in docs/replication.md and the transitions that happen equal those in the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from barnabas.raft.core.replica import Replica
 from barnabas.raft.core.roles import TRANSITIONS, Role
 from unit.raft.quorum_world import QuorumWorld
-from unit.raft.test_core import storm
+from unit.raft.test_core import run_failures
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "replication.md"
 ARROW = re.compile(r"^    (\w+|\[\*\]) --> (\w+)$", re.MULTILINE)
@@ -18,7 +18,7 @@ ARROW = re.compile(r"^    (\w+|\[\*\]) --> (\w+)$", re.MULTILINE)
 Arrow = tuple[str, str]
 
 
-def table() -> set[Arrow]:
+def transition_table() -> set[Arrow]:
     return {
         (one.__name__, other.__name__) for one, others in TRANSITIONS.items() for other in others
     }
@@ -26,7 +26,7 @@ def table() -> set[Arrow]:
 
 def test_the_diagram_equals_the_table() -> None:
     arrows = set(ARROW.findall(DOCUMENT.read_text()))
-    assert {arrow for arrow in arrows if arrow[0] != "[*]"} == table()
+    assert {arrow for arrow in arrows if arrow[0] != "[*]"} == transition_table()
 
 
 def test_exactly_the_transitions_of_the_table_happen(
@@ -47,9 +47,9 @@ def test_exactly_the_transitions_of_the_table_happen(
     monkeypatch.setattr(Replica, "_enter", watched_enter)
     monkeypatch.setattr(Replica, "begin", watched_begin)
     seed = 0
-    while seen != table() and seed < 400:
-        storm(QuorumWorld(3 + 2 * (seed % 2), seed + 500, observers=1), rounds=25)
+    while seen != transition_table() and seed < 400:
+        run_failures(QuorumWorld(3 + 2 * (seed % 2), seed + 500, observers=1), rounds=25)
         seed += 1
-    assert seen == table(), table() - seen
+    assert seen == transition_table(), transition_table() - seen
     arrows = ARROW.findall(DOCUMENT.read_text())
     assert first == {to for start, to in arrows if start == "[*]"}

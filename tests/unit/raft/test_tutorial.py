@@ -1,8 +1,7 @@
 """Runs the tutorials of the quorum: `*.txt` in this folder, commands with their expected output.
 
-A tutorial is text to read: sentences, then commands. A command is one line. `----` follows, and
-below it the expected output, which ends at an empty line. `UPDATE=1` writes the real output into
-the files.
+A tutorial has sentences and commands. A command is one line, followed by `----` and the expected
+output, which ends at an empty line. `UPDATE=1` writes the actual output into the files.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Step(NamedTuple):
 
 
 def steps_of(content: str) -> Iterator[Step]:
-    """Cut a file into steps. Blocks are separated by empty lines."""
+    """Split a file into steps. Blocks are separated by empty lines."""
     text: list[str] = []
     for block in content.strip().split("\n\n"):
         lines = block.split("\n")

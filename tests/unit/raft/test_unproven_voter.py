@@ -1,4 +1,4 @@
-"""A static voter without a vote: its responses, and when it gets its vote."""
+"""A static voter that starts with an empty directory has no vote at first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VOTERS = (1, 2, 3)
 
 
 def unproven_voter(log: MemoryLog | None = None, epoch: int = 0) -> RaftCore:
-    """Voter 3 of three, which started with an empty directory."""
+    """Return voter 3 of three, which started with an empty directory."""
     voters = VoterSet.static(VOTERS, {each: ("host", each) for each in VOTERS}, "CONTROLLER")
     core = RaftCore(
         RaftConfig(3, VOTERS, is_unproven_voter=True),
@@ -86,14 +86,14 @@ def test_a_voter_with_records_prevents_the_vote_of_an_unproven_voter() -> None:
 
 def test_an_epoch_before_the_first_has_no_records() -> None:
     core = unproven_voter()
-    asked: list[int] = []
-    # The request of the start got no answer.
+    destinations: list[int] = []
+    # The first request got no response.
     effects = core.tick(5_000)
     while effects.requests:
         ((destination, request),) = effects.requests
-        asked.append(destination)
+        destinations.append(destination)
         effects = core.step(5_001, FetchResponse(token=request.token, epoch=0))
-    assert sorted(asked) == [1, 2]
+    assert sorted(destinations) == [1, 2]
     assert core.has_vote
 
 
@@ -111,21 +111,21 @@ def test_an_unproven_voter_gets_its_vote_when_a_later_record_is_committed() -> N
     core = unproven_voter(log, epoch=1)
     effects = core.step(0, BeginQuorumEpochRequest(leader_id=1, epoch=1))
     ((_, request),) = effects.requests
-    answer = FetchResponse(token=request.token, epoch=1, leader_id=1, high_watermark=4)
-    effects = core.step(1, answer)
-    # All that there is may have been committed before the leader lost its majority.
+    response = FetchResponse(token=request.token, epoch=1, leader_id=1, high_watermark=4)
+    effects = core.step(1, response)
+    # All records may have been committed before the leader lost its majority.
     assert not core.has_vote
     ((_, request),) = effects.requests
-    answer = FetchResponse(
+    response = FetchResponse(
         token=request.token, epoch=1, leader_id=1, high_watermark=4, records=b"a batch"
     )
-    core.step(2, answer)
+    core.step(2, response)
     log.entries.append((1, "more"))
     effects = core.on_synced(3, 5)
     assert not core.has_vote
     ((_, request),) = effects.requests
-    answer = FetchResponse(token=request.token, epoch=1, leader_id=1, high_watermark=5)
-    effects = core.step(4, answer)
+    response = FetchResponse(token=request.token, epoch=1, leader_id=1, high_watermark=5)
+    effects = core.step(4, response)
     assert effects.has_vote
     ((_, request),) = effects.requests
     assert isinstance(request, FetchRequest)

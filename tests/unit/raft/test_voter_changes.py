@@ -1,4 +1,4 @@
-"""When a leader may change its voters (KIP-853), at the core."""
+"""The core's conditions for a change of the voters (KIP-853)."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def voter(node_id: int, port: int = 9093) -> Voter:
 
 
 class SnapshotLog(MemoryLog):
-    """A log whose first record is in a snapshot, and so is committed."""
+    """A log whose first record is committed, because it is in a snapshot."""
 
     @property
     def latest_snapshot(self) -> SnapshotId | None:
         return SnapshotId(1, 1)
 
 
-class Leading:
-    """Node 1 of the voters 1, 2 and 3 was just elected, and has committed nothing in its epoch."""
+class NewLeader:
+    """Node 1 of the voters 1, 2 and 3, just elected and without committed records of its epoch."""
 
     def __init__(self) -> None:
         self.log = SnapshotLog()
@@ -58,18 +58,18 @@ class Leading:
         self.core = RaftCore(config, self.log, SeededRng(1), ElectionState(1), history)
         self.now_ms = 10_000.0
         self.core.start(0)
-        asked = self.core.tick(self.now_ms)
+        effects = self.core.tick(self.now_ms)
         for epoch in (1, 2):
-            ((_, to_two), *_) = asked.requests
-            answer = VoteResponse(granted=True, token=to_two.token, epoch=epoch)
-            asked = self.core.step(self.now_ms, answer)
+            ((_, request), *_) = effects.requests
+            response = VoteResponse(granted=True, token=request.token, epoch=epoch)
+            effects = self.core.step(self.now_ms, response)
         assert self.core.is_leader
         self.log.entries.append((2, "leader"))
         self.core.on_appended(self.now_ms)
         self.core.on_synced(self.now_ms, 2)
 
     def fetch(self, node_id: int) -> None:
-        """Make a replica fetch everything."""
+        """Send a fetch of a replica that has all records."""
         source, offset = voter(node_id).key, self.log.end_offset
         epoch = self.log.last_epoch
         self.core.step(self.now_ms, FetchRequest(source, 2, offset, epoch))
@@ -78,15 +78,15 @@ class Leading:
         self.fetch(2)
         assert self.core.high_watermark == self.log.end_offset
 
-    def ask(self, request: Request) -> Effects:
+    def send(self, request: Request) -> Effects:
         return self.core.step(self.now_ms, request)
 
     def add(self, node_id: int) -> Effects:
         """Request a new voter that supports the required features."""
-        effects = self.ask(AddVoterRequest(voter(node_id)))
-        ((destination, asked),) = effects.requests
-        assert (destination, type(asked)) == (node_id, SupportedVersionsRequest)
-        return self.ask(SupportedVersionsResponse(token=asked.token, max_version=1))
+        effects = self.send(AddVoterRequest(voter(node_id)))
+        ((destination, request),) = effects.requests
+        assert (destination, type(request)) == (node_id, SupportedVersionsRequest)
+        return self.send(SupportedVersionsResponse(token=request.token, max_version=1))
 
 
 def error_of(effects: Effects) -> ErrorCode:
@@ -104,52 +104,52 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: type(each).__name__)
 def test_no_change_begins_before_the_leader_has_committed_in_its_epoch(change: Request) -> None:
-    leading = Leading()
-    effects = leading.ask(change)
+    leader = NewLeader()
+    effects = leader.send(change)
     assert error_of(effects) is ErrorCode.REQUEST_TIMED_OUT
     assert (effects.control_records, effects.requests) == (None, [])
 
 
 @pytest.mark.parametrize("change", CHANGES[1:], ids=lambda each: type(each).__name__)
 def test_a_change_begins_after_the_leader_has_committed_in_its_epoch(change: Request) -> None:
-    leading = Leading()
-    leading.commit()
-    effects = leading.ask(change)
+    leader = NewLeader()
+    leader.commit()
+    effects = leader.send(change)
     assert effects.control_records is not None
     assert effects.control_records.voters is not None
 
 
 def test_a_replica_that_never_fetched_is_not_added() -> None:
-    leading = Leading()
-    leading.commit()
-    effects = leading.add(4)
+    leader = NewLeader()
+    leader.commit()
+    effects = leader.add(4)
     assert error_of(effects) is ErrorCode.REQUEST_TIMED_OUT
     assert effects.control_records is None
 
 
 def test_a_replica_that_has_been_behind_for_an_hour_is_not_added() -> None:
-    leading = Leading()
-    leading.commit()
-    leading.fetch(4)
-    behind = FetchRequest(voter(4).key, 2, leading.log.end_offset, 2)
-    end_ms = leading.now_ms + HOUR_MS + 2_000
-    while leading.now_ms < end_ms:
-        leading.now_ms += 1_000
-        leading.log.entries.append((2, "more"))
-        leading.core.on_appended(leading.now_ms)
-        leading.core.on_synced(leading.now_ms, leading.log.end_offset)
-        leading.commit()
-        leading.ask(behind)
-    effects = leading.add(4)
+    leader = NewLeader()
+    leader.commit()
+    leader.fetch(4)
+    behind = FetchRequest(voter(4).key, 2, leader.log.end_offset, 2)
+    end_ms = leader.now_ms + HOUR_MS + 2_000
+    while leader.now_ms < end_ms:
+        leader.now_ms += 1_000
+        leader.log.entries.append((2, "more"))
+        leader.core.on_appended(leader.now_ms)
+        leader.core.on_synced(leader.now_ms, leader.log.end_offset)
+        leader.commit()
+        leader.send(behind)
+    effects = leader.add(4)
     assert error_of(effects) is ErrorCode.REQUEST_TIMED_OUT
     assert effects.control_records is None
 
 
 def test_a_replica_that_has_caught_up_is_added() -> None:
-    leading = Leading()
-    leading.commit()
-    leading.fetch(4)
-    effects = leading.add(4)
+    leader = NewLeader()
+    leader.commit()
+    leader.fetch(4)
+    effects = leader.add(4)
     assert effects.responses == []
     assert effects.control_records is not None
     assert effects.control_records.voters is not None

@@ -1,7 +1,7 @@
 """A quorum whose commands and transcript are text: the tutorials of `test_tutorial.py`.
 
-Nothing happens by itself. A command gives one input, and the transcript shows its effects on each
-node. Messages wait until a command delivers them; the clock moves only by commands.
+Only commands cause events. A command gives one input, and the transcript shows its effects on each
+node. Messages are pending until a command delivers them, and the clock advances only by commands.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from barnabas.raft.core.messages import Message, Request, Response
 
 LISTENER = "CONTROLLER"
-# Limit for messages at one time: a quorum above it would exchange messages forever.
+# Limit for messages at one time; more messages mean an endless exchange.
 MESSAGES_MAX = 300
 SNAPSHOT_CONTENT = b"snapshot"
 
@@ -52,7 +52,7 @@ def voter(node_id: int) -> Voter:
 
 
 class TutorialRng(SeededRng):
-    """Gives node N the N-th tenth of each range of times, so that the files are predictable."""
+    """Returns the N-th tenth of each range for node N, so that the transcripts are predictable."""
 
     def __init__(self, node_id: int) -> None:
         super().__init__(node_id)
@@ -122,7 +122,7 @@ class TutorialCluster:
         self._dynamic = dynamic
         self._pending: list[Envelope] = []
         # (sender, token) of delivered requests without a response yet, and their receiver.
-        self._unanswered: dict[tuple[int, int], int] = {}
+        self._open_requests: dict[tuple[int, int], int] = {}
         for node_id in (*voters, *observers):
             self.nodes[node_id] = TutorialNode(node_id, self._history())
 
@@ -151,7 +151,7 @@ class TutorialCluster:
         )
         node.core = RaftCore(config, node.log, TutorialRng(node_id), node.disk, node.history)
         effects = node.core.start(self.now)
-        self._say(f"{node_id} starts as {node.role} in epoch {node.core.epoch}")
+        self._print(f"{node_id} starts as {node.role} in epoch {node.core.epoch}")
         self._carry_out(node, effects)
 
     def crash(self, node_id: int) -> None:
@@ -160,12 +160,12 @@ class TutorialCluster:
         self._drop_from(node_id)
         lost = node.log.end_offset - node.log.synced
         node.log.truncate_to(node.log.synced)
-        self._say(f"{node_id} is down" + (f"; unsynced records lost: {lost}" if lost else ""))
-        for (source, token), destination in list(self._unanswered.items()):
+        self._print(f"{node_id} is down" + (f"; unsynced records lost: {lost}" if lost else ""))
+        for (source, token), destination in list(self._open_requests.items()):
             if destination == node_id or source == node_id:
-                del self._unanswered[source, token]
+                del self._open_requests[source, token]
             if destination == node_id and frozenset((source, node_id)) not in self.cut:
-                self._say(f"the connection of {source} to {node_id} breaks")
+                self._print(f"the connection of {source} to {node_id} breaks")
                 self._fail(source, token)
 
     def campaign(self, node_id: int) -> None:
@@ -178,12 +178,12 @@ class TutorialCluster:
         assert due < float("inf"), f"{node_id} has no election timer: {node.state()}"
         self.now = max(self.now, due)
         self._drop_from(node_id)
-        self._say(f"{self.now:.0f} ms: the election timer of {node_id} fires")
+        self._print(f"{self.now:.0f} ms: the election timer of {node_id} fires")
         self._act(node, core.tick)
 
     def advance(self, duration_ms: float) -> None:
         self.now += duration_ms
-        self._say(f"{self.now:.0f} ms")
+        self._print(f"{self.now:.0f} ms")
         for node in self.nodes.values():
             if node.core is not None:
                 self._act(node, node.core.tick)
@@ -200,7 +200,7 @@ class TutorialCluster:
         assert core is not None
         assert core.is_leader, f"{node_id} does not lead"
         node.log.entries.extend(Entry(core.epoch, value) for value in values)
-        self._say(f"{node_id} appends {' '.join(values)}; its log ends at {node.log.end_offset}")
+        self._print(f"{node_id} appends {' '.join(values)}; its log ends at {node.log.end_offset}")
         self._act(node, core.on_appended)
 
     def resign(self, node_id: int) -> None:
@@ -209,13 +209,13 @@ class TutorialCluster:
         self._act(self.nodes[node_id], core.resign)
 
     def request(self, node_id: int, request: Request) -> None:
-        """A client sends a request to a node."""
+        """Send a request of a client to a node."""
         node = self.nodes[node_id]
         core = node.core
         assert core is not None
-        self._say(f"client -> {node_id}: {request_text(request)}")
-        asked = replace(request, reply_to=lambda _: None)
-        self._act(node, lambda now_ms: core.step(now_ms, asked))
+        self._print(f"client -> {node_id}: {request_text(request)}")
+        sent = replace(request, reply_to=lambda _: None)
+        self._act(node, lambda now_ms: core.step(now_ms, sent))
 
     def add_voter(self, node_id: int, added: int) -> None:
         self.request(node_id, AddVoterRequest(voter(added)))
@@ -227,19 +227,19 @@ class TutorialCluster:
         node = self.nodes[node_id]
         assert node.core is not None
         taken = node.log.take_snapshot(node.core.high_watermark)
-        self._say(f"{node_id} writes a snapshot of {taken.end_offset} records and deletes them")
+        self._print(f"{node_id} writes a snapshot of {taken.end_offset} records and deletes them")
 
     def isolate(self, node_id: int) -> None:
         self.cut |= {frozenset((node_id, other)) for other in self.nodes if other != node_id}
-        self._say(f"no message passes between {node_id} and the others")
+        self._print(f"no message passes between {node_id} and the others")
 
     def heal(self) -> None:
         self.cut.clear()
-        self._say("all messages pass again")
+        self._print("all messages pass again")
 
     def status(self) -> None:
         for node in self.nodes.values():
-            self._say(f"{node.id}: {node.state()}")
+            self._print(f"{node.id}: {node.state()}")
 
     def deliver(self, destination: int | None = None) -> None:
         """Deliver the messages in transit, but not the messages that they cause."""
@@ -275,18 +275,18 @@ class TutorialCluster:
         core = node.core
         line = f"{source} -> {destination}: {text}"
         if frozenset((source, destination)) in self.cut:
-            self._say(f"{line} (lost)")
+            self._print(f"{line} (lost)")
             return
         if core is None:
-            self._say(f"{line} (connection refused)")
+            self._print(f"{line} (connection refused)")
             self._refuse(envelope)
             return
         is_response = hasattr(message, "leader_id") and hasattr(message, "error")
         if is_response and node.process != process:
             return
-        self._say(line)
+        self._print(line)
         if not is_response:
-            self._unanswered[source, getattr(message, "token", 0)] = destination
+            self._open_requests[source, getattr(message, "token", 0)] = destination
         if isinstance(message, SupportedVersionsRequest):
             response = SupportedVersionsResponse(token=message.token, max_version=1)
             self._send_response(node, source, self.nodes[source].process, message, response)
@@ -326,7 +326,7 @@ class TutorialCluster:
             size = len(SNAPSHOT_CONTENT)
             response = replace(response, size=size, content=SNAPSHOT_CONTENT)
         text = response_text(request, response)
-        self._unanswered.pop((source, request.token), None)
+        self._open_requests.pop((source, request.token), None)
         self._pending.append(Envelope(node.id, source, text, response, process))
 
     # -- effects -----------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class TutorialCluster:
         role, epoch = node.role, core.epoch
         effects = act(self.now)
         if (node.role, core.epoch) != (role, epoch):
-            self._say(f"  {node.id} becomes {node.role} in epoch {core.epoch}")
+            self._print(f"  {node.id} becomes {node.role} in epoch {core.epoch}")
         self._carry_out(node, effects)
 
     def _carry_out(self, node: TutorialNode, effects: Effects) -> None:
@@ -347,7 +347,7 @@ class TutorialCluster:
         if effects.persist is not None:
             self._persist(node, effects.persist)
         if effects.truncate_to is not None:
-            self._say(f"  {node.id} truncates its log to {effects.truncate_to}")
+            self._print(f"  {node.id} truncates its log to {effects.truncate_to}")
             node.log.truncate_to(effects.truncate_to)
             node.history.truncate_to(effects.truncate_to)
         if effects.append is not None:
@@ -356,15 +356,15 @@ class TutorialCluster:
         if effects.snapshot_slice is not None:
             self._install(node, effects)
         if effects.high_watermark is not None:
-            self._say(f"  {node.id} moves its high watermark to {effects.high_watermark}")
+            self._print(f"  {node.id} moves its high watermark to {effects.high_watermark}")
         for request, response in effects.responses:
             if request.reply_to is None:
                 continue
             self._respond(node, request, response)
         for destination, request in effects.requests:
-            asked = replace(request, reply_to=partial(_reply_to, node.id, node.process))
+            sent = replace(request, reply_to=partial(_reply_to, node.id, node.process))
             text = request_text(request)
-            self._pending.append(Envelope(node.id, destination, text, asked, node.process))
+            self._pending.append(Envelope(node.id, destination, text, sent, node.process))
         if effects.control_records is not None:
             self._append_control(node, effects.control_records)
         if effects.truncate_to is not None:
@@ -374,12 +374,12 @@ class TutorialCluster:
         node.disk = state
         vote = f", vote for {state.voted_id}" if state.voted_id >= 0 else ""
         leader = f", leader {state.leader_id}" if state.leader_id >= 0 else ""
-        self._say(f"  {node.id} stores epoch {state.epoch}{vote}{leader}")
+        self._print(f"  {node.id} stores epoch {state.epoch}{vote}{leader}")
 
     def _respond(self, node: TutorialNode, request: Request, response: Response) -> None:
         found = getattr(request.reply_to, "args", None)
         if found is None:
-            self._say(f"  {node.id} -> client: {response_text(request, response)}")
+            self._print(f"  {node.id} -> client: {response_text(request, response)}")
         else:
             self._send_response(node, *found, request, response)
 
@@ -388,7 +388,7 @@ class TutorialCluster:
         assert core is not None
         offset = node.log.end_offset
         node.log.entries.extend(records)
-        self._say(f"  {node.id} appends {' '.join(map(str, records))} at offset {offset}")
+        self._print(f"  {node.id} appends {' '.join(map(str, records))} at offset {offset}")
         for index, record in enumerate(records):
             if record.voters is not None:
                 node.history.add_voters(offset + index, record.voters)
@@ -414,10 +414,10 @@ class TutorialCluster:
         assert part is not None
         assert part.is_last
         node.log.install(part.id)
-        self._say(f"  {node.id} replaces its log by the snapshot of {part.id.end_offset} records")
+        self._print(f"  {node.id} replaces its log by the snapshot of {part.id.end_offset} records")
         self._act(node, lambda now_ms: core.on_snapshot_installed(now_ms, part.id))
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self.lines.append(line)
 
     def leader(self) -> int | None:

@@ -1,4 +1,4 @@
-"""The text of messages in tutorials: Kafka's names, with the relevant fields only."""
+"""The text of messages in tutorials: Kafka's names, and only the relevant fields."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The nodes of a cluster, each on its directories as Barnabas or as Apache Kafka, in turns.
+"""A cluster whose nodes run Barnabas or Apache Kafka in turn on the same directories.
 
-Both have the same addresses: clients and the other nodes do not see which program runs a node.
+Both have the same addresses, so that clients and other nodes do not see which program runs a node.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SMALL = ("-Xmx384m", "-Xms64m")
-# A client's metadata is recent, and its retries come soon.
-IMPATIENT = {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2000}
-# Limits for what hangs.
+# Client settings for recent metadata and quick retries.
+QUICK_RETRIES = {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2000}
+# Timeouts for operations that hang.
 FLUSH_S = 300.0
 STOP_S = 90.0
 
 
-class ClusterTurns:
-    """Barnabas's nodes and Apache Kafka's, over the same directories; of each node one runs.
+class AlternatingCluster:
+    """Nodes of Barnabas and of Apache Kafka on the same directories; one of each pair runs.
 
     Args:
-        nodes: how many; each is broker and controller.
-        directory: where theirs lie.
-        settings: broker keys for every node.
-        dynamic: whether the voters are in the metadata log (kraft.version 1), and formatted so.
+        nodes: the number of nodes, which are brokers and controllers.
+        directory: contains the directories of the nodes.
+        settings: broker configs of all nodes.
+        dynamic: whether the voters are in the metadata log (kraft.version 1).
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class ClusterTurns:
         return self._cluster.bootstrap
 
     def directories(self, node_id: int) -> list[Path]:
-        """The data directories of a node: two."""
+        """Return the two data directories of a node."""
         above = self.ours[node_id].directory
         return [above / "data", above / "more"]
 
     def start(self, nodes: Mapping[int, NodeProcess]) -> None:
-        """Start those, which have not run or whose directories others have left."""
+        """Start nodes whose directories are not in use, and wait until they are ready."""
         for node in nodes.values():
             node.launch()
         self.running.update(nodes)
@@ -80,16 +80,16 @@ class ClusterTurns:
             node.await_ready()
 
     def stop(self) -> None:
-        """Ask all to stop at once, and wait."""
+        """Stop all nodes at the same time, and wait."""
         for node in self.running.values():
             node.terminate()
         for node_id, node in self.running.items():
-            # A second signal would end it there and then.
+            # Wait without a second signal, which would end the node at once.
             status = node.wait(STOP_S)
             assert status in (0, 143), (node_id, status, node.log()[-2000:])
 
     def kill(self) -> None:
-        """End all at once, as kill -9 does."""
+        """Kill all nodes at the same time."""
         for node in self.running.values():
             node.kill()
 
@@ -111,7 +111,7 @@ class ClusterTurns:
 
 
 class Acknowledged(NamedTuple):
-    """A record that a broker has taken."""
+    """A record that a broker has acknowledged."""
 
     partition: int
     offset: int
@@ -119,16 +119,16 @@ class Acknowledged(NamedTuple):
 
 
 class Writer:
-    """An idempotent producer with acks=all that writes to a topic as long as it is open.
+    """An idempotent producer with acks=all that writes to a topic until it is closed.
 
     Args:
-        bootstrap: where; it goes on through all that happens there.
-        topic: gets values 0, 1, 2, ..., in turn to its partitions.
-        partitions: of the topic.
+        bootstrap: the addresses of the cluster.
+        topic: gets the values 0, 1, 2, ..., in turn in its partitions.
+        partitions: the number of its partitions.
     """
 
-    WAITING_MAX = 50
-    # Between two records: without a pause the writer takes the processor from six brokers.
+    PENDING_MAX = 50
+    # Pause between two records, without which the writer takes the processor from six brokers.
     PAUSE_S = 0.002
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -136,13 +136,12 @@ class Writer:
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
-                # A broker that was stopped knows no more of a producer than its last batch: what
-                # snapshots of producers have.
+                # After a stop, a broker has only the last batch of a producer, from its snapshot.
                 "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 20,
                 "message.timeout.ms": 300_000,
                 "retry.backoff.max.ms": 200,
-                **IMPATIENT,
+                **QUICK_RETRIES,
             }
         )
         self._topic = topic
@@ -150,13 +149,13 @@ class Writer:
         self.acknowledged: list[Acknowledged] = []
         self.failed: list[object] = []
         self.sent = 0
-        self._is_over = threading.Event()
+        self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def close(self) -> Sequence[Acknowledged]:
-        """Send no more, and wait for pending records; all that was acknowledged."""
-        self._is_over.set()
+        """Stop sending, wait for pending records, and return the acknowledged records."""
+        self._is_stopped.set()
         self._thread.join()
         assert self._producer.flush(FLUSH_S) == 0
         assert not self.failed, self.failed[:3]
@@ -164,13 +163,13 @@ class Writer:
         return self.acknowledged
 
     def await_more(self, count: int) -> None:
-        """Wait until so many more are acknowledged."""
-        wanted = len(self.acknowledged) + count
-        eventually(lambda: len(self.acknowledged) >= wanted, "nothing is acknowledged")
+        """Wait until that many more records are acknowledged."""
+        target = len(self.acknowledged) + count
+        eventually(lambda: len(self.acknowledged) >= target, "no record is acknowledged")
 
     def _write(self) -> None:
-        while not self._is_over.is_set():
-            if len(self._producer) < self.WAITING_MAX:
+        while not self._is_stopped.is_set():
+            if len(self._producer) < self.PENDING_MAX:
                 value = b"%d" % self.sent
                 partition = self.sent % self._partitions
                 self._producer.produce(
@@ -178,7 +177,7 @@ class Writer:
                 )
                 self.sent += 1
             self._producer.poll(0)
-            self._is_over.wait(self.PAUSE_S)
+            self._is_stopped.wait(self.PAUSE_S)
 
     def _on_delivery(self, error: object, message: object) -> None:
         if error is not None:

@@ -1,4 +1,4 @@
-"""Both brokers, empty, started side by side."""
+"""Starts Apache Kafka and Barnabas, both empty, with the same settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Both get these; the rest are Kafka's defaults, which are ours.
+# Settings of both brokers. All other settings have Kafka's defaults, which Barnabas shares.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
@@ -26,9 +26,9 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "3",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # Few enough updates that a test reaches a snapshot.
+    # Few updates per snapshot, so that a test reaches a snapshot.
     "share.coordinator.snapshot.update.records.per.snapshot": "5",
-    # Records that newer ones replace are not deleted: tests read the topic from its start.
+    # Replaced records are not deleted, because tests read the topic from its start.
     "share.coordinator.state.topic.prune.interval.ms": "86400000",
     # Each heartbeat of a share group may assign partitions.
     "group.share.assignment.interval.ms": "0",
@@ -44,16 +44,21 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "1000",
     "producer.id.expiration.check.interval.ms": "2000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    # Each broker drops empty groups at its own times: never between two answers of a comparison.
+    # Brokers never remove empty groups during a run, because their checks happen at different
+    # times.
     "offsets.retention.check.interval.ms": "86400000",
-    # A broker that waits long for processor time is not fenced: it would lose its partitions.
+    # A broker that gets no processor time for long is not fenced, and so keeps its partitions.
     "broker.session.timeout.ms": "300000",
 }
 
 
 @contextlib.contextmanager
 def started_pair(directory: Path) -> Iterator[Pair]:
-    """Run them in two directories below that one; both are gone afterwards."""
+    """Run both brokers, and stop them at the end.
+
+    Args:
+        directory: contains the directories of both brokers.
+    """
     kafka = KafkaProcess(directory / "kafka", SETTINGS)
     barnabas = BrokerProcess(directory / "barnabas", SETTINGS)
     try:

@@ -1,4 +1,4 @@
-"""Two things wrong at once: which of them is told. Found by mutations of valid requests."""
+"""Requests with two errors: which of them is returned. `make mutations` found these cases."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def a_wrong_cursor_for_topics_named_twice(scene: Scene) -> None:
             scene.compare({"topics": [{"name": each} for each in names], "cursor": cursor})
 
 
-# Answered although there is no time, if nothing is left to be asked of the controller.
+# A timeout of 0 has no effect if the controller has no changes to make.
 TIMES_MS = (10_000, 0, -1, -(1 << 31))
 
 
 @case(ApiKey.CREATE_TOPICS)
-def topics_that_are_not_made_and_no_time(scene: Scene) -> None:
+def topics_that_are_not_created_and_a_timeout_of_0(scene: Scene) -> None:
     for timeout_ms in TIMES_MS:
         for count in (1, 0, 20_000):
             one, other = new(scene.name(), count), new(scene.name(), count)
@@ -81,7 +81,7 @@ def a_config_without_a_value_beside_another_error(scene: Scene) -> None:
 
 
 @case(ApiKey.DELETE_TOPICS)
-def topics_that_are_not_deleted_and_no_time(scene: Scene) -> None:
+def topics_that_are_not_deleted_and_a_timeout_of_0(scene: Scene) -> None:
     topic, other = scene.topic(), scene.topic()
     for timeout_ms in (0, -1):
         for names in ((), (topic, topic), (topic, other, topic), ("absent",), (topic,)):
@@ -91,22 +91,22 @@ def topics_that_are_not_deleted_and_no_time(scene: Scene) -> None:
 
 
 @case(ApiKey.DELETE_TOPICS, [6])
-def topics_named_both_ways_or_neither_and_no_time(scene: Scene) -> None:
+def topics_by_name_and_id_or_neither_and_a_timeout_of_0(scene: Scene) -> None:
     topic = scene.topic()
     for timeout_ms in (0, 10_000):
-        for ways in ("b", "bb", "n", "nn", "bnbn", "ii", "bii", "nin", "bni", "ain"):
-            scene.compare(_deleted_in_ways(topic, ways, timeout_ms))
+        for letters in ("b", "bb", "n", "nn", "bnbn", "ii", "bii", "nin", "bni", "ain"):
+            scene.compare(_deleted_topics(topic, letters, timeout_ms))
 
 
-def _deleted_in_ways(topic: str, ways: str, timeout_ms: int) -> Callable[[Side], Values]:
-    """Each letter a topic: by both name and id, by neither, by id, by an absent id."""
+def _deleted_topics(topic: str, letters: str, timeout_ms: int) -> Callable[[Side], Values]:
+    """Name a topic for each letter: by both name and id, by neither, by id, by an absent id."""
 
     def values(side: Side) -> Values:
         own, absent = side.topic_id(topic), b"\7" * 16
-        wanted = {"b": (topic, own), "n": (None, bytes(16)), "i": (None, own), "a": (None, absent)}
-        named = [dict(zip(("name", "topic_id"), wanted[way], strict=True)) for way in ways]
-        # What could be deleted is named by its name too, and kept for it.
-        if "i" in ways:
+        fields = {"b": (topic, own), "n": (None, bytes(16)), "i": (None, own), "a": (None, absent)}
+        named = [dict(zip(("name", "topic_id"), fields[each], strict=True)) for each in letters]
+        # An existing topic is named twice, by id and by name, so that it is not deleted.
+        if "i" in letters:
             named.append({"name": topic, "topic_id": bytes(16)})
         return {"topics": named, "timeout_ms": timeout_ms}
 
@@ -114,7 +114,7 @@ def _deleted_in_ways(topic: str, ways: str, timeout_ms: int) -> Callable[[Side],
 
 
 @case(ApiKey.CREATE_PARTITIONS)
-def partitions_that_are_not_added_and_no_time(scene: Scene) -> None:
+def partitions_that_are_not_added_and_a_timeout_of_0(scene: Scene) -> None:
     topic, other = scene.topic(), scene.topic()
     for timeout_ms in TIMES_MS:
         for count in (2, 1, 20_000):
@@ -124,7 +124,7 @@ def partitions_that_are_not_added_and_no_time(scene: Scene) -> None:
 
 
 @case(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
-def no_topics_and_no_time(scene: Scene) -> None:
+def no_topics_and_a_timeout_of_0(scene: Scene) -> None:
     topic = scene.topic()
     partitions = [{"partition_index": 0, "replicas": [1]}]
     for timeout_ms in (*TIMES_MS, 1000):
@@ -144,7 +144,7 @@ def no_topics_and_no_time(scene: Scene) -> None:
 
 
 @case(ApiKey.ELECT_LEADERS)
-def no_partitions_and_no_time(scene: Scene) -> None:
+def no_partitions_and_a_timeout_of_0(scene: Scene) -> None:
     topic = scene.topic()
     for timeout_ms in TIMES_MS:
         for partitions in ([], [{"topic": topic, "partitions": []}]):
@@ -159,7 +159,7 @@ def no_partitions_and_no_time(scene: Scene) -> None:
 
 
 @case(ApiKey.OFFSET_COMMIT)
-def topics_that_are_not_there_beside_others(scene: Scene) -> None:
+def unknown_topics_beside_known_topics(scene: Scene) -> None:
     topic, group = scene.topic(2), scene.name("group")
     for named in _partitions_of(topic):
         scene.compare(
@@ -180,21 +180,21 @@ def topics_that_are_not_there_beside_others(scene: Scene) -> None:
 
 
 @case(ApiKey.OFFSET_DELETE)
-def offsets_of_topics_that_are_not_there_beside_others(scene: Scene) -> None:
+def offsets_of_unknown_topics_beside_known_topics(scene: Scene) -> None:
     topic, group = scene.topic(2), scene.name("group")
     committed = [{"partition_index": index, "committed_offset": 1} for index in (0, 1)]
     topics = [{"name": topic, "partitions": committed}]
     for named in _partitions_of(topic):
         scene.do(ApiKey.OFFSET_COMMIT, 8, {"group_id": group, "topics": topics})
-        asked = [
+        requested = [
             {"name": name, "partitions": [{"partition_index": each} for each in indexes]}
             for name, indexes in named
         ]
-        scene.compare({"group_id": group, "topics": asked})
+        scene.compare({"group_id": group, "topics": requested})
 
 
 def _partitions_of(topic: str) -> list[list[tuple[str, list[int]]]]:
-    """Topics and partitions that are there and are not ("x", "y"), in several orders."""
+    """Return existing and unknown topics ("x", "y") and partitions in several orders."""
     return [
         [("x", [])],
         [("x", [0]), ("x", [1])],
@@ -211,7 +211,7 @@ def _partitions_of(topic: str) -> list[list[tuple[str, list[int]]]]:
 
 
 @case(ApiKey.PRODUCE)
-def records_that_are_none_beside_others(scene: Scene) -> None:
+def invalid_records_beside_valid_records(scene: Scene) -> None:
     topic = scene.topic(2)
     good, none = batch(b"a"), b"\xff" * 70
     strange = bytearray(good)
@@ -236,7 +236,7 @@ def records_that_are_none_beside_others(scene: Scene) -> None:
         [(0, good), (0, b"")],
     ):
         scene.compare(_appending(topic, records))
-        scene.compare(ends(topic), ApiKey.LIST_OFFSETS, 5)
+        scene.compare(end_offsets(topic), ApiKey.LIST_OFFSETS, 5)
     for records in ([(0, none)], [(0, good), (0, none)], [(0, b"")]):
         scene.compare(_appending("absent", records))
 
@@ -252,14 +252,14 @@ def _appending(topic: str, records: list[tuple[int, bytes]]) -> Callable[[Side],
     return values
 
 
-def ends(topic: str) -> Values:
-    """A ListOffsets of where a topic's two partitions end."""
+def end_offsets(topic: str) -> Values:
+    """Return a ListOffsets of the ends of a topic's two partitions."""
     partitions = [{"partition_index": index, "timestamp": -1} for index in (0, 1)]
     return {"replica_id": -1, "topics": [{"name": topic, "partitions": partitions}]}
 
 
 @case(ApiKey.DESCRIBE_CLIENT_QUOTAS)
-def quotas_of_whatever_there_is(scene: Scene) -> None:
+def quotas_of_all_entities(scene: Scene) -> None:
     names = [scene.name("client"), scene.name("client")]
     entries = [
         {
@@ -271,8 +271,8 @@ def quotas_of_whatever_there_is(scene: Scene) -> None:
     scene.compare({"entries": entries, "validate_only": False}, ApiKey.ALTER_CLIENT_QUOTAS, 1)
     scene.settle()
 
-    def keep_own(answer: Any) -> None:
-        entries = answer.entries or []
+    def keep_own(response: Any) -> None:
+        entries = response.entries or []
         entries[:] = [each for each in entries if each.entity[0].entity_name in names]
 
     scene.before_comparing = keep_own
@@ -285,7 +285,7 @@ def quotas_of_whatever_there_is(scene: Scene) -> None:
 
 
 @case(ApiKey.INCREMENTAL_ALTER_CONFIGS)
-def a_type_that_is_none_comes_before_a_wrong_change(scene: Scene) -> None:
+def an_unknown_type_comes_before_a_wrong_change(scene: Scene) -> None:
     topic = scene.topic()
     for kind in (1, 3, -1, 127):
         for operation in (0, 1, 2, 3):
@@ -296,7 +296,7 @@ def a_type_that_is_none_comes_before_a_wrong_change(scene: Scene) -> None:
 
 
 @case(ApiKey.DESCRIBE_CONFIGS)
-def a_type_that_is_none_beside_others(scene: Scene) -> None:
+def an_unknown_type_beside_known_types(scene: Scene) -> None:
     topic = scene.topic()
     for kinds in ((2, 1), (3, 2), (-1, 4, 2), (0, 0)):
         for name in (topic, "1", ""):

@@ -27,28 +27,28 @@ pytestmark = pytest.mark.conformance
 
 OURS_ID = 1
 TOPIC_ID = bytes(15) + b"\x01"
-# Of a replica that neither side knows.
-NOBODY, NOWHERE = 9, bytes([7] * 16)
+# Id and directory of a replica that does not exist.
+UNKNOWN_ID, UNKNOWN_DIRECTORY = 9, bytes([7] * 16)
 OTHER_CLUSTER = "another"
-# What only one side has, or has by chance.
-WORDS = re.compile(r"""error_message=(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
-CHANCE = re.compile(r"(high_watermark|end_offset)=(\d+)|<memory at \w+>")
+# Parts of responses that differ between the sides.
+ERROR_MESSAGE = re.compile(r"""error_message=(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+VARYING = re.compile(r"(high_watermark|end_offset)=(\d+)|<memory at \w+>")
 
 
-class Asked:
-    """The receiver, for requests that name it."""
+class Receiver:
+    """The identity of the node that receives a request."""
 
     def __init__(self, joint: JointQuorum, node_id: int) -> None:
         self.id = node_id
         self.directory_id = joint.directory_id(node_id)
 
 
-def vote(asked: Asked, epoch: int, version: int = 2, **values: Any) -> tuple[Message, int]:
+def vote(receiver: Receiver, epoch: int, version: int = 2, **values: Any) -> tuple[Message, int]:
     cluster_id = values.pop("cluster_id", CLUSTER_ID)
     topic = values.pop("topic", METADATA)
-    voter_id = values.pop("voter_id", asked.id)
+    voter_id = values.pop("voter_id", receiver.id)
     given = {
-        "replica_id": NOBODY,
+        "replica_id": UNKNOWN_ID,
         "last_offset_epoch": 0,
         "last_offset": 0,
         "pre_vote": False,
@@ -57,8 +57,8 @@ def vote(asked: Asked, epoch: int, version: int = 2, **values: Any) -> tuple[Mes
     partition = votes.PartitionDataRequest(
         partition_index=0,
         replica_epoch=epoch,
-        replica_directory_id=NOWHERE,
-        voter_directory_id=asked.directory_id,
+        replica_directory_id=UNKNOWN_DIRECTORY,
+        voter_directory_id=receiver.directory_id,
         **given,
     )
     topics = [votes.TopicDataRequest(topic_name=topic, partitions=[partition])]
@@ -72,12 +72,12 @@ def fetch(epoch: int, offset: int, last_epoch: int, **values: Any) -> tuple[Mess
         fetch_offset=offset,
         last_fetched_epoch=last_epoch,
         partition_max_bytes=0,
-        replica_directory_id=NOWHERE,
+        replica_directory_id=UNKNOWN_DIRECTORY,
     )
     topic = fetches.FetchTopic(topic_id=values.pop("topic_id", TOPIC_ID), partitions=[partition])
     request = fetches.FetchRequest(
         cluster_id=values.pop("cluster_id", CLUSTER_ID),
-        replica_state=fetches.ReplicaState(replica_id=NOBODY),
+        replica_state=fetches.ReplicaState(replica_id=UNKNOWN_ID),
         max_wait_ms=values.pop("max_wait_ms", 0),
         min_bytes=0,
         topics=[topic],
@@ -107,7 +107,7 @@ def add(node_id: int, **values: Any) -> tuple[Message, int]:
     listener = adds.Listener(name="CONTROLLER", host="127.0.0.1", port=1)
     given = {
         "cluster_id": CLUSTER_ID,
-        "voter_directory_id": NOWHERE,
+        "voter_directory_id": UNKNOWN_DIRECTORY,
         "listeners": [listener],
         **values,
     }
@@ -115,7 +115,7 @@ def add(node_id: int, **values: Any) -> tuple[Message, int]:
 
 
 def remove(
-    node_id: int, directory_id: bytes = NOWHERE, cluster_id: str = CLUSTER_ID
+    node_id: int, directory_id: bytes = UNKNOWN_DIRECTORY, cluster_id: str = CLUSTER_ID
 ) -> tuple[Message, int]:
     request = removes.RemoveRaftVoterRequest(
         cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id
@@ -123,15 +123,15 @@ def remove(
     return request, 0
 
 
-def update(asked: Asked, epoch: int, **values: Any) -> tuple[Message, int]:
+def update(receiver: Receiver, epoch: int, **values: Any) -> tuple[Message, int]:
     listener = updates.Listener(name="CONTROLLER", host="127.0.0.1", port=1)
     levels = updates.KRaftVersionFeature(
         min_supported_version=0, max_supported_version=values.pop("highest", 1)
     )
     given = {
         "cluster_id": CLUSTER_ID,
-        "voter_id": asked.id,
-        "voter_directory_id": asked.directory_id,
+        "voter_id": receiver.id,
+        "voter_directory_id": receiver.directory_id,
         "listeners": [listener],
         **values,
     }
@@ -141,8 +141,8 @@ def update(asked: Asked, epoch: int, **values: Any) -> tuple[Message, int]:
     return request, 0
 
 
-# Both sides lead epoch 1, alone.
-CASES: dict[str, Callable[[Asked], tuple[Message, int]]] = {
+# Both sides are single voters, which lead epoch 1.
+CASES: dict[str, Callable[[Receiver], tuple[Message, int]]] = {
     "vote in another cluster": lambda me: vote(me, 1, cluster_id=OTHER_CLUSTER),
     "vote on another topic": lambda me: vote(me, 1, topic="t"),
     "vote in an old epoch": lambda me: vote(me, 0),
@@ -154,47 +154,47 @@ CASES: dict[str, Callable[[Asked], tuple[Message, int]]] = {
     "pre-vote with a later epoch's records": lambda me: vote(
         me, 1, last_offset_epoch=2, pre_vote=True
     ),
-    "vote of a negative end": lambda me: vote(me, 1, last_offset=-1),
-    "vote of nobody": lambda me: vote(me, 1, replica_id=-1),
+    "vote with a negative end offset": lambda me: vote(me, 1, last_offset=-1),
+    "vote without a candidate": lambda me: vote(me, 1, replica_id=-1),
     "vote of another voter": lambda me: vote(me, 1, voter_id=77),
     "fetch in another cluster": lambda _: fetch(1, 0, 0, cluster_id=OTHER_CLUSTER),
-    "fetch of another topic": lambda _: fetch(1, 0, 0, topic_id=NOWHERE),
+    "fetch of another topic": lambda _: fetch(1, 0, 0, topic_id=UNKNOWN_DIRECTORY),
     "fetch in an old epoch": lambda _: fetch(0, 0, 0),
     "fetch in a later epoch": lambda _: fetch(2, 0, 0),
     "fetch below the start": lambda _: fetch(1, -1, 0),
     "fetch with a negative epoch": lambda _: fetch(1, 0, -1),
     "fetch with records of a later epoch": lambda _: fetch(1, 3, 5),
     "fetch with a negative wait": lambda _: fetch(1, 0, 0, max_wait_ms=-1),
-    "fetch behind the end": lambda _: fetch(1, 99_999, 1),
-    "fetch with an epoch that never was": lambda _: fetch(1, 3, 0),
-    "begin in another cluster": lambda _: begin(NOBODY, 1, cluster_id=OTHER_CLUSTER),
-    "begin on another topic": lambda _: begin(NOBODY, 1, topic="t"),
-    "begin an old epoch": lambda _: begin(NOBODY, 0),
-    "begin of nobody": lambda _: begin(-1, 1),
+    "fetch above the end": lambda _: fetch(1, 99_999, 1),
+    "fetch with an epoch that does not exist": lambda _: fetch(1, 3, 0),
+    "begin in another cluster": lambda _: begin(UNKNOWN_ID, 1, cluster_id=OTHER_CLUSTER),
+    "begin on another topic": lambda _: begin(UNKNOWN_ID, 1, topic="t"),
+    "begin an old epoch": lambda _: begin(UNKNOWN_ID, 0),
+    "begin without a leader": lambda _: begin(-1, 1),
     "begin of its own epoch": lambda me: begin(me.id, 1),
     "begin for another voter": lambda me: begin(me.id, 1, 77),
-    "end in another cluster": lambda _: end(NOBODY, 1, OTHER_CLUSTER),
-    "end of an old epoch": lambda _: end(NOBODY, 0),
-    "end of nobody": lambda _: end(-1, 1),
+    "end in another cluster": lambda _: end(UNKNOWN_ID, 1, OTHER_CLUSTER),
+    "end of an old epoch": lambda _: end(UNKNOWN_ID, 0),
+    "end without a leader": lambda _: end(-1, 1),
     "end of its own epoch": lambda me: end(me.id, 1),
-    "add in another cluster": lambda _: add(NOBODY, cluster_id=OTHER_CLUSTER),
-    "add without an endpoint": lambda _: add(NOBODY, listeners=[]),
-    "add without a directory": lambda _: add(NOBODY, voter_directory_id=bytes(16)),
-    "add nobody": lambda _: add(-1),
+    "add in another cluster": lambda _: add(UNKNOWN_ID, cluster_id=OTHER_CLUSTER),
+    "add without an endpoint": lambda _: add(UNKNOWN_ID, listeners=[]),
+    "add without a directory": lambda _: add(UNKNOWN_ID, voter_directory_id=bytes(16)),
+    "add without an id": lambda _: add(-1),
     "add a voter": lambda me: add(me.id),
-    "add who is not there": lambda _: add(NOBODY),
-    "remove in another cluster": lambda _: remove(NOBODY, cluster_id=OTHER_CLUSTER),
-    "remove who is no voter": lambda _: remove(NOBODY),
+    "add an unreachable node": lambda _: add(UNKNOWN_ID),
+    "remove in another cluster": lambda _: remove(UNKNOWN_ID, cluster_id=OTHER_CLUSTER),
+    "remove an unknown voter": lambda _: remove(UNKNOWN_ID),
     "remove another directory": lambda me: remove(me.id),
     "remove without a directory": lambda me: remove(me.id, bytes(16)),
     "remove the last voter": lambda me: remove(me.id, me.directory_id),
     "update in another cluster": lambda me: update(me, 1, cluster_id=OTHER_CLUSTER),
     "update in an old epoch": lambda me: update(me, 0),
     "update in a later epoch": lambda me: update(me, 2),
-    "update who is no voter": lambda me: update(me, 1, voter_id=NOBODY),
-    "update another directory": lambda me: update(me, 1, voter_directory_id=NOWHERE),
+    "update an unknown voter": lambda me: update(me, 1, voter_id=UNKNOWN_ID),
+    "update another directory": lambda me: update(me, 1, voter_directory_id=UNKNOWN_DIRECTORY),
     "update without a directory": lambda me: update(me, 1, voter_directory_id=bytes(16)),
-    "update of nobody": lambda me: update(me, 1, voter_id=-1),
+    "update without an id": lambda me: update(me, 1, voter_id=-1),
     "update without an endpoint": lambda me: update(me, 1, listeners=[]),
     "update without the level": lambda me: update(me, 1, highest=0),
 }
@@ -204,7 +204,7 @@ CASES: dict[str, Callable[[Asked], tuple[Message, int]]] = {
 def both(
     kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[JointQuorum]:
-    """A lone dynamic quorum of each side."""
+    """Start a dynamic quorum with a single voter of each side."""
     joint = JointQuorum(tmp_path_factory.mktemp("lone"), dynamic=True)
     ours, kafka = joint.nodes[OURS_ID], joint.nodes[KAFKA_ID]
     for node in (ours, kafka):
@@ -219,16 +219,16 @@ def both(
         node.close()
 
 
-def answer(joint: JointQuorum, node_id: int, case: str) -> str:
-    """Response of a side, without the values that differ between sides."""
-    request, version = CASES[case](Asked(joint, node_id))
-    text = str(joint.ask(node_id, request, version))
+def comparable_response(joint: JointQuorum, node_id: int, case: str) -> str:
+    """Return the response of a node as text, without the values that differ between nodes."""
+    request, version = CASES[case](Receiver(joint, node_id))
+    text = str(joint.exchange(node_id, request, version))
     port = joint.nodes[node_id].address.rpartition(":")[2]
     text = text.replace(f"leader_id={node_id},", "leader_id=ME,")
     text = text.replace(f"node_id={node_id},", "node_id=ME,").replace(f"port={port}", "port=P")
-    return CHANCE.sub(r"\1", WORDS.sub("error_message=WORDS", text))
+    return VARYING.sub(r"\1", ERROR_MESSAGE.sub("error_message=WORDS", text))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_response_equals_that_of_kafka(both: JointQuorum, case: str) -> None:
-    assert answer(both, OURS_ID, case) == answer(both, KAFKA_ID, case)
+    assert comparable_response(both, OURS_ID, case) == comparable_response(both, KAFKA_ID, case)

@@ -1,6 +1,6 @@
-"""Sends requests to a broker, or to the responsible broker of a cluster: leader or coordinator.
+"""Sends requests to the responsible broker of a cluster, such as a leader or coordinator.
 
-Nothing is cached between requests, so no response comes from a former leader.
+There is no cache between requests, so that no response comes from a former leader.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ class Place(NamedTuple):
 
 # The partition that a request for one partition names.
 _PARTITIONS: dict[type[Message], Callable[[Any], Place]] = {
-    ProduceRequest: lambda asked: Place(
-        asked.topic_data[0].name, asked.topic_data[0].partition_data[0].index
+    ProduceRequest: lambda requested: Place(
+        requested.topic_data[0].name, requested.topic_data[0].partition_data[0].index
     ),
-    FetchRequest: lambda asked: Place(
-        asked.topics[0].topic, asked.topics[0].partitions[0].partition
+    FetchRequest: lambda requested: Place(
+        requested.topics[0].topic, requested.topics[0].partitions[0].partition
     ),
-    ListOffsetsRequest: lambda asked: Place(
-        asked.topics[0].name, asked.topics[0].partitions[0].partition_index
+    ListOffsetsRequest: lambda requested: Place(
+        requested.topics[0].name, requested.topics[0].partitions[0].partition_index
     ),
-    OffsetForLeaderEpochRequest: lambda asked: Place(
-        asked.topics[0].topic, asked.topics[0].partitions[0].partition
+    OffsetForLeaderEpochRequest: lambda requested: Place(
+        requested.topics[0].topic, requested.topics[0].partitions[0].partition
     ),
-    DescribeProducersRequest: lambda asked: Place(
-        asked.topics[0].name, asked.topics[0].partition_indexes[0]
+    DescribeProducersRequest: lambda requested: Place(
+        requested.topics[0].name, requested.topics[0].partition_indexes[0]
     ),
-    DeleteRecordsRequest: lambda asked: Place(
-        asked.topics[0].name, asked.topics[0].partitions[0].partition_index
+    DeleteRecordsRequest: lambda requested: Place(
+        requested.topics[0].name, requested.topics[0].partitions[0].partition_index
     ),
 }
 _GROUPS: dict[type[Message], Callable[[Any], str]] = {
-    OffsetCommitRequest: lambda asked: asked.group_id,
-    OffsetFetchRequest: lambda asked: asked.groups[0].group_id,
-    DeleteGroupsRequest: lambda asked: asked.groups_names[0],
+    OffsetCommitRequest: lambda requested: requested.group_id,
+    OffsetFetchRequest: lambda requested: requested.groups[0].group_id,
+    DeleteGroupsRequest: lambda requested: requested.groups_names[0],
 }
 _BROKER = 4
 
 
-class Ask:
-    """Gives the answer to a request of a version.
+class RequestRouter:
+    """Sends requests to the responsible brokers; a call returns the response.
 
     Args:
         bootstrap: addresses of all brokers.
@@ -77,17 +77,17 @@ class Ask:
 
     def __init__(self, bootstrap: str) -> None:
         self._clients = {each: RawClient(each) for each in bootstrap.split(",")}
-        self._any = next(iter(self._clients.values()))
+        self._first = next(iter(self._clients.values()))
 
     def __call__(self, request: Message, version: int) -> Any:
-        """The answer of the broker that has it.
+        """Return the response of the responsible broker.
 
-        Asked again, as every client does, while leaders and coordinators are changing.
+        The request is repeated while leaders and coordinators change, as in all clients.
         """
-        return eventually(lambda: self._final(request, version), f"no final answer to {request}")
+        return eventually(lambda: self._final(request, version), f"no final response to {request}")
 
-    def each(self, request: Message, version: int) -> list[Any]:
-        """The answers of all brokers, in their order."""
+    def to_each(self, request: Message, version: int) -> list[Any]:
+        """Return the responses of all brokers, in their order."""
         return [client.ask(request, version) for client in self._clients.values()]
 
     def close(self) -> None:
@@ -95,22 +95,22 @@ class Ask:
             client.close()
 
     def _final(self, request: Message, version: int) -> Any:
-        answer = self._whom(request).ask(request, version)
-        return None if any(code.retriable for code in _errors(answer)) else answer
+        response = self._responsible_broker(request).ask(request, version)
+        return None if any(code.retriable for code in _errors(response)) else response
 
-    def _whom(self, request: Message) -> RawClient:
+    def _responsible_broker(self, request: Message) -> RawClient:
         if len(self._clients) == 1:
-            return self._any
+            return self._first
         if place := _PARTITIONS.get(type(request)):
             return self._leader(place(request))
         if group := _GROUPS.get(type(request)):
-            found: Any = self._any.ask(FindCoordinatorRequest(key=group(request)), 2)
-            return self._clients.get(f"{found.host}:{found.port}", self._any)
+            found: Any = self._first.ask(FindCoordinatorRequest(key=group(request)), 2)
+            return self._clients.get(f"{found.host}:{found.port}", self._first)
         if isinstance(request, DescribeConfigsRequest | IncrementalAlterConfigsRequest):
             resource = request.resources[0]
             if resource.resource_type == _BROKER and resource.resource_name:
                 return self._node(int(resource.resource_name))
-        return self._any
+        return self._first
 
     def _leader(self, place: Place) -> RawClient:
         request = MetadataRequest(
@@ -118,27 +118,27 @@ class Ask:
         )
         (topic,) = self._metadata(request).topics
         led = {each.partition_index: each.leader_id for each in topic.partitions}
-        # Each broker reports that the partition has no leader.
+        # Any broker reports a missing leader.
         leader = led.get(place.partition, -1)
-        return self._any if leader < 0 else self._node(leader)
+        return self._first if leader < 0 else self._node(leader)
 
     def _node(self, node_id: int) -> RawClient:
         brokers = self._metadata(MetadataRequest(topics=[])).brokers
         at = {each.node_id: f"{each.host}:{each.port}" for each in brokers}
-        return self._clients[at[node_id]] if node_id in at else self._any
+        return self._clients[at[node_id]] if node_id in at else self._first
 
     def _metadata(self, request: MetadataRequest) -> Any:
-        return self._any.ask(request, 9)
+        return self._first.ask(request, 9)
 
 
-def _errors(answer: object) -> Iterator[ErrorCode]:
-    """All error codes of an answer, of its parts too."""
-    if isinstance(answer, list):
-        for each in answer:
+def _errors(response: object) -> Iterator[ErrorCode]:
+    """Yield all error codes of a response and of its parts."""
+    if isinstance(response, list):
+        for each in response:
             yield from _errors(each)
-    elif isinstance(answer, Struct):
-        for each in answer.__fields__:
-            value = getattr(answer, each.name)
+    elif isinstance(response, Struct):
+        for each in response.__fields__:
+            value = getattr(response, each.name)
             if each.name == "error_code":
                 yield ErrorCode(value)
             else:
@@ -146,10 +146,10 @@ def _errors(answer: object) -> Iterator[ErrorCode]:
 
 
 @contextmanager
-def asking(bootstrap: str) -> Iterator[Ask]:
-    """Connections of its own: what gives the answer to a request."""
-    ask = Ask(bootstrap)
+def request_router(bootstrap: str) -> Iterator[RequestRouter]:
+    """Open connections for requests, and close them at the end."""
+    send = RequestRouter(bootstrap)
     try:
-        yield ask
+        yield send
     finally:
-        ask.close()
+        send.close()

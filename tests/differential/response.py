@@ -1,4 +1,4 @@
-"""A response as plain values: lists, dictionaries, numbers, text; and comparison of two of them."""
+"""Responses as plain values (lists, dictionaries, numbers, text), and their comparison."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Flat = dict[str, object]
 
 # Text for a path that one of the responses lacks.
 ABSENT = "not there"
-# The sentences of errors that are our own: those that begin with a group or a member are Kafka's.
+# Error messages that Barnabas words itself. Those that begin with "Group", "Share group" or
+# "Member" are Kafka's own, and are compared.
 _DETAIL = re.compile(r"status_detail=(?P<quote>['\"]).+?(?P=quote)")
 _MESSAGE = re.compile(r"error_message=(?P<quote>['\"])(?!(Group|Share group|Member) ).*?(?P=quote)")
 
@@ -30,7 +31,7 @@ class ReencodingError(AssertionError):
     """Our codec encodes a response differently from the broker."""
 
 
-def read_answer(api_key: int, version: int, frame: bytes) -> Message:
+def read_response(api_key: int, version: int, frame: bytes) -> Message:
     """Decode a response frame, and check that encoding it again gives the same bytes."""
     _, offset = decode_response_header(api_key, version, frame)
     message = decode(response_class(api_key), version, frame, offset)
@@ -48,11 +49,11 @@ def flatten(message: Message, version: int, side: Side) -> Flat:
     return dict(_fields(message, name, name, version, side))
 
 
-def words(message: Any, side: Side) -> str:
-    """Return a message as text: names instead of topic ids, and errors without their sentences."""
+def as_text(message: Any, side: Side) -> str:
+    """Return a message as text, with names for generated ids and without error messages."""
     text = _MESSAGE.sub("error_message=<text>", str(message))
     text = _DETAIL.sub("status_detail=<text>", text)
-    for name, value in side.drawn().items():
+    for name, value in side.named_values().items():
         text = text.replace(repr(value), f"<{name}>")
     return text.replace("/127.0.0.1", "/HOST")
 
@@ -71,7 +72,7 @@ def differences(kafka: Flat, barnabas: Flat) -> dict[str, tuple[object, object]]
         pair = (kafka.get(path, ABSENT), barnabas.get(path, ABSENT))
         if pair[0] == pair[1]:
             continue
-        # An item of a list that one of them has not is told once, not field by field.
+        # A list item that only one response has is one difference, not one for each field.
         missing = [place for place in _places(path) if not all(place in each for each in items)]
         if missing:
             found[missing[0]] = tuple("there" if missing[0] in each else ABSENT for each in items)
@@ -81,7 +82,7 @@ def differences(kafka: Flat, barnabas: Flat) -> dict[str, tuple[object, object]]
 
 
 def _places(path: str) -> list[str]:
-    """The items of lists that a path goes through, the outermost first."""
+    """Return the paths of the list items that contain a path, the outermost first."""
     return [path[: match.end()] for match in re.finditer(r"\](?=\.|$)", path)]
 
 
@@ -92,7 +93,15 @@ def _items(flat: Flat) -> set[str]:
 def _fields(
     struct: Struct, path: str, pattern: str, version: int, side: Side
 ) -> Iterator[tuple[str, object]]:
-    """`path` has the places in lists, `pattern` has not: rules go by it."""
+    """Yield the fields of a struct.
+
+    Args:
+        struct: a message or a part of it.
+        path: the path with the places in lists.
+        pattern: the path without the places in lists, which selects the rules.
+        version: the version of the message.
+        side: the broker that sent the message.
+    """
     for each in struct.__fields__:
         if each.is_in(version):
             value = getattr(struct, each.name)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_table import ApiKey
 
 if TYPE_CHECKING:
-    from differential.matrix.valid import Make
+    from differential.matrix.valid_requests import Make
 
-# Cases that the matrix leaves out, each with the reason.
-_NEVER = "Kafka never answers it"
-_DROPS = "Kafka's controller fails over it and resigns"
-_ALL = "a case of its own compares all keys"
+# Reasons that several inputs share.
+_NEVER = "Kafka never responds"
+_DROPS = "Kafka's controller fails and resigns"
+_ALL = "a separate case compares all keys"
 _OPERATION = "resources[0].configs[0].config_operation = "
 NOT_SENT = {
     **{
@@ -33,32 +33,35 @@ NOT_SENT = {
         for size in (-(1 << 31), -1)
     },
     **{
-        (ApiKey.SHARE_FETCH, f"group_id = {group}"): "Kafka's response depends on what comes first,"
-        " the timeout or the error of the state that is not there"
+        (ApiKey.SHARE_FETCH, f"group_id = {group}"): "Kafka's response depends on a race between"
+        " the timeout and the error for the missing state"
         for group in ("a new name", "10000 letters")
     },
     **{
         (
             ApiKey.SHARE_FETCH,
             f"max_wait_ms = {time}",
-        ): "Kafka's response is empty if the fetch before still has the lock of the share partition"
+        ): "Kafka's response is empty while a previous fetch locks the share partition"
         for time in (-(1 << 31), -1)
     },
     **{
         (
             ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
             f"groups[0].topics[0].partitions = {index}",
-        ): "Kafka asks for the state for 30 s before it answers"
+        ): "Kafka requests the state for 30 s before it responds"
         for index in (1000, (1 << 31) - 1)
     },
-    (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka ends: the process is gone",
+    (ApiKey.ADD_RAFT_VOTER, "listeners[0].name = ''"): "Kafka's process exits",
 }
 
-# Combinations of inputs that are left out, each with the reason.
-NOT_TOGETHER = {
-    (ApiKey.OFFSET_COMMIT, "group_id = ''"): "refused, it leaves a group that others would find",
-    (ApiKey.ALTER_CLIENT_QUOTAS, "entries[0].entity[0].entity_name = null"): "set for all clients"
-    " a quota would slow down whatever comes after it",
+# Inputs that are not combined with others, each with the reason.
+NOT_COMBINED = {
+    (
+        ApiKey.OFFSET_COMMIT,
+        "group_id = ''",
+    ): "a refused request leaves a group that other requests would find",
+    (ApiKey.ALTER_CLIENT_QUOTAS, "entries[0].entity[0].entity_name = null"): "a quota"
+    " for all clients would throttle the following requests",
     (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "groups twice"): "Kafka sends no response if the repeated"
     " group has an error",
     (ApiKey.SHARE_FETCH, "topics twice"): "Kafka's order is that of a hash table",
@@ -67,6 +70,6 @@ NOT_TOGETHER = {
 
 
 def is_sent(api: ApiKey, make: Make, label: str) -> bool:
-    """Whether an input is sent; a label may name the valid request that it is made of."""
-    way = "broker" if "brokers" in make.__name__ else "topic"
-    return (api, label) not in NOT_SENT and (api, f"{way}: {label}") not in NOT_SENT
+    """Return whether an input is sent; a label may begin with the kind of the valid request."""
+    kind = "broker" if "brokers" in make.__name__ else "topic"
+    return (api, label) not in NOT_SENT and (api, f"{kind}: {label}") not in NOT_SENT

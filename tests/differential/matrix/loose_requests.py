@@ -1,7 +1,7 @@
 """Requests with values that no valid request has: null anywhere, and an unknown tagged field.
 
-A loose class is a request's own field table with these two added; apart from them, the encoded
-bytes are the same.
+A loose class is a copy of a request class with a changed field table: each field may be null, and
+there is an unknown tagged field. Otherwise the encoded bytes are the same.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Field
 
 UNKNOWN_TAG = 9999
-# The name that inputs give a value to.
+# The name of the unknown tagged field.
 UNKNOWN_FIELD = "unknown_tagged_field"
 
 
 @cache
 def loose_request(api_key: int) -> type[Message]:
-    """A request's class, loosened."""
+    """Return the loose class of a request."""
     strict = request_class(api_key)
     made: Any = _loosened(strict, (Message,), strict.__flexible_from__)
     made.__api_key__ = strict.__api_key__
@@ -43,12 +43,12 @@ def loose_request(api_key: int) -> type[Message]:
 
 
 def is_variable(each: Field) -> bool:
-    """Whether a field has a length, and so a way to say null."""
+    """Return whether a field has a length, which can also encode null."""
     return isinstance(each.kind, Array) or each.kind in (STRING, BYTES, RECORDS)
 
 
 def struct_of(kind: Any) -> type[Struct] | None:
-    """The struct that a field holds, alone or in a list."""
+    """Return the struct class of a field or of the items of a list; None for other kinds."""
     inside = kind.element if isinstance(kind, Array) else kind
     return inside if isinstance(inside, type) else None
 

@@ -1,7 +1,7 @@
 """Requests with several random errors from a fixed seed get equal responses.
 
-`make mutations` is the long form. These run before the other tests of this folder, while responses
-that list all objects are short.
+`make mutations` runs more requests. These tests run early in this folder, while responses that list
+all objects are short.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.protocol.api_table import ApiKey
 from differential import mutations
-from differential.matrix.valid import VALID
+from differential.matrix.valid_requests import VALID
 from differential.mutations import rounds
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def test_a_difference_is_reported_with_minimal_inputs(
     times = itertools.count()
 
     def spoiling(*_: object) -> Callable[[object], None]:
-        return lambda answer: setattr(answer, "throttle_time_ms", next(times))
+        return lambda response: setattr(response, "throttle_time_ms", next(times))
 
-    monkeypatch.setattr(mutations, "without_others", spoiling)
+    monkeypatch.setattr(mutations, "without_other_cases", spoiling)
     found = next(rounds(pair, SEED, [ApiKey.DESCRIBE_CLUSTER])).found
     assert found
-    # Every answer differs: that to the request as it is as well.
+    # Every response differs, including the response to the unchanged request.
     assert {each.inputs for each in found} == {()}
     assert all("throttle_time_ms" in str(each) for each in found)

@@ -1,7 +1,7 @@
-"""One valid request of each API, or a few where it has several ways: what inputs are made from.
+"""Valid requests of each API, from which the inputs are made. Some APIs have several.
 
 A request that changes an object has its own object, so that the next request finds the same state.
-Values are as in `request`; a function in them gets the values that a side assigned.
+Values are as in `request`. A function among the values returns an id that a side assigned.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from differential.matrix import standing
+from differential.matrix import objects
+from differential.matrix.objects import MEMBER, SESSION_MS, id_of, value_of
 from differential.matrix.share_fetch_requests import SHARE_FETCHES
 from differential.matrix.share_group_requests import SHARE_GROUPS
 from differential.matrix.share_requests import SHARE_STATE
-from differential.matrix.standing import MEMBER, SESSION_MS, id_of, of
 from differential.matrix.streams_group_requests import STREAMS_GROUPS
 from differential.matrix.token_requests import TOKENS
 from differential.scene import batch
@@ -37,7 +37,7 @@ TOPIC, BROKER = 2, 4
 
 
 def valid(api: ApiKey) -> Callable[[Make], Make]:
-    """Register a function as a way to ask an API."""
+    """Register a function that makes a valid request of an API."""
 
     def register(make: Make) -> Make:
         VALID.setdefault(api, {})[make.__name__.strip("_").replace("_", " ")] = make
@@ -48,7 +48,7 @@ def valid(api: ApiKey) -> Callable[[Make], Make]:
 
 @valid(ApiKey.PRODUCE)
 def produce(scene: Scene) -> dict[str, Any]:
-    name = standing.own_topic(scene)
+    name = objects.own_topic(scene)
     data = [{"index": 0, "records": batch(b"a", b"b")}]
     topics = [{"name": name, "topic_id": id_of(name), "partition_data": data}]
     return {"transactional_id": None, "acks": -1, "timeout_ms": 5000, "topic_data": topics}
@@ -56,7 +56,7 @@ def produce(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.FETCH)
 def fetch(scene: Scene) -> dict[str, Any]:
-    name = standing.topic(scene)
+    name = objects.topic(scene)
     partition = {
         "partition": 0,
         "current_leader_epoch": 0,
@@ -81,25 +81,25 @@ def fetch(scene: Scene) -> dict[str, Any]:
 @valid(ApiKey.LIST_OFFSETS)
 def list_offsets(scene: Scene) -> dict[str, Any]:
     partition = {"partition_index": 0, "current_leader_epoch": 0, "timestamp": -1}
-    topics = [{"name": standing.topic(scene), "partitions": [partition]}]
+    topics = [{"name": objects.topic(scene), "partitions": [partition]}]
     return {"replica_id": -1, "isolation_level": 0, "topics": topics, "timeout_ms": 5000}
 
 
 @valid(ApiKey.METADATA)
 def metadata(scene: Scene) -> dict[str, Any]:
-    topics = [{"name": standing.topic(scene)}]
+    topics = [{"name": objects.topic(scene)}]
     return {"topics": topics, "allow_auto_topic_creation": False}
 
 
 @valid(ApiKey.METADATA)
 def metadata_by_id(scene: Scene) -> dict[str, Any]:
-    name = standing.topic(scene)
+    name = objects.topic(scene)
     by_id = {"name": None if scene.version >= 10 else name, "topic_id": id_of(name)}
     return {"topics": [by_id], "allow_auto_topic_creation": False}
 
 
 def _commit(scene: Scene, group: str) -> dict[str, Any]:
-    name = standing.topic(scene)
+    name = objects.topic(scene)
     partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "note"}
     partition["committed_leader_epoch"] = 0
     topics = [{"name": name, "topic_id": id_of(name), "partitions": [partition]}]
@@ -113,13 +113,13 @@ def commit_without_members(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.OFFSET_COMMIT)
 def commit_of_a_member(scene: Scene) -> dict[str, Any]:
-    member = {"member_id": of(MEMBER), "generation_id_or_member_epoch": 1}
-    return {**_commit(scene, standing.group(scene)), **member}
+    member = {"member_id": value_of(MEMBER), "generation_id_or_member_epoch": 1}
+    return {**_commit(scene, objects.group(scene)), **member}
 
 
 @valid(ApiKey.OFFSET_FETCH)
 def offset_fetch(scene: Scene) -> dict[str, Any]:
-    group, name = standing.group(scene), standing.topic(scene)
+    group, name = objects.group(scene), objects.topic(scene)
     topics = [{"name": name, "partition_indexes": [0, 1]}]
     with_ids = [{"name": name, "topic_id": id_of(name), "partition_indexes": [0, 1]}]
     one = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": with_ids}
@@ -146,7 +146,7 @@ def join_group(scene: Scene) -> dict[str, Any]:
 
 
 def _member(scene: Scene) -> dict[str, Any]:
-    return {"group_id": standing.group(scene), "member_id": of(MEMBER), "generation_id": 1}
+    return {"group_id": objects.group(scene), "member_id": value_of(MEMBER), "generation_id": 1}
 
 
 @valid(ApiKey.HEARTBEAT)
@@ -157,25 +157,29 @@ def heartbeat(scene: Scene) -> dict[str, Any]:
 @valid(ApiKey.SYNC_GROUP)
 def sync_group(scene: Scene) -> dict[str, Any]:
     words = {"protocol_type": "consumer", "protocol_name": "range"}
-    assignments = [{"member_id": of(MEMBER), "assignment": b"some"}]
+    assignments = [{"member_id": value_of(MEMBER), "assignment": b"some"}]
     return {**_member(scene), **words, "assignments": assignments}
 
 
 @valid(ApiKey.LEAVE_GROUP)
 def leave_group(scene: Scene) -> dict[str, Any]:
-    group = standing.new_group(scene, standing.topic(scene), "leaver", "an-instance")
-    sender = {"member_id": of("leaver"), "group_instance_id": "an-instance", "reason": "a test"}
-    return {"group_id": group, "member_id": of("leaver"), "members": [sender]}
+    group = objects.new_group(scene, objects.topic(scene), "leaver", "an-instance")
+    sender = {
+        "member_id": value_of("leaver"),
+        "group_instance_id": "an-instance",
+        "reason": "a test",
+    }
+    return {"group_id": group, "member_id": value_of("leaver"), "members": [sender]}
 
 
 @valid(ApiKey.DESCRIBE_GROUPS)
 def describe_groups(scene: Scene) -> dict[str, Any]:
-    return {"groups": [standing.group(scene)], "include_authorized_operations": False}
+    return {"groups": [objects.group(scene)], "include_authorized_operations": False}
 
 
 @valid(ApiKey.LIST_GROUPS)
 def list_groups(scene: Scene) -> dict[str, Any]:
-    standing.group(scene)
+    objects.group(scene)
     return {"states_filter": ["Stable"], "types_filter": ["classic"]}
 
 
@@ -188,7 +192,7 @@ def consumer_group_heartbeat(scene: Scene) -> dict[str, Any]:
         "instance_id": "an-instance",
         "rack_id": "a-rack",
         "rebalance_timeout_ms": 10_000,
-        "subscribed_topic_names": [standing.topic(scene)],
+        "subscribed_topic_names": [objects.topic(scene)],
         "subscribed_topic_regex": None,
         "server_assignor": "uniform",
         "topic_partitions": [],
@@ -197,20 +201,20 @@ def consumer_group_heartbeat(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.CONSUMER_GROUP_DESCRIBE)
 def consumer_group_describe(scene: Scene) -> dict[str, Any]:
-    group = standing.consumer_group(scene)
+    group = objects.consumer_group(scene)
     return {"group_ids": [group], "include_authorized_operations": False}
 
 
 @valid(ApiKey.DELETE_GROUPS)
 def delete_groups(scene: Scene) -> dict[str, Any]:
-    return {"groups_names": [standing.empty_group(scene, standing.topic(scene))]}
+    return {"groups_names": [objects.empty_group(scene, objects.topic(scene))]}
 
 
 @valid(ApiKey.OFFSET_DELETE)
 def offset_delete(scene: Scene) -> dict[str, Any]:
-    name = standing.topic(scene)
+    name = objects.topic(scene)
     topics = [{"name": name, "partitions": [{"partition_index": 0}]}]
-    return {"group_id": standing.empty_group(scene, name), "topics": topics}
+    return {"group_id": objects.empty_group(scene, name), "topics": topics}
 
 
 @valid(ApiKey.API_VERSIONS)
@@ -238,21 +242,21 @@ def create_topics_as_assigned(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.DELETE_TOPICS)
 def delete_topics(scene: Scene) -> dict[str, Any]:
-    name = standing.new_topic(scene)
+    name = objects.new_topic(scene)
     topics = [{"name": name, "topic_id": bytes(16)}]
     return {"topics": topics, "topic_names": [name], "timeout_ms": 10_000}
 
 
 @valid(ApiKey.DELETE_TOPICS)
 def delete_topics_by_id(scene: Scene) -> dict[str, Any]:
-    name = standing.new_topic(scene)
+    name = objects.new_topic(scene)
     topics = [{"name": None, "topic_id": id_of(name)}]
     return {"topics": topics, "topic_names": [name], "timeout_ms": 10_000}
 
 
 @valid(ApiKey.DELETE_RECORDS)
 def delete_records(scene: Scene) -> dict[str, Any]:
-    name = standing.own_topic(scene)
+    name = objects.own_topic(scene)
     topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": 0}]}]
     return {"topics": topics, "timeout_ms": 5000}
 
@@ -275,15 +279,15 @@ def find_transaction_coordinator(scene: Scene) -> dict[str, Any]:
 def _producer_of(transactional_id: str) -> dict[str, Any]:
     return {
         "transactional_id": transactional_id,
-        "producer_id": of(standing.producer_of(transactional_id)),
+        "producer_id": value_of(objects.producer_of(transactional_id)),
         "producer_epoch": 0,
     }
 
 
 @valid(ApiKey.ADD_PARTITIONS_TO_TXN)
 def add_partitions_to_txn(scene: Scene) -> dict[str, Any]:
-    topics = [{"name": standing.topic_of_transactions(scene), "partitions": [0, 1]}]
-    producer = _producer_of(standing.own_transaction(scene))
+    topics = [{"name": objects.topic_of_transactions(scene), "partitions": [0, 1]}]
+    producer = _producer_of(objects.own_transaction(scene))
     old = {f"v3_and_below_{name}": value for name, value in producer.items()}
     return {
         "transactions": [{**producer, "verify_only": False, "topics": topics}],
@@ -301,27 +305,27 @@ def verify_partitions_of_txn(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.ADD_OFFSETS_TO_TXN)
 def add_offsets_to_txn(scene: Scene) -> dict[str, Any]:
-    return {**_producer_of(standing.own_transaction(scene)), "group_id": scene.name("group")}
+    return {**_producer_of(objects.own_transaction(scene)), "group_id": scene.name("group")}
 
 
 @valid(ApiKey.END_TXN)
 def commit_txn(scene: Scene) -> dict[str, Any]:
-    return {**_producer_of(standing.new_transaction(scene)), "committed": True}
+    return {**_producer_of(objects.new_transaction(scene)), "committed": True}
 
 
 @valid(ApiKey.END_TXN)
 def abort_txn(scene: Scene) -> dict[str, Any]:
-    return {**_producer_of(standing.new_transaction(scene)), "committed": False}
+    return {**_producer_of(objects.new_transaction(scene)), "committed": False}
 
 
 @valid(ApiKey.TXN_OFFSET_COMMIT)
 def txn_offset_commit(scene: Scene) -> dict[str, Any]:
-    name = standing.topic(scene)
+    name = objects.topic(scene)
     partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "note"}
     partition["committed_leader_epoch"] = 0
     return {
-        **_producer_of(standing.own_transaction(scene)),
-        "group_id": standing.group_of_own_transaction(scene),
+        **_producer_of(objects.own_transaction(scene)),
+        "group_id": objects.group_of_own_transaction(scene),
         "generation_id_or_member_epoch": -1,
         "member_id": "",
         "topics": [{"name": name, "topic_id": id_of(name), "partitions": [partition]}],
@@ -330,13 +334,13 @@ def txn_offset_commit(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.WRITE_TXN_MARKERS)
 def write_txn_markers(scene: Scene) -> dict[str, Any]:
-    # A producer of its own for each request: no marker is too old because of an earlier one.
+    # Each request has a separate producer, so that no earlier marker makes a marker too old.
     number = int(scene.name("marker").rpartition("-")[2])
     marker = {
         "producer_id": 900_000_002 + number,
         "producer_epoch": 3,
         "transaction_result": True,
-        "topics": [{"name": standing.own_topic(scene), "partition_indexes": [0]}],
+        "topics": [{"name": objects.own_topic(scene), "partition_indexes": [0]}],
         "coordinator_epoch": 5,
         "transaction_version": 0,
     }
@@ -345,15 +349,15 @@ def write_txn_markers(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.DESCRIBE_TRANSACTIONS)
 def describe_transactions(scene: Scene) -> dict[str, Any]:
-    return {"transactional_ids": [standing.own_transaction(scene)]}
+    return {"transactional_ids": [objects.own_transaction(scene)]}
 
 
 @valid(ApiKey.LIST_TRANSACTIONS)
 def list_transactions(scene: Scene) -> dict[str, Any]:
-    transactional_id = standing.own_transaction(scene)
+    transactional_id = objects.own_transaction(scene)
     return {
         "state_filters": ["Ongoing"],
-        "producer_id_filters": [of(standing.producer_of(transactional_id))],
+        "producer_id_filters": [value_of(objects.producer_of(transactional_id))],
         "duration_filter": -1,
         "transactional_id_pattern": f"{transactional_id}.*",
     }
@@ -362,13 +366,13 @@ def list_transactions(scene: Scene) -> dict[str, Any]:
 @valid(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 def offset_for_leader_epoch(scene: Scene) -> dict[str, Any]:
     partition = {"partition": 0, "current_leader_epoch": 0, "leader_epoch": 0}
-    topics = [{"topic": standing.topic(scene), "partitions": [partition]}]
+    topics = [{"topic": objects.topic(scene), "partitions": [partition]}]
     return {"replica_id": -1, "topics": topics}
 
 
 @valid(ApiKey.DESCRIBE_CONFIGS)
 def describe_a_topics_configs(scene: Scene) -> dict[str, Any]:
-    return _described(TOPIC, standing.topic(scene), "retention.ms")
+    return _described(TOPIC, objects.topic(scene), "retention.ms")
 
 
 @valid(ApiKey.DESCRIBE_CONFIGS)
@@ -394,7 +398,7 @@ def _incremental(kind: int, name: str, key: str, value: str) -> dict[str, Any]:
 
 @valid(ApiKey.ALTER_CONFIGS)
 def alter_a_topics_configs(scene: Scene) -> dict[str, Any]:
-    name = standing.own_topic(scene)
+    name = objects.own_topic(scene)
     return {**_altered(TOPIC, name, "retention.ms", "12345"), "validate_only": False}
 
 
@@ -405,7 +409,7 @@ def alter_a_brokers_configs(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 def change_a_topics_configs(scene: Scene) -> dict[str, Any]:
-    name = standing.own_topic(scene)
+    name = objects.own_topic(scene)
     return {**_incremental(TOPIC, name, "retention.ms", "12345"), "validate_only": False}
 
 
@@ -416,20 +420,20 @@ def change_a_brokers_configs(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.CREATE_PARTITIONS)
 def create_partitions(scene: Scene) -> dict[str, Any]:
-    topic = {"name": standing.topic(scene), "count": 3, "assignments": None}
+    topic = {"name": objects.topic(scene), "count": 3, "assignments": None}
     return {"topics": [topic], "timeout_ms": 10_000, "validate_only": True}
 
 
 @valid(ApiKey.CREATE_PARTITIONS)
 def create_partitions_as_assigned(scene: Scene) -> dict[str, Any]:
     assigned = [{"broker_ids": [1]}]
-    topic = {"name": standing.topic(scene), "count": 3, "assignments": assigned}
+    topic = {"name": objects.topic(scene), "count": 3, "assignments": assigned}
     return {"topics": [topic], "timeout_ms": 10_000, "validate_only": True}
 
 
 @valid(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 def describe_client_quotas(scene: Scene) -> dict[str, Any]:
-    component = {"entity_type": "client-id", "match_type": 0, "match": "nobody-at-all"}
+    component = {"entity_type": "client-id", "match_type": 0, "match": "no-such-client"}
     return {"components": [component], "strict": False}
 
 
@@ -453,42 +457,42 @@ def describe_cluster(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.ALTER_REPLICA_LOG_DIRS)
 def alter_replica_log_dirs(scene: Scene) -> dict[str, Any]:
-    topics = [{"name": standing.topic(scene), "partitions": [0]}]
+    topics = [{"name": objects.topic(scene), "partitions": [0]}]
     return {"dirs": [{"path": "/no/such/directory", "topics": topics}]}
 
 
 @valid(ApiKey.DESCRIBE_LOG_DIRS)
 def describe_log_dirs(scene: Scene) -> dict[str, Any]:
-    return {"topics": [{"topic": standing.topic(scene), "partitions": [0, 1]}]}
+    return {"topics": [{"topic": objects.topic(scene), "partitions": [0, 1]}]}
 
 
 @valid(ApiKey.DESCRIBE_PRODUCERS)
 def describe_producers(scene: Scene) -> dict[str, Any]:
-    return {"topics": [{"name": standing.topic(scene), "partition_indexes": [0]}]}
+    return {"topics": [{"name": objects.topic(scene), "partition_indexes": [0]}]}
 
 
 @valid(ApiKey.ELECT_LEADERS)
 def elect_leaders(scene: Scene) -> dict[str, Any]:
-    partitions = [{"topic": standing.topic(scene), "partitions": [0]}]
+    partitions = [{"topic": objects.topic(scene), "partitions": [0]}]
     return {"election_type": 0, "topic_partitions": partitions, "timeout_ms": 5000}
 
 
 @valid(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 def alter_partition_reassignments(scene: Scene) -> dict[str, Any]:
     partitions = [{"partition_index": 0, "replicas": [1]}]
-    topics = [{"name": standing.topic(scene), "partitions": partitions}]
+    topics = [{"name": objects.topic(scene), "partitions": partitions}]
     return {"timeout_ms": 5000, "allow_replication_factor_change": True, "topics": topics}
 
 
 @valid(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 def list_partition_reassignments(scene: Scene) -> dict[str, Any]:
-    topics = [{"name": standing.topic(scene), "partition_indexes": [0]}]
+    topics = [{"name": objects.topic(scene), "partition_indexes": [0]}]
     return {"timeout_ms": 5000, "topics": topics}
 
 
 @valid(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe_user_scram_credentials(scene: Scene) -> dict[str, Any]:
-    return {"users": [{"name": "nobody"}]}
+    return {"users": [{"name": "no-such-user"}]}
 
 
 @valid(ApiKey.DESCRIBE_ACLS)
@@ -550,12 +554,12 @@ def list_config_resources(scene: Scene) -> dict[str, Any]:
 
 @valid(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 def describe_topic_partitions(scene: Scene) -> dict[str, Any]:
-    return {"topics": [{"name": standing.topic(scene)}], "response_partition_limit": 2000}
+    return {"topics": [{"name": objects.topic(scene)}], "response_partition_limit": 2000}
 
 
 @valid(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 def describe_topic_partitions_from_a_cursor(scene: Scene) -> dict[str, Any]:
-    cursor = {"topic_name": standing.topic(scene), "partition_index": 1}
+    cursor = {"topic_name": objects.topic(scene), "partition_index": 1}
     return {**describe_topic_partitions(scene), "cursor": cursor}
 
 

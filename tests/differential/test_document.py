@@ -1,4 +1,4 @@
-"""docs/compatibility.md describes these comparisons; `make compatibility` generates it."""
+"""docs/compatibility.md, which `make compatibility` generates, agrees with these comparisons."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 from differential.cases.matrix import GENERATED, labels
-from differential.document import api_rows, class_rows, left_out, written
+from differential.document import api_rows, class_rows, excluded_inputs, written
+from differential.matrix.excluded_inputs import NOT_SENT
 from differential.matrix.inputs import CLASSES
-from differential.matrix.left_out import NOT_SENT
-from differential.matrix.valid import VALID
+from differential.matrix.valid_requests import VALID
 
 if TYPE_CHECKING:
     from differential.scene import Pair
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 
 STALE = "docs/compatibility.md is stale: make compatibility"
-# Cases by hand grow from day to day; the document may say less, never more.
+# Columns of manual cases. The document may contain smaller numbers, because cases are added often.
 _BY_HAND = (5, 6)
 
 
 @pytest.mark.nightly
 def test_the_document_equals_the_compared_cases(pair: Pair) -> None:
     for each in GENERATED:
-        # Where this file is run alone, or after a choice of cases.
+        # The case has not run yet, if only some tests were selected.
         if str(each) not in pair.complete:
             each.run(pair)
     there = written()
-    missing = [line for line in [*class_rows(pair), *left_out()] if line not in there]
+    missing = [line for line in [*class_rows(pair), *excluded_inputs()] if line not in there]
     assert not missing, STALE
     header, line, *rows = api_rows(pair)
     start = there.index(header)
