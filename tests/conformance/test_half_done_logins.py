@@ -50,7 +50,7 @@ _START_LIMITED = (
 
 
 class LimitedBroker(SecuredBroker):
-    """A broker with at peak_bytes FEW_DESCRIPTORS descriptors."""
+    """A broker with at most FEW_DESCRIPTORS descriptors."""
 
     def _command(self) -> list[str]:
         python, *words = super()._command()
