@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from barnabas.cli.group import group
 
 SECONDS = 120
-# Commands that need real files, and one whose figures would be those of the tests' process.
-OWN_PROCESS = ("produce", "consume", "bench")
+# Commands that run as separate processes: they need real files, or measure their own process.
+SEPARATE_PROCESS = ("produce", "consume", "bench")
 
 
 class Shell:
@@ -41,8 +41,8 @@ class Shell:
         )
 
     def ok(self, *words: str, stdin: str = "") -> str:
-        """Return the output of a command that must succeed; it runs in this process if it can."""
-        run = self.run if words[0] in OWN_PROCESS else self.here
+        """Return the output of a command that must succeed; it runs in this process if possible."""
+        run = self.run if words[0] in SEPARATE_PROCESS else self.run_in_process
         done = run(*words, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -53,8 +53,8 @@ class Shell:
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
-    def here(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Like `run`, but in this process, which avoids the start of Python for each command."""
+    def run_in_process(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command in this process, which avoids a start of Python."""
         done = CliRunner().invoke(group, list(words), input=stdin, env=self.environment)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception

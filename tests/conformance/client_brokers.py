@@ -17,9 +17,9 @@ def broker(
     """A started broker of each kind, which a test may kill and restart."""
     directory = tmp_path_factory.mktemp(request.param)
     kind = KafkaProcess if request.param == "kafka" else BrokerProcess
-    made = kind(directory, QUICK_FENCING)
-    made.start()
+    process = kind(directory, QUICK_FENCING)
+    process.start()
     try:
-        yield made
+        yield process
     finally:
-        made.kill()
+        process.kill()

@@ -44,8 +44,7 @@ class ClientProgram:
         return ClientProgram(self._command, self.bootstrap, {**self._environment, **changes})
 
     def words(self, action: str, arguments: dict[str, Any]) -> list[str]:
-        asked = {"bootstrap": self.bootstrap, **arguments}
-        return [*self._command, action, json.dumps(asked)]
+        return [*self._command, action, json.dumps({"bootstrap": self.bootstrap, **arguments})]
 
     def call(self, action: str, **arguments: Any) -> Any:
         """Run an action and return its result."""
@@ -62,8 +61,8 @@ class ClientProgram:
 
     def call_all(self, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
         """Run actions one after the other in one process, and return their results."""
-        asked = [[name, {"bootstrap": self.bootstrap, **arguments}] for name, arguments in calls]
-        results: list[Any] = self.call("all", calls=asked)["results"]
+        actions = [[name, {"bootstrap": self.bootstrap, **arguments}] for name, arguments in calls]
+        results: list[Any] = self.call("all", calls=actions)["results"]
         return results
 
     def member(self, **arguments: Any) -> Member:
@@ -102,11 +101,11 @@ class Member:
         for line in self._process.stdout:
             if not line.startswith("{"):
                 continue
-            said = json.loads(line)
-            if "partitions" in said:
-                self.partitions = frozenset(said["partitions"])
+            event = json.loads(line)
+            if "partitions" in event:
+                self.partitions = frozenset(event["partitions"])
                 self.history.append(self.partitions)
-            self.values += said.get("values", ())
+            self.values += event.get("values", ())
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
@@ -127,7 +126,7 @@ class Member:
         return "".join(self._errors[-60:])
 
     def leave(self) -> None:
-        """Tell the member to leave, and wait for its end."""
+        """Make the member leave the group, and wait for the end of its process."""
         assert self._process.stdin is not None
         self._is_ended = True
         self._process.stdin.close()

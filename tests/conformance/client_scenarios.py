@@ -46,7 +46,7 @@ def make_topic(client: ClientProgram, partitions: int = 1, **config: str) -> str
 
 def admin(client: ClientProgram) -> None:
     """Create, describe, list, extend, configure and delete a topic."""
-    wanted = {
+    expected = {
         "partitions": 2,
         "config": "60000",
         "listed": True,
@@ -58,7 +58,7 @@ def admin(client: ClientProgram) -> None:
     }
     # A Kafka broker may apply a change shortly after the response to the request.
     within_s = PATIENCE_S if os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP") else 0
-    eventually_equal(lambda: client.call("admin", topic=new_name("admin")), wanted, within_s)
+    eventually_equal(lambda: client.call("admin", topic=new_name("admin")), expected, within_s)
 
 
 def produce_and_consume(
@@ -81,17 +81,19 @@ def produce_and_consume(
     ]
     calls: list[tuple[str, dict[str, Any]]] = []
     for compression, topic in topics.items():
-        asked = {"topic": topic, "compression": compression, "records": sent}
-        calls += [("produce", asked), ("consume", {"topic": topic, "count": 30})]
+        calls += [
+            ("produce", {"topic": topic, "compression": compression, "records": sent}),
+            ("consume", {"topic": topic, "count": 30}),
+        ]
     results = iter(client.call_all(calls))
     for compression, topic in topics.items():
-        wanted = [{"offset": i, **record} for i, record in enumerate(sent)]
+        expected = [{"offset": i, **record} for i, record in enumerate(sent)]
         assert next(results) == {"offsets": list(range(30))}
         found = next(results)["records"]
         if not timestamps:
-            for record in (*wanted, *found):
+            for record in (*expected, *found):
                 record.pop("timestamp")
-        assert found == wanted, compression
+        assert found == expected, compression
         assert stored_compression(client, topic) == {compression}
 
 
@@ -103,9 +105,9 @@ def stored_compression(client: ClientProgram, topic: str) -> set[str]:
     from conformance.raw_client import RawClient
 
     raw = RawClient(client.bootstrap)
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[asked])]
+        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[partition])]
     )
     records = raw.ask(request, 11).responses[0].partitions[0].records
     raw.close()
@@ -138,7 +140,7 @@ def pause_and_resume(client: ClientProgram) -> None:
 
 
 def errors(client: ClientProgram, out_of_range: object = 1) -> None:
-    """Get errors with the names that clients know."""
+    """Check that the client reports errors with their codes."""
     topic = make_topic(client, max_message_bytes="2000")
     found = client.call("errors", topic=topic)
     assert found == {"too_large": MESSAGE_TOO_LARGE, "out_of_range": out_of_range}
@@ -148,13 +150,13 @@ def transactions(client: ClientProgram) -> None:
     """Commit and abort transactions with offsets of a group; fence the producer by a successor."""
     topic, group = make_topic(client, 2), new_name("group")
     endings = [True, False, True, True, False, True]
-    asked = [
+    planned = [
         {"values": [f"{number}-a", f"{number}-b"], "offset": 10 + number, "commits": commits}
         for number, commits in enumerate(endings)
     ]
     arguments = {"topic": topic, "transactional_id": new_name("id"), "group": group}
     kept = [number for number, commits in enumerate(endings) if commits]
-    result = client.call("transactions", transactions=asked, count=len(kept), **arguments)
+    result = client.call("transactions", transactions=planned, count=len(kept), **arguments)
     # The client's own read_committed consumer.
     assert result == {"read": [f"{number}-a" for number in kept]}
     assert client.call("fence", topic=topic, transactional_id=arguments["transactional_id"]) == {
@@ -208,11 +210,11 @@ def rebalances(client: ClientProgram, members: int = 3, **options: Any) -> None:
                 group.start()
             group.settle(members + 1)
             group.fill_and_read(60)
-        group.living()[0].leave()
-        group.settle(len(group.living()))
+        group.running()[0].leave()
+        group.settle(len(group.running()))
         group.fill_and_read(60)
-        while group.living():
-            group.living()[0].leave()
+        while group.running():
+            group.running()[0].leave()
         group.check_committed()
 
 
@@ -223,12 +225,14 @@ def static_membership(client: ClientProgram, **options: Any) -> None:
         first = group.start(instance_id="first")
         second = group.start(instance_id="second")
         group.settle(2)
-        had, others = first.partitions, second.partitions
+        before, others = first.partitions, second.partitions
         history = len(second.history)
         group.fill_and_read(30)
         first.kill()
         first = group.start(instance_id="first")
-        eventually(lambda: first.partitions == had, lambda: (had, first.partitions, first.errors))
+        eventually(
+            lambda: first.partitions == before, lambda: (before, first.partitions, first.errors)
+        )
         assert second.partitions == others
         assert len(second.history) == history, "the other member lost partitions"
         group.fill_and_read(30)
@@ -304,7 +308,7 @@ class Group:
         self.members.append(member)
         return member
 
-    def living(self) -> list[Member]:
+    def running(self) -> list[Member]:
         return [member for member in self.members if member.is_running]
 
     def settle(self, count: int) -> None:
@@ -312,7 +316,7 @@ class Group:
 
         def is_settled() -> bool:
             assert not any(member.has_failed for member in self.members), self._state()
-            owned = [member.partitions for member in self.living()]
+            owned = [member.partitions for member in self.running()]
             return (
                 len(owned) == count
                 and all(owned)
@@ -331,9 +335,9 @@ class Group:
         began = len(self._filled)
         values = [f"value-{number}" for number in range(began, began + count)]
         for partition in range(self._partitions):
-            mine = values[partition :: self._partitions]
-            if mine:
-                fill(self._client, self.topic, mine, partition)
+            share = values[partition :: self._partitions]
+            if share:
+                fill(self._client, self.topic, share, partition)
         self._filled |= set(values)
 
     def read_all(self) -> None:
@@ -351,8 +355,8 @@ class Group:
     def check_committed(self) -> None:
         """Check that the committed offset of each partition is its end offset."""
         consumer = Consumer({"bootstrap.servers": self._client.bootstrap, "group.id": self.name})
-        asked = [TopicPartition(self.topic, index) for index in range(self._partitions)]
-        for found in consumer.committed(asked, PATIENCE_S):
+        partitions = [TopicPartition(self.topic, index) for index in range(self._partitions)]
+        for found in consumer.committed(partitions, PATIENCE_S):
             _, end = consumer.get_watermark_offsets(found, PATIENCE_S)
             assert found.offset == end or (end == 0 and found.offset < 0), found
         consumer.close()

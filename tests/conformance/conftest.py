@@ -61,10 +61,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """HOST:PORT of the broker under test."""
-    given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
-    if given and given != "kafka":
-        return given
-    process = request.getfixturevalue("reference_broker" if given else "broker")
+    target = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
+    if target and target != "kafka":
+        return target
+    process = request.getfixturevalue("reference_broker" if target else "broker")
     address: str = process.bootstrap
     return address
 
@@ -72,12 +72,12 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 @contextmanager
 def _clients_broker(directory: Path, jars: str) -> Iterator[str]:
     """HOST:PORT for the client scenarios; an external broker must have CLIENTS_SETTINGS."""
-    given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
-    if given and given != "kafka":
-        yield given
+    target = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
+    if target and target != "kafka":
+        yield target
         return
     process: BrokerProcess | KafkaProcess
-    if given:
+    if target:
         process = KafkaProcess(directory, CLIENTS_SETTINGS, jars)
     else:
         process = BrokerProcess(directory, CLIENTS_SETTINGS)
@@ -130,20 +130,20 @@ def await_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
 
     Kafka's metadata also names a leader before that broker leads.
     """
-    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+    requests = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
 
-    def all_are_led() -> bool:
+    def all_have_leaders() -> bool:
         found = admin.list_topics(topic, SECONDS).topics[topic].partitions.values()
         if len(found) != partitions or any(each.leader < 0 for each in found):
             return False
         try:
-            for offset in admin.list_offsets(wanted).values():
+            for offset in admin.list_offsets(requests).values():
                 offset.result(SECONDS)
         except KafkaException:
             return False
         return True
 
-    eventually(all_are_led, topic)
+    eventually(all_have_leaders, topic)
 
 
 @pytest.fixture

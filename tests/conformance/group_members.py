@@ -25,7 +25,7 @@ from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
 WAIT_S = 60
-# Session timeouts: of members that must stay even on a slow machine, and of members that expire
+# Session timeouts of members that must stay even on a slow machine, and of members that must expire
 # soon.
 SESSION_MS = 120_000
 BRIEF_SESSION_MS = 1_500
@@ -57,8 +57,8 @@ class KcatMember:
         """The records that the member has read."""
         return self._output.read_text().splitlines()
 
-    def die(self) -> None:
-        """End without leaving the group."""
+    def kill(self) -> None:
+        """Kill the process, so that it cannot leave the group."""
         self._process.kill()
         self._process.wait()
 
@@ -92,7 +92,7 @@ class Kcats:
     def close(self) -> None:
         for member in self.started:
             if member.is_running:
-                member.die()
+                member.kill()
 
 
 class ConfluentMember:
@@ -157,7 +157,7 @@ def described(admin: AdminClient, group: str) -> Any:
 
 
 def assignments(admin: AdminClient, group: str) -> dict[str, set[int]] | None:
-    """Return the partitions by member id; None if the group is not stable or does not answer."""
+    """Return the partitions by member id; None if the group is not stable or unavailable."""
     try:
         found = described(admin, group)
     except KafkaException:
@@ -175,7 +175,7 @@ def await_members(
 ) -> dict[str, set[int]]:
     """Wait until the group is stable with `count` members, and each partition has one owner."""
 
-    def look() -> dict[str, set[int]] | None:
+    def stable_assignments() -> dict[str, set[int]] | None:
         found = assignments(admin, group)
         if found is None:
             return None
@@ -184,14 +184,14 @@ def await_members(
         # A partition that moves in a cooperative rebalance has no owner until the next rebalance.
         return found if len(found) == count and set(owned) == set(range(partitions)) else None
 
-    return eventually(look, f"{count} members of {group}") or {}
+    return eventually(stable_assignments, f"{count} members of {group}") or {}
 
 
 def committed(admin: AdminClient, group: str) -> dict[int, int] | None:
-    """Return the committed offsets by partition; None if the coordinator does not answer."""
-    asked = [ConsumerGroupTopicPartitions(group)]
+    """Return the committed offsets by partition; None if the coordinator is unavailable."""
+    request = [ConsumerGroupTopicPartitions(group)]
     try:
-        found = admin.list_consumer_group_offsets(asked)[group].result(WAIT_S)
+        found = admin.list_consumer_group_offsets(request)[group].result(WAIT_S)
     except (KafkaException, TimeoutError):
         return None
     if any(each.error for each in found.topic_partitions):
@@ -206,8 +206,8 @@ class OffsetWatch:
         self._admin = admin
         self._group = group
         self._seen: dict[int, int] = {}
-        self.went_back: list[str] = []
-        self.looks = 0
+        self.decreases: list[str] = []
+        self.observations = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -216,25 +216,25 @@ class OffsetWatch:
         while not self._stopping.wait(0.05):
             found = committed(self._admin, self._group)
             if found is None:
-                # The broker does not answer, so skip this observation.
+                # The coordinator is unavailable, so skip this observation.
                 continue
-            self.looks += 1
+            self.observations += 1
             for partition, before in self._seen.items():
                 offset = found.get(partition, -1)
                 if offset < before:
-                    self.went_back.append(f"{partition}: {before} -> {offset}")
+                    self.decreases.append(f"{partition}: {before} -> {offset}")
             self._seen |= found
 
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join(2 * WAIT_S)
-        assert self.looks
-        assert not self.went_back, self.went_back
+        assert self.observations
+        assert not self.decreases, self.decreases
 
 
 @contextmanager
 def group_broker(kind: str, directory: Path) -> Iterator[str]:
-    """Start a broker of `kind` (barnabas or kafka) with these settings, and return its address."""
+    """Start a broker of `kind` (barnabas or kafka) with SETTINGS, and yield its address."""
     made = KafkaProcess if kind == "kafka" else BrokerProcess
     process = made(directory, SETTINGS)
     process.start()
@@ -247,11 +247,11 @@ def group_broker(kind: str, directory: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def group_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker without an initial rebalance delay, which allows short sessions."""
-    given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
-    if given and given != "kafka":
-        yield given
+    target = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
+    if target and target != "kafka":
+        yield target
         return
-    with group_broker(given or "barnabas", tmp_path_factory.mktemp("groups")) as bootstrap:
+    with group_broker(target or "barnabas", tmp_path_factory.mktemp("groups")) as bootstrap:
         yield bootstrap
 
 

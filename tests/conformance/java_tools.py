@@ -17,8 +17,9 @@ class Tools:
     """Runs tools against a broker.
 
     Args:
-        host: runs the tools. bootstrap: HOST:PORT of the broker. is_kafka: whether the broker is
-        Apache Kafka.
+        host: runs the tools.
+        bootstrap: HOST:PORT of the broker.
+        is_kafka: whether the broker is Apache Kafka.
     """
 
     def __init__(self, host: ToolHost, bootstrap: str, is_kafka: bool) -> None:
@@ -40,16 +41,16 @@ class Tools:
         assert done.returncode == 1, f"{tool} {words}\n{done.stdout}\n{done.stderr[-3000:]}"
         return done.stdout + done.stderr
 
-    def shows(self, pattern: str, tool: str, *words: str) -> None:
-        """Run a tool until it prints this text: brokers may apply changes after the response."""
+    def await_output(self, pattern: str, tool: str, *words: str) -> None:
+        """Run a tool until its output matches: brokers may apply changes after the response."""
         printed = ""
 
-        def is_there() -> bool:
+        def is_printed() -> bool:
             nonlocal printed
             printed = self.run(tool, *words)
             return re.search(pattern, printed) is not None
 
-        eventually(is_there, lambda: printed)
+        eventually(is_printed, lambda: printed)
 
     def rows(self, tool: str, *words: str) -> list[list[str]]:
         """Return the words of each line of the output, without empty lines."""

@@ -65,12 +65,12 @@ def fetch(
     raw: RawClient, topic: str, offset: int, version: int, max_bytes: int = 1 << 20
 ) -> PartitionData:
     """Return the response for partition 0."""
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
     request = FetchRequest(
         replica_id=-1,
         max_wait_ms=500,
         min_bytes=1,
-        topics=[FetchTopic(topic=topic, partitions=[asked])],
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
     )
     return raw.ask(request, version).responses[0].partitions[0]
 
@@ -78,11 +78,11 @@ def fetch(
 def list_offsets(
     raw: RawClient, topic: str, timestamp: int, count: int = 1, partition: int = 0
 ) -> ListOffsetsPartitionResponse:
-    """ListOffsets v0."""
-    asked = ListOffsetsPartition(
+    """Return the response of ListOffsets v0 for one partition."""
+    requested = ListOffsetsPartition(
         partition_index=partition, timestamp=timestamp, max_num_offsets=count
     )
     request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[requested])]
     )
     return raw.ask(request, 0).topics[0].partitions[0]

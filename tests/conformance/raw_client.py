@@ -26,11 +26,11 @@ class RawClient:
         source: str = "",
         client_id: str = "raw",
     ) -> None:
-        """Connect, from an address of this machine if `source` is one, with TLS or without."""
+        """Connect from the local address `source`, if set, and with TLS, if there is a context."""
         host, _, port = bootstrap.rpartition(":")
-        from_there = (source, 0) if source else None
-        self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S, from_there)
-        # A second request does not wait until the kernel of the broker has confirmed the first.
+        source_address = (source, 0) if source else None
+        self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S, source_address)
+        # Otherwise a second request waits for the TCP acknowledgement of the first.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
@@ -39,7 +39,7 @@ class RawClient:
 
     @property
     def tls_version(self) -> str | None:
-        """Of the connection; None without TLS."""
+        """The TLS version of the connection; None without TLS."""
         return self._socket.version() if isinstance(self._socket, ssl.SSLSocket) else None
 
     def close(self) -> None:

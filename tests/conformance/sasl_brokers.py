@@ -1,4 +1,4 @@
-"""Brokers with a SASL listener beside an open one: ours and Apache Kafka, with one file for both.
+"""Barnabas and Apache Kafka with SASL listeners and an open listener, with the same settings.
 
 Users of PLAIN are `admin`, `alice` and `bob`, each with the password NAME-secret. Tests create the
 users of SCRAM over the open listener.
@@ -17,7 +17,7 @@ from barnabas.testing.server_process import ServerProcess
 from jvm.kafka_process import KafkaProcess
 
 LISTENER = "SASL_PLAINTEXT"
-# Clients of this listener have to authenticate again within a second.
+# Clients of this listener must authenticate again within SESSION_MS.
 SHORT_LISTENER = "SHORT"
 SESSION_MS = 1_200
 PREFIX = f"listener.name.{LISTENER.lower()}"
@@ -29,7 +29,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def sasl_settings(mechanisms: tuple[str, ...] = MECHANISMS) -> dict[str, str]:
-    """The keys of SASL, without the listeners."""
+    """Return the settings of SASL, without the listeners."""
     settings = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
         f"{LISTENER}:{LISTENER},{SHORT_LISTENER}:{LISTENER}",
@@ -78,11 +78,11 @@ class SaslKafka(KafkaProcess):
 
 
 class SaslBarnabas(ServerProcess):
-    """A broker of ours, started with the same server.properties."""
+    """A Barnabas broker that is started with the same server.properties."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, "broker.log")
-        # An Apache Kafka with the same file and directories. Start only one of both.
+        # An Apache Kafka with the same file and directories. Only one of both may run.
         self.kafka = SaslKafka(directory, settings)
         self.bootstrap = self.kafka.bootstrap
         self.sasl_bootstrap = self.kafka.sasl_bootstrap

@@ -14,7 +14,7 @@ from waiting import PATIENCE_S
 
 
 def cli(*words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command of ours to its end."""
+    """Run `barnabas` with these words to its end."""
     return subprocess.run(
         [sys.executable, "-m", "barnabas.cli.main", *words],
         capture_output=True,
@@ -37,7 +37,7 @@ class SecuredBroker(ServerProcess):
         self.files = directory / "secured"
         hosts = ("--host", "localhost", "--host", HOST)
         ports = ("--port", str(port), "--certificate-port", str(certificate_port))
-        self.made = cli("security", "init", str(self.files), *hosts, *ports)
+        self.init_result = cli("security", "init", str(self.files), *hosts, *ports)
         self.with_password = f"{HOST}:{port}"
         self.with_certificate = f"{HOST}:{certificate_port}"
 
@@ -51,7 +51,7 @@ class SecuredBroker(ServerProcess):
         return str(self.files / f"client-{client}.properties")
 
     def keys(self, client: str) -> dict[str, str]:
-        """Return the keys of that file."""
+        """Return the content of the properties file for a kind of client."""
         return parse_properties(Path(self.file(client)).read_text())
 
     def _command(self) -> list[str]:

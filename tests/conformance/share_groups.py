@@ -20,7 +20,7 @@ from waiting import PATIENCE_S
 SETTINGS = {
     "group.share.heartbeat.interval.ms": "100",
     "group.share.min.heartbeat.interval.ms": "100",
-    # Assignments follow at once.
+    # Compute assignments immediately.
     "group.share.min.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
     "group.share.min.record.lock.duration.ms": "1000",
@@ -54,7 +54,7 @@ class ShareGroup:
             client.admin.alter_configs(resource, configs)
 
     def produce(self, *values: bytes, partition: int = 0, batch: bool = False) -> None:
-        """Write records: each in a batch of its own, or all in one batch."""
+        """Write records, each in a separate batch or all in one batch."""
         linger_ms = 1000 if batch else 0
         with barnabas.Producer(self.bootstrap, linger_ms=linger_ms) as producer:
             for value in values:
@@ -94,8 +94,8 @@ def share_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess | KafkaProcess]:
     """A started broker of each kind that serves share groups."""
-    made = start_share_broker(request.param, tmp_path_factory.mktemp(request.param))
+    process = start_share_broker(request.param, tmp_path_factory.mktemp(request.param))
     try:
-        yield made
+        yield process
     finally:
-        made.kill()
+        process.kill()

@@ -1,7 +1,7 @@
 """Access control lists with real clients and Kafka's tool, on Barnabas and on Apache Kafka.
 
-Every client is anonymous: their rights differ by the host that they connect from. Entries are
-changed from the brokers' own host.
+Every client is anonymous. The rights differ by the host of the client. Entries are changed from
+OWN_HOST.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ SETTINGS = {
     "super.users": "User:root",
 }
 ANONYMOUS = "User:ANONYMOUS"
-# Hosts with all rights, and with those that a test gives.
-OURS, THEIRS = "127.0.0.1", "127.0.0.77"
+# A host with all rights, and a host with the rights that a test grants.
+OWN_HOST, OTHER_HOST = "127.0.0.1", "127.0.0.77"
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
@@ -78,7 +78,7 @@ def broker(
             admin.create_acls(
                 [
                     Acl(kind, CLUSTER_NAME if kind == AclResourceType.CLUSTER else "*", ANONYMOUS,
-                        AclOperation.ALL, host=OURS)
+                        AclOperation.ALL, host=OWN_HOST)
                     for kind in (
                         AclResourceType.CLUSTER,
                         AclResourceType.TOPIC,
@@ -123,19 +123,19 @@ def test_entries_are_created_found_and_deleted(admin: barnabas.Admin) -> None:
     assert found[reads] is None
     assert found[denied] is None
     assert isinstance(found[bad], BrokerError)
-    ours = AclFilter(principal=user)
-    eventually(lambda: set(admin.describe_acls(ours)) == {reads, denied})
+    own = AclFilter(principal=user)
+    eventually(lambda: set(admin.describe_acls(own)) == {reads, denied})
     matching = AclFilter(
         AclResourceType.GROUP, "g-1", principal=user, pattern_type=PatternType.MATCH
     )
     assert admin.describe_acls(matching) == [denied]
-    nobody = AclFilter(principal="User:nobody-at-all")
-    deleted = admin.delete_acls([ours, nobody])
-    assert not isinstance(deleted[ours], BrokerError)
-    assert set(deleted[ours].acls) == {reads, denied}
-    assert not isinstance(deleted[nobody], BrokerError)
-    assert deleted[nobody].acls == ()
-    eventually(lambda: admin.describe_acls(ours) == [])
+    absent = AclFilter(principal="User:absent")
+    deleted = admin.delete_acls([own, absent])
+    assert not isinstance(deleted[own], BrokerError)
+    assert set(deleted[own].acls) == {reads, denied}
+    assert not isinstance(deleted[absent], BrokerError)
+    assert deleted[absent].acls == ()
+    eventually(lambda: admin.describe_acls(own) == [])
 
 
 def test_librdkafka_creates_finds_and_deletes_entries(broker: Broker) -> None:
@@ -150,7 +150,7 @@ def test_librdkafka_creates_finds_and_deletes_entries(broker: Broker) -> None:
         ConfluentOperation.WRITE,
         AclPermissionType.ALLOW,
     )
-    wanted = AclBindingFilter(
+    own_filter = AclBindingFilter(
         ResourceType.ANY,
         None,
         ResourcePatternType.ANY,
@@ -161,20 +161,20 @@ def test_librdkafka_creates_finds_and_deletes_entries(broker: Broker) -> None:
     )
     for made in client.create_acls([binding]).values():
         made.result(30)
-    eventually(lambda: client.describe_acls(wanted).result(30) == [binding])
-    (deleted,) = client.delete_acls([wanted]).values()
+    eventually(lambda: client.describe_acls(own_filter).result(30) == [binding])
+    (deleted,) = client.delete_acls([own_filter]).values()
     assert deleted.result(30) == [binding]
 
 
 def metadata_error(broker: Broker, topic: str) -> ErrorCode:
-    """Return the error that the other host gets for a topic."""
-    client = RawClient(broker.bootstrap, source=THEIRS)
+    """Return the error code in a Metadata response to OTHER_HOST."""
+    client = RawClient(broker.bootstrap, source=OTHER_HOST)
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    answer: Any = client.ask(request, 9)
+    response: Any = client.ask(request, 9)
     client.close()
-    return ErrorCode(answer.topics[0].error_code)
+    return ErrorCode(response.topics[0].error_code)
 
 
 def test_an_allow_entry_grants_access_and_a_deny_entry_removes_it(
@@ -190,12 +190,12 @@ def test_an_allow_entry_grants_access_and_a_deny_entry_removes_it(
         "User:*",
         AclOperation.DESCRIBE,
         AclPermission.DENY,
-        THEIRS,
+        OTHER_HOST,
         PatternType.PREFIXED,
     )
     admin.create_acls([deny])
     eventually(lambda: metadata_error(broker, topic) is ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    admin.delete_acls([AclFilter(host=THEIRS)])
+    admin.delete_acls([AclFilter(host=OTHER_HOST)])
     eventually(lambda: metadata_error(broker, topic) is ErrorCode.NONE)
 
 
@@ -283,8 +283,7 @@ def test_kafkas_tool_prints_the_same_for_both_brokers(broker: Broker, tool_host:
             principal,
         ),
     ]
-    seen = PRINTED.setdefault("by the tool", printed)
-    assert printed == seen
+    assert printed == PRINTED.setdefault("by the tool", printed)
     assert "operation=WRITE, permissionType=ALLOW" in printed[0]
 
 
@@ -310,7 +309,7 @@ def test_entries_are_added_listed_and_removed_by_the_command(broker: Broker) -> 
     eventually(lambda: json.loads(run(broker, "list", "bob", "--json")) == added)
     run(broker, "add", "bob", "--deny", "--operation", "all", "--topic", "c", "--prefixed")
     eventually(lambda: len(run(broker, "list", "bob", "--topic", "cli").splitlines()) == 3)
-    # The prefixed entry applies to the topic too, but its pattern is another one.
+    # The prefixed entry applies to the topic too, but has another pattern.
     run(broker, "remove", "bob", "--topic", "cli")
     eventually(lambda: run(broker, "list", "bob") == "topic\tc...\tUser:bob\t*\tall\tdeny\n")
     run(broker, "remove", "bob", "--all")

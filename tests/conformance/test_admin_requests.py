@@ -73,7 +73,7 @@ def create(raw: RawClient, *topics: CreatableTopic, timeout_ms: int = TIMEOUT_MS
 
 
 @pytest.mark.parametrize(
-    ("wanted", "error"),
+    ("creatable", "error"),
     [
         (new("n", -1, -1), "NONE"),
         (new("n", 0), "INVALID_PARTITIONS"),
@@ -102,8 +102,8 @@ def create(raw: RawClient, *topics: CreatableTopic, timeout_ms: int = TIMEOUT_MS
         (new("n", 0, configs=[("no.such", "1")]), "INVALID_CONFIG"),
     ],
 )
-def test_a_topic_is_validated(raw: RawClient, wanted: CreatableTopic, error: str) -> None:
-    assert create(raw, wanted) == {wanted.name: error}
+def test_a_topic_is_validated(raw: RawClient, creatable: CreatableTopic, error: str) -> None:
+    assert create(raw, creatable) == {creatable.name: error}
 
 
 def test_topics_of_one_request_are_validated_together(raw: RawClient) -> None:
@@ -148,8 +148,8 @@ def delete(raw: RawClient, *topics: tuple[str | None, bytes]) -> list[tuple[str 
 
 
 def test_deletions_of_topics_are_validated(raw: RawClient) -> None:
-    name, wanted = "to-be-deleted", CreateTopicsRequest(topics=[new("to-be-deleted")])
-    response: Any = raw.ask(wanted, 7)
+    name = "to-be-deleted"
+    response: Any = raw.ask(CreateTopicsRequest(topics=[new(name)]), 7)
     topic_id = response.topics[0].topic_id
     assert delete(raw, (name, topic_id)) == [(name, "INVALID_REQUEST")]
     assert delete(raw, (None, ZERO_UUID)) == [(None, "INVALID_REQUEST")]
@@ -178,7 +178,7 @@ def update(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "error"),
+    ("change", "error"),
     [
         (("metadata.version", 33, UPGRADE), "NONE"),
         (("metadata.version", 34, UPGRADE), "INVALID_UPDATE_VERSION"),
@@ -198,11 +198,11 @@ def update(
     ],
 )
 def test_a_feature_level_is_validated(
-    raw: RawClient, wanted: tuple[str, int, int], error: str
+    raw: RawClient, change: tuple[str, int, int], error: str
 ) -> None:
-    assert update(raw, wanted) == (error, [])
-    answered = [(wanted[0], "NONE")] if error == "NONE" else []
-    assert update(raw, wanted, version=1) == (error, answered)
+    assert update(raw, change) == (error, [])
+    results = [(change[0], "NONE")] if error == "NONE" else []
+    assert update(raw, change, version=1) == (error, results)
 
 
 def elect(
@@ -215,7 +215,7 @@ def elect(
     )
     response: Any = raw.ask(request, 2)
     results = [
-        (each.topic, [ErrorCode(one.error_code).name for one in each.partition_result])
+        (each.topic, [ErrorCode(result.error_code).name for result in each.partition_result])
         for each in response.replica_election_results
     ]
     return ErrorCode(response.error_code).name, results
@@ -248,9 +248,9 @@ def test_a_partition_cannot_move_on_a_single_broker(
     raw: RawClient, topic: str, replicas: list[int] | None, error: str
 ) -> None:
     def move(name: str, index: int) -> str:
-        wanted = ReassignablePartition(partition_index=index, replicas=replicas)
+        partition = ReassignablePartition(partition_index=index, replicas=replicas)
         request = AlterPartitionReassignmentsRequest(
-            topics=[ReassignableTopic(name=name, partitions=[wanted])]
+            topics=[ReassignableTopic(name=name, partitions=[partition])]
         )
         response: Any = raw.ask(request, 1)
         assert response.error_code == ErrorCode.NONE

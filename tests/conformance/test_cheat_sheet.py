@@ -1,4 +1,4 @@
-"""The commands of docs/cheat-sheet.md: ours are run as written, and kcat's too, in their order."""
+"""The commands of docs/cheat-sheet.md for Barnabas and kcat run as written, in their order."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ pytestmark = pytest.mark.conformance
 
 SHEET = Path(__file__).parents[2] / "docs" / "cheat-sheet.md"
 TOOLS = {"barnabas": 5, "kcat": 2}
-# Commands that only an interrupt ends.
+# Commands that end only when they are interrupted.
 ENDLESS = {"barnabas consume -t flights", "kcat -C -t flights -o end"}
-# Requests that a single broker of ours refuses, and the words of its messages.
+# Commands that fail on a single broker, and text of their error messages.
 REFUSED = {
     "barnabas brokers unregister 3 --yes": "BROKER_ID_NOT_REGISTERED",
     "barnabas transactions describe orders-1": "TRANSACTIONAL_ID_NOT_FOUND",
     "barnabas transactions abort flights:0 --start-offset 5 --yes": "there is no open transaction",
 }
-# Sections that other ones delete the topic of.
-REMAKES = "barnabas topics delete -t flights --yes"
+# Later sections need the topic again after this command.
+DELETES_TOPIC = "barnabas topics delete -t flights --yes"
 
 
 class Place(NamedTuple):
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     environment: dict[str, str]
 
     def run(self, command: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
-        # As a person's shell does it, and an interrupt for what goes on for ever.
+        # Run the command in a shell, and interrupt it after this time.
         words = ["timeout", "-s", "INT", str(seconds), "bash", "-c", f"exec {command}"]
         return subprocess.run(
             words, cwd=self.directory, env=self.environment, capture_output=True, text=True,
@@ -48,15 +48,15 @@ class Place(NamedTuple):
 
 
 def cells() -> list[list[str]]:
-    """The rows of all tables, without their heads."""
+    """Return the rows of all tables, without the headings."""
     rows = [line for line in SHEET.read_text().splitlines() if line.startswith("| ")]
-    # A pipe inside of a command is written with a backslash.
+    # A pipe inside a command is written with a backslash.
     split = [re.split(r"(?<!\\)\|", row) for row in rows]
     return [row for row in split if row[1].strip() != "task"]
 
 
 def commands(tool: str) -> list[str]:
-    """The commands of a tool, in their order."""
+    """Return the commands of a tool, in their order."""
     found = []
     for row in cells():
         named = re.findall(rf"`({tool} [^`]+)`", row[TOOLS[tool]])
@@ -98,10 +98,10 @@ def check(place: Place, command: str) -> str:
         assert done.returncode == 124, (command, done.stderr)
         return done.stdout
     done = place.run(command)
-    said = REFUSED.get(command)
-    if said is not None:
+    message = REFUSED.get(command)
+    if message is not None:
         assert done.returncode == 1, command
-        assert said in done.stderr, (command, done.stderr)
+        assert message in done.stderr, (command, done.stderr)
     else:
         assert done.returncode == 0, (command, done.stderr)
     return done.stdout
@@ -114,19 +114,19 @@ def test_every_row_has_a_barnabas_command_and_no_cell_is_empty() -> None:
     for row in rows:
         assert len(row) == 7, row
         assert all(cell.strip() for cell in row[1:6]), row
-    # The exceptions of this test stand in the sheet.
-    known = {*commands("barnabas"), *commands("kcat")}
-    assert known >= ENDLESS | REFUSED.keys() | {REMAKES}
+    # Every exception of this test is a command of the sheet.
+    listed = {*commands("barnabas"), *commands("kcat")}
+    assert listed >= ENDLESS | REFUSED.keys() | {DELETES_TOPIC}
 
 
 def test_the_commands_of_barnabas_run_as_written(place: Place) -> None:
     printed = {}
     for command in commands("barnabas"):
         printed[command] = check(place, command)
-        if command == REMAKES:
+        if command == DELETES_TOPIC:
             for again in commands("barnabas")[:2]:
                 check(place, again)
-            # The group of the next section.
+            # Create the group of the next section.
             check(place, "barnabas consume -t flights -g report -o beginning -e")
     lines = printed["barnabas consume -t flights -o beginning -e"].splitlines()
     assert sorted(lines) == sorted(

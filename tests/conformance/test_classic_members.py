@@ -1,4 +1,4 @@
-"""Members under the classic protocol in groups of real brokers, also beside librdkafka's."""
+"""Members of classic groups on real brokers, alone and together with members of librdkafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.conformance
 
 PARTITIONS = 6
 WAIT_MS = PATIENCE_S * 1000
-# Session timeouts: of members that must stay on a slow machine, and of members that must be removed
+# Session timeouts of members that must stay on a slow machine, and of members that must expire
 # soon.
 SESSION_MS = 120_000
 BRIEF_SESSION_MS = 3_000
@@ -50,13 +50,13 @@ class Group:
         await_leaders(admin, self.topic, PARTITIONS)
 
     def join(self, **keys: object) -> GroupHost:
-        given: dict[str, object] = {
+        defaults: dict[str, object] = {
             "bootstrap.servers": self.bootstrap,
             "group.id": self.name,
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": 200,
         }
-        config = ClientConfig.parse(given | keys)
+        config = ClientConfig.parse(defaults | keys)
         host = GroupHost(Cluster(self.stepper.runtime, config), [self.topic])
         self.members.append(host)
         host.poll_on()
@@ -77,21 +77,21 @@ class Group:
         stable = all(each.membership.is_stable for each in polling)
         return stable and owned == list(range(PARTITIONS)) and all(each.owned for each in polling)
 
-    def die(self, host: GroupHost) -> None:
-        """Die without leaving, as after kill -9."""
+    def kill(self, host: GroupHost) -> None:
+        """Stop a member without leaving the group, as after kill -9."""
         host.polls = False
         host.membership.stop()
         host.cluster.close()
         self.members.remove(host)
 
     def commit(
-        self, host: GroupHost, spoken_by: GroupGeneration, offset: int
+        self, host: GroupHost, generation: GroupGeneration, offset: int
     ) -> ClientError | None:
         """Return the result of a commit of partition 0."""
         ended: list[ClientError | None] = []
         offsets = GroupOffsets(host.cluster, host.coordinators)
-        wanted = {TopicPartition(self.topic, 0): CommittedOffset(offset, -1, "mine")}
-        offsets.commit(spoken_by, wanted, 60_000, lambda _done, error: ended.append(error))
+        values = {TopicPartition(self.topic, 0): CommittedOffset(offset, -1, "mine")}
+        offsets.commit(generation, values, 60_000, lambda _done, error: ended.append(error))
         self.until(lambda: bool(ended))
         return ended[0]
 
@@ -108,7 +108,7 @@ class Group:
 
     def close(self) -> None:
         for each in list(self.members):
-            self.die(each)
+            self.kill(each)
         self.stepper.close()
 
 
@@ -138,14 +138,14 @@ def test_partitions_are_rebalanced_when_members_join_die_and_leave(
     group.until(group.is_shared)
     third = group.join(**keys)
     group.until(group.is_shared)
-    group.die(second)
+    group.kill(second)
     group.until(group.is_shared)
     first.leave()
     group.until(lambda: "left" in first.names)
     group.until(group.is_shared)
     assert third.owned == list(range(PARTITIONS))
     assert not third.raised
-    assert ("lose" in third.names) is False
+    assert "lose" not in third.names
 
 
 def test_cooperative_members_revoke_only_moved_partitions(group: Group) -> None:
@@ -165,23 +165,23 @@ def test_a_returning_static_member_gets_its_partitions_without_a_rebalance(
     static = group.join(group_instance_id="i")
     other = group.join()
     group.until(group.is_shared)
-    had = static.owned
+    before = static.owned
     generation = other.membership.generation.generation_id
-    group.die(static)
+    group.kill(static)
     returned = group.join(group_instance_id="i")
     group.until(group.is_shared)
-    assert returned.owned == had
+    assert returned.owned == before
     assert other.membership.generation.generation_id == generation
 
 
 def test_a_static_member_is_fenced_by_another_with_its_instance_id(group: Group) -> None:
     first = group.join(group_instance_id="i")
     group.until(group.is_shared)
-    spoken_by = first.membership.generation
+    generation = first.membership.generation
     first.polls = False
     group.join(group_instance_id="i")
     group.until(group.is_shared)
-    error = group.commit(group.members[1], spoken_by, 1)
+    error = group.commit(group.members[1], generation, 1)
     assert isinstance(error, BrokerError)
     assert error.error_code is ErrorCode.FENCED_INSTANCE_ID
     first.polls = True
@@ -190,14 +190,14 @@ def test_a_static_member_is_fenced_by_another_with_its_instance_id(group: Group)
 
 
 def test_a_member_without_polls_leaves_the_group_and_rejoins(group: Group) -> None:
-    sleepy = group.join(max_poll_interval_ms=1_000)
+    late = group.join(max_poll_interval_ms=1_000)
     other = group.join()
     group.until(group.is_shared)
-    sleepy.polls = False
+    late.polls = False
     group.until(lambda: other.owned == list(range(PARTITIONS)))
-    sleepy.polls = True
+    late.polls = True
     group.until(group.is_shared)
-    assert "lose" in sleepy.names
+    assert "lose" in late.names
 
 
 def test_commits_of_the_current_generation_are_accepted(group: Group) -> None:
@@ -211,8 +211,8 @@ def test_commits_of_the_current_generation_are_accepted(group: Group) -> None:
     error = group.commit(first, old, 3)
     assert isinstance(error, BrokerError)
     assert error.error_code is ErrorCode.ILLEGAL_GENERATION
-    stranger = old._replace(member_id="nobody")
-    error = group.commit(first, stranger, 3)
+    unknown = old._replace(member_id="unknown")
+    error = group.commit(first, unknown, 3)
     assert isinstance(error, BrokerError)
     assert error.error_code is ErrorCode.UNKNOWN_MEMBER_ID
     # A client that is not a member of a group with members.
@@ -265,8 +265,8 @@ def test_a_group_may_have_members_of_other_clients_with_any_leader(
         for number in range(PARTITIONS):
             producer.produce(group.topic, str(number).encode(), partition=number)
         producer.flush(10)
-        wanted = {str(number).encode() for number in theirs.owned}
-        eventually(lambda: group.run(20) or set(theirs.values) == wanted, "its records alone")
+        expected = {str(number).encode() for number in theirs.owned}
+        eventually(lambda: group.run(20) or set(theirs.values) == expected, "its records alone")
     finally:
         theirs.stop_polling()
         theirs.consumer.close()

@@ -32,8 +32,8 @@ def test_brokers_are_listed_with_address_and_state(shell: Shell, broker: Broker)
     assert len(found["cluster_id"]) == 22
     (listed,) = found["brokers"]
     host, _, port = broker.bootstrap.partition(":")
-    wanted = {"broker": 1, "host": host, "port": int(port), "rack": None, "state": "serves"}
-    assert listed == wanted
+    expected = {"broker": 1, "host": host, "port": int(port), "rack": None, "state": "serves"}
+    assert listed == expected
 
 
 def test_only_a_registered_dead_broker_is_unregistered(shell: Shell) -> None:
@@ -76,14 +76,14 @@ def level(shell: Shell) -> int:
 
 
 def test_features_are_downgraded_upgraded_or_validated(shell: Shell) -> None:
-    asked = ("features", "downgrade", f"{ELR}=0")
-    assert shell.ok(*asked, "--dry-run") == f"would change {ELR} from 1 to 0\n"
+    downgrade = ("features", "downgrade", f"{ELR}=0")
+    assert shell.ok(*downgrade, "--dry-run") == f"would change {ELR} from 1 to 0\n"
     assert level(shell) == 1
-    assert shell.ok(*asked) == f"changed {ELR} from 1 to 0\n"
+    assert shell.ok(*downgrade) == f"changed {ELR} from 1 to 0\n"
     eventually_equal(lambda: level(shell), 0)
     done = json.loads(shell.ok("features", "upgrade", f"{ELR}=1", "--json"))
-    wanted = {"features": {ELR: {"from": 0, "to": 1}}, "executed": True, "error": None}
-    assert done == wanted
+    expected = {"features": {ELR: {"from": 0, "to": 1}}, "executed": True, "error": None}
+    assert done == expected
     eventually_equal(lambda: level(shell), 1)
 
 
@@ -111,8 +111,8 @@ def test_directories_are_shown_with_sizes_and_replicas(shell: Shell) -> None:
     lines = shell.ok("log-dirs", "-t", shell.topic, "--replicas").splitlines()
     assert [line.split("\t")[2] for line in lines] == [f"{shell.topic}-0", f"{shell.topic}-1"]
     assert lines[0].split("\t")[3:] == ["0 B", "0", "current"]
-    (told,) = shell.json("log-dirs", shell.topic, "--broker", "1")
-    (directory,) = told["directories"]
+    (shown,) = shell.json("log-dirs", shell.topic, "--broker", "1")
+    (directory,) = shown["directories"]
     assert directory["error"] is None
     assert directory["total_bytes"] > directory["usable_bytes"] > 0
     by_partition = {each["partition"]: each for each in directory["replicas"]}
@@ -142,7 +142,7 @@ def test_a_move_between_directories_shows_a_future_replica_with_its_lag(
         process = BrokerProcess(tmp_path, arguments=["--data-dir", ",".join(map(str, paths))])
     try:
         shell = Shell(process.start().bootstrap)
-        # So slow that the copy is under way while it is looked at.
+        # The copy must still be running when the directories are described.
         slow = "replica.alter.log.dirs.io.max.bytes.per.second=1024"
         shell.ok("configs", "set", "broker", "1", slow)
         shell.ok("topics", "create", shell.topic, "--partitions", "1")
@@ -150,8 +150,8 @@ def test_a_move_between_directories_shows_a_future_replica_with_its_lag(
         replica = (shell.topic, 0)
 
         def directories() -> list[tuple[str, int]]:
-            (told,) = shell.json("log-dirs", shell.topic)
-            return [(each["path"], each["future_replicas"]) for each in told["directories"]]
+            (shown,) = shell.json("log-dirs", shell.topic)
+            return [(each["path"], each["future_replicas"]) for each in shown["directories"]]
 
         with Client(process.bootstrap) as client:
             place = client.admin.describe_replica_log_dirs([(1, replica)])[1, replica]

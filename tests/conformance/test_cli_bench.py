@@ -84,8 +84,8 @@ def test_a_rate_is_kept_and_the_temporary_topic_is_deleted(
 @pytest.mark.parametrize("pace", [("--rate", "100"), ("--one-by-one",)], ids=["rate", "one-by-one"])
 def test_latency_is_measured_end_to_end(shell: Shell, pace: tuple[str, ...]) -> None:
     shell.ok("topics", "create", shell.topic, "-p", "2")
-    # Records of others, and an old run, are not taken for its own.
-    shell.ok("produce", shell.topic, stdin="somebody else's record, which is long enough\n")
+    # Records of other producers are not measured.
+    shell.ok("produce", shell.topic, stdin="a record of another producer, which is long enough\n")
     found = result(shell, "latency", shell.topic, "-n", "60", *pace, "-s", "20")
     check(found, 60)
     assert found["bytes"] == 60 * 20

@@ -34,7 +34,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.fixture
 def started(shell: Shell) -> Shell:
-    """The same, once the node runs."""
+    """The same shell after the start of the node."""
     out = shell.ok(
         "cluster", "start", "-n", "1", "-p", "0", "--detach", "--set", "num.partitions=4"
     )
@@ -43,13 +43,13 @@ def started(shell: Shell) -> Shell:
 
 
 def ok(shell: Shell, *words: str) -> str:
-    done = shell.here(*words)
+    done = shell.run_in_process(*words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def state(shell: Shell) -> str:
-    done = shell.here("cluster", "status", "--json")
+    done = shell.run_in_process("cluster", "status", "--json")
     found = json.loads(done.stdout)
     assert done.returncode == (0 if found["well"] else 1)
     name: str = found["nodes"][0]["state"]
@@ -72,7 +72,7 @@ def test_a_detached_cluster_is_paused_and_stopped_from_another_terminal(started:
     assert state(started) == "running"
     ok(started, "cluster", "kill", "--leader-of", f"{started.topic}:0")
     assert state(started) == "killed"
-    again = started.here("cluster", "kill", "1")
+    again = started.run_in_process("cluster", "kill", "1")
     assert (again.returncode, again.stderr) == (1, "error: node 1 does not run\n")
     assert ok(started, "cluster", "restart", "1") == "started node 1\n"
     first = pid_of(started)
@@ -90,7 +90,7 @@ def test_a_process_id_of_another_process_is_never_signaled(started: Shell) -> No
         kept = path.read_text()
         path.write_text(json.dumps({**json.loads(kept), "pid": other.pid}))
         assert state(started) == "died"
-        assert started.here("cluster", "kill", "1").returncode == 1
+        assert started.run_in_process("cluster", "kill", "1").returncode == 1
         assert other.poll() is None
         path.write_text(kept)
     finally:
@@ -113,7 +113,7 @@ def test_the_foreground_shows_logs_and_a_signal_stops_all_nodes(shell: Shell) ->
         lines = iter(process.stdout.readline, "")
         assert next(lines).startswith("ready 127.0.0.1:")
         assert next(lines).startswith("node 1 | ")
-        # Killed and started again by another terminal: the first one stays.
+        # Another terminal kills and restarts the node; the first command keeps running.
         shell.ok("cluster", "kill", "1")
         assert any(line == "node 1 | killed\n" for line in lines)
         shell.ok("cluster", "restart", "1")
@@ -128,7 +128,7 @@ def test_the_foreground_shows_logs_and_a_signal_stops_all_nodes(shell: Shell) ->
 
 
 def test_a_directory_belongs_to_its_cluster(started: Shell) -> None:
-    done = started.here("cluster", "start", "-n", "3")
+    done = started.run_in_process("cluster", "start", "-n", "3")
     assert done.returncode == 2
     assert "contains a cluster with 1" in done.stderr
     ok(started, "cluster", "stop")
@@ -144,11 +144,11 @@ def test_a_node_that_cannot_start_reports_the_reason(shell: Shell) -> None:
 
 
 def test_the_error_names_missing_nodes(started: Shell) -> None:
-    done = started.here("cluster", "pause", "7")
+    done = started.run_in_process("cluster", "pause", "7")
     assert done.returncode == 2
     assert "there is no node 7; the nodes are 1" in done.stderr
-    assert "give NODE" in started.here("cluster", "kill").stderr
-    elsewhere = started.here("cluster", "status", "-d", "/nowhere")
+    assert "give NODE" in started.run_in_process("cluster", "kill").stderr
+    elsewhere = started.run_in_process("cluster", "status", "-d", "/nowhere")
     assert elsewhere.returncode == 1
     assert "barnabas cluster start" in elsewhere.stderr
 
@@ -208,18 +208,18 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 
 def status(shell: Shell) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(shell.here("cluster", "status", "--json").stdout)
+    found: dict[str, Any] = json.loads(shell.run_in_process("cluster", "status", "--json").stdout)
     return found
 
 
-def await_status(shell: Shell, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def await_status(shell: Shell, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     seen: dict[str, Any] = {}
 
-    def is_so() -> bool:
+    def holds() -> bool:
         seen.update(status(shell))
-        return wanted(seen)
+        return condition(seen)
 
-    eventually(is_so, lambda: seen)
+    eventually(holds, lambda: seen)
     return seen
 
 
@@ -247,14 +247,16 @@ def test_a_killed_controller_is_replaced_and_returns(three: Shell) -> None:
     found = await_status(three, lambda found: found["controller"] not in (None, first))
     assert {node["node"]: node["state"] for node in found["nodes"]}[first] == "killed"
     await_status(three, lambda found: found["offline_partitions"] == 0)
-    assert three.here("cluster", "restart", str(first)).stdout == f"started node {first}\n"
+    assert (
+        three.run_in_process("cluster", "restart", str(first)).stdout == f"started node {first}\n"
+    )
     await_status(three, lambda found: bool(found["well"]))
     eventually_equal(lambda: records(three), 100)
 
 
 def test_all_nodes_are_restarted_one_by_one(three: Shell) -> None:
     before = await_status(three, lambda found: bool(found["well"]))
-    done = three.here("cluster", "restart")
+    done = three.run_in_process("cluster", "restart")
     assert done.stdout == "restarted node 1\nrestarted node 2\nrestarted node 3\n"
     after = await_status(three, lambda found: bool(found["well"]))
     pids = [{node["pid"] for node in found["nodes"]} for found in (before, after)]
@@ -267,19 +269,19 @@ def test_voters_of_a_dynamic_quorum_are_removed_and_added(three: Shell) -> None:
     raw = RawClient(three.environment["BARNABAS_BOOTSTRAP"].split(",")[0])
     update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
     request = UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update])
-    # Not before each voter has told its directory.
+    # The update is refused until all voters have reported their directories.
     eventually(lambda: not raw.ask(request, 1).error_code)
     raw.close()
-    known = three.json("quorum", "describe")
-    leaves = next(each for each in known["voters"] if each["node"] != known["leader"])
-    node = str(leaves["node"])
+    quorum = three.json("quorum", "describe")
+    follower = next(each for each in quorum["voters"] if each["node"] != quorum["leader"])
+    node = str(follower["node"])
     removed = three.json("quorum", "remove", node, "--yes")
-    assert leaves["node"] not in removed["voters"]
+    assert follower["node"] not in removed["voters"]
     eventually(
         lambda: (
-            leaves["node"]
+            follower["node"]
             in [each["node"] for each in three.json("quorum", "describe")["observers"]]
         )
     )
-    added = three.json("quorum", "add", node, "--endpoint", leaves["endpoints"][0])
+    added = three.json("quorum", "add", node, "--endpoint", follower["endpoints"][0])
     assert sorted(added["voters"]) == [1, 2, 3]

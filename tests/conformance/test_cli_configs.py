@@ -33,17 +33,17 @@ def test_configs_are_set_described_with_their_source_and_unset(shell: Shell) -> 
         (found,) = shell.json("configs", "describe", *words, *key)["configs"]
         return found
 
-    def told() -> tuple[str, str, str]:
+    def value_source_and_type() -> tuple[str, str, str]:
         found = entry()
         return found["value"], found["source"], found["type"]
 
     shell.ok("configs", "set", *words, "retention.ms=12345", "--dry-run")
-    assert told() == ("604800000", "default", "long")
+    assert value_source_and_type() == ("604800000", "default", "long")
     shell.ok("configs", "set", *words, "retention.ms=12345")
-    eventually_equal(told, ("12345", "topic", "long"))
+    eventually_equal(value_source_and_type, ("12345", "topic", "long"))
     assert [each["key"] for each in entry()["sources"]][:1] == ["retention.ms"]
     shell.ok("configs", "unset", *words, "retention.ms")
-    eventually_equal(told, ("604800000", "default", "long"))
+    eventually_equal(value_source_and_type, ("604800000", "default", "long"))
 
 
 def test_a_wrong_key_or_value_of_a_config_is_reported(shell: Shell) -> None:
@@ -61,16 +61,16 @@ def test_a_wrong_key_or_value_of_a_config_is_reported(shell: Shell) -> None:
 def test_a_default_of_all_brokers_shows_as_the_source(shell: Shell) -> None:
     shell.ok("configs", "set", "broker", "default", "log.retention.ms=777777")
 
-    def told() -> tuple[str, str]:
+    def value_and_source() -> tuple[str, str]:
         words = ("configs", "describe", "topic", shell.topic, "retention.ms")
         (entry,) = shell.json(*words)["configs"]
         return entry["value"], entry["source"]
 
     try:
-        eventually_equal(told, ("777777", "dynamic default broker"))
+        eventually_equal(value_and_source, ("777777", "dynamic default broker"))
     finally:
         shell.ok("configs", "unset", "broker", "default", "log.retention.ms")
-    eventually_equal(told, ("604800000", "default"))
+    eventually_equal(value_and_source, ("604800000", "default"))
 
 
 def test_purged_records_are_deleted(shell: Shell) -> None:

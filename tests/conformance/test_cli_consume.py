@@ -33,7 +33,7 @@ class Records:
         self.shell = Shell(bootstrap)
         self.topic = self.shell.topic
         with Client(bootstrap) as client:
-            # They are old: retention would have them.
+            # Retention would delete records with these old timestamps.
             client.create_topic(
                 self.topic, partitions=2, replication_factor=1, configs={"retention.ms": "-1"}
             )
@@ -67,7 +67,7 @@ def test_templates_print_the_same_as_kcat(records: Records) -> None:
     ours = records.ours("--from", "beginning", "-e", "-f", template)
     theirs = records.theirs("-o", "beginning", "-f", template)
     assert len(ours.splitlines()) == 20
-    # Partitions come in any order.
+    # The order of the partitions is arbitrary.
     assert sorted(ours.splitlines()) == sorted(theirs.splitlines())
 
 
@@ -108,7 +108,7 @@ def test_an_iso_time_and_an_end_offset_bound_the_output(records: Records) -> Non
 def test_json_lines_equal_those_of_kcat(records: Records) -> None:
     ours = map(json.loads, records.ours("--from", "0", "-e", "--json").splitlines())
     theirs = map(json.loads, records.theirs("-o", "beginning", "-J").splitlines())
-    said = [
+    expected = [
         {
             "topic": line["topic"],
             "partition": line["partition"],
@@ -122,7 +122,7 @@ def test_json_lines_equal_those_of_kcat(records: Records) -> None:
         for line in theirs
     ]
     assert sorted(ours, key=lambda line: line["timestamp"]) == sorted(
-        said, key=lambda line: line["timestamp"]
+        expected, key=lambda line: line["timestamp"]
     )
 
 

@@ -22,7 +22,7 @@ __all__ = ["broker"]
 
 
 def examine(target: object) -> tuple[bool, list[tuple[str, str, str]]]:
-    """Whether all is well, and (verdict, what, remedy) of each finding."""
+    """Return whether nothing is wrong, and (verdict, what, remedy) of each finding."""
     done = CliRunner().invoke(doctor, [str(target), "--json"])
     assert done.exit_code in (0, 1), done.output
     found = json.loads(done.output)
@@ -31,13 +31,13 @@ def examine(target: object) -> tuple[bool, list[tuple[str, str, str]]]:
 
 
 def wrong(target: object) -> list[tuple[str, str]]:
-    """Each problem with its remedy."""
+    """Return each problem with its remedy."""
     return [(what, remedy) for verdict, what, remedy in examine(target)[1] if verdict == "wrong"]
 
 
 @contextlib.contextmanager
-def listener(answer: bytes) -> Iterator[str]:
-    """HOST:PORT of something that reads once, writes `answer` and closes."""
+def listener(response: bytes) -> Iterator[str]:
+    """Yield HOST:PORT of a server that reads once, writes `response` and closes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -48,7 +48,7 @@ def listener(answer: bytes) -> Iterator[str]:
                     return
                 with connection, contextlib.suppress(OSError):
                     connection.recv(1000)
-                    connection.sendall(answer)
+                    connection.sendall(response)
                     connection.shutdown(socket.SHUT_WR)
                     # Unread bytes would reset the connection and lose the response.
                     while connection.recv(1000):
@@ -65,19 +65,19 @@ def listener(answer: bytes) -> Iterator[str]:
 
 
 def test_a_running_broker_has_no_findings(broker: BrokerProcess | KafkaProcess) -> None:
-    # A broker that does not answer for seconds, as on a slow machine, is something wrong.
+    # On a slow machine, a late response is reported as a problem.
     findings = eventually(lambda: (found := examine(broker.bootstrap))[0] and found[1])
-    said = "\n".join(what for _, what, _ in findings)
-    assert "speaks Kafka's protocol" in said
-    assert "with 1 broker, controller 1" in said
-    assert "the clocks differ by" in said
-    assert "all with a leader and in sync" in said
-    assert "GiB free" in said
+    text = "\n".join(what for _, what, _ in findings)
+    assert "speaks Kafka's protocol" in text
+    assert "with 1 broker, controller 1" in text
+    assert "the clocks differ by" in text
+    assert "all with a leader and in sync" in text
+    assert "GiB free" in text
 
 
 def test_a_port_without_a_listener_is_reported() -> None:
     with socket.socket() as taken:
-        # No other process can listen there meanwhile.
+        # No other process can listen on this port.
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         ((what, remedy),) = wrong(f"127.0.0.1:{port}")
@@ -92,7 +92,7 @@ def test_a_name_without_an_address_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "what"),
+    ("response", "what"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is a web server"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS"),
@@ -100,11 +100,11 @@ def test_a_name_without_an_address_is_reported() -> None:
         (b"SSH-2.0-OpenSSH_9.2\r\n", "another protocol"),
     ],
 )
-def test_a_server_that_is_no_broker_is_reported(answer: bytes, what: str) -> None:
+def test_a_server_that_is_no_broker_is_reported(response: bytes, what: str) -> None:
     def remedies(address: str) -> list[str]:
-        return [remedy for said, remedy in wrong(address) if what in said]
+        return [remedy for problem, remedy in wrong(address) if what in problem]
 
-    with listener(answer) as address:
+    with listener(response) as address:
         # A listener that takes seconds to respond is reported as silent.
         assert all(eventually(lambda: remedies(address)))
 
@@ -114,7 +114,7 @@ def test_an_advertised_address_without_a_listener_is_reported(
 ) -> None:
     process = make_broker({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
     process.start()
-    # It prints the address that it advertises: where it listens stands in its log or in /proc.
+    # The broker prints its advertised address. The address of its listener is in /proc.
     port = listening_port(process.pid)
     found = wrong(f"127.0.0.1:{port}")
     assert any("tells clients to connect to 127.0.0.1:1" in what for what, _ in found), found

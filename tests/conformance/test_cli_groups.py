@@ -31,7 +31,7 @@ def shell(broker: BrokerProcess | KafkaProcess) -> Shell:
 
 @pytest.fixture
 def member(shell: Shell, broker: BrokerProcess | KafkaProcess) -> Iterator[Consumer]:
-    """A consumer that has joined the group named like the topic and read all there is."""
+    """A consumer that has joined the group named like the topic, and has read all records."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -63,7 +63,7 @@ def offsets(shell: Shell) -> list[int | None]:
 
 
 def consume_two(shell: Shell) -> None:
-    """Leave the group at offset 2 of both partitions, with no members."""
+    """Commit offset 2 of both partitions in the group, which has no members afterwards."""
     for partition in "01":
         words = ("-g", shell.topic, "-p", partition, "--from", "beginning", "-n", "2")
         shell.ok("consume", shell.topic, *words)
@@ -77,10 +77,10 @@ def test_a_group_is_described_with_its_members_and_lag(shell: Shell) -> None:
     described = shell.json("groups", "describe", shell.topic)
     assert (described["state"], described["lag"]) == ("Stable", 2)
     assert [each["lag"] for each in described["partitions"]] == [0, 2]
-    (one,) = described["members"]
-    assert one["client"] == "reader"
-    assert [each["partition"] for each in one["reads"]] == [0, 1]
-    assert {each["member"] for each in described["partitions"]} == {one["member"]}
+    (reader,) = described["members"]
+    assert reader["client"] == "reader"
+    assert [each["partition"] for each in reader["reads"]] == [0, 1]
+    assert {each["member"] for each in described["partitions"]} == {reader["member"]}
 
 
 @pytest.mark.usefixtures("member")

@@ -80,9 +80,9 @@ def test_only_some_of_many_errors_are_reported_one_by_one(shell: Shell) -> None:
     words = ("--from", "beginning", "-e", "--as", "value=json", "--on-error", "skip")
     done = shell.run("consume", shell.topic, *words)
     assert done.stdout == "7\n"
-    told = done.stderr.splitlines()
-    assert len(told) == 6
-    assert told[-1] == "warning: skipped 20 records in total"
+    warnings = done.stderr.splitlines()
+    assert len(warnings) == 6
+    assert warnings[-1] == "warning: skipped 20 records in total"
 
 
 @pytest.mark.parametrize("as_member", [False, True], ids=["alone", "group"])

@@ -160,7 +160,7 @@ def rewrite_index(suffix: str, entry_bytes: int) -> Callable[[Path], None]:
 
 def raise_recovery_point(data: Path) -> None:
     path = data / "recovery-point-offset-checkpoint"
-    # As Kafka writes it: without the checksum in white space at the end.
+    # Write the file as Kafka does, without the checksum in trailing white space.
     path.write_text(path.read_text().rstrip().replace("t 0 25000", "t 0 99999") + "\n")
 
 
@@ -258,8 +258,8 @@ def test_damage_is_found_and_reported_with_a_remedy(data: Path, name: str) -> No
 
 
 @pytest.fixture
-def mended(data: Path) -> Path:
-    """A directory damaged in every way that has a cure, cured as `verify` says."""
+def repaired(data: Path) -> Path:
+    """A directory with all repairable kinds of damage, repaired as `verify` recommends."""
     names = ("a cut tail", "an index too many", "a damaged snapshot", "a missing index")
     for name in (*names, "a wrong time index", "another epoch", "a checkpoint of nonsense"):
         DAMAGES[name][0](data)
@@ -270,11 +270,11 @@ def mended(data: Path) -> Path:
     return data
 
 
-def test_the_remedies_of_verify_repair_the_directory(mended: Path) -> None:
-    with BrokerProcess(mended.parent) as broker:
+def test_the_remedies_of_verify_repair_the_directory(repaired: Path) -> None:
+    with BrokerProcess(repaired.parent) as broker:
         read = Shell(broker.bootstrap).ok("consume", "t", "--from", "beginning", "-e")
         assert broker.stop() == 0
-    done = run("verify", mended, "--deep", "--json")
+    done = run("verify", repaired, "--deep", "--json")
     assert [each for each in json.loads(done.output)["findings"] if each["wrong"]] == []
     lines = read.split()
     assert 24_000 < len(lines) < 25_000

@@ -39,7 +39,7 @@ def shell(three_brokers: ClusterProcess) -> Shell:
 
 
 def ok(shell: Shell, *words: str, stdin: str = "") -> str:
-    done = shell.here(*words, stdin=stdin)
+    done = shell.run_in_process(*words, stdin=stdin)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -49,17 +49,17 @@ def replicas(shell: Shell, number: int = 0) -> list[int]:
     return found
 
 
-def await_replicas(shell: Shell, wanted: list[int]) -> None:
-    """Wait until every broker knows partition 0's: the next command may ask any of them."""
+def await_replicas(shell: Shell, expected: list[int]) -> None:
+    """Wait until all brokers know the replicas of partition 0; commands may use any broker."""
     for address in shell.environment["BARNABAS_BOOTSTRAP"].split(","):
         raw = RawClient(address)
-        eventually_equal(lambda raw=raw: known_replicas(raw, shell.topic), wanted)
+        eventually_equal(lambda raw=raw: known_replicas(raw, shell.topic), expected)
         raw.close()
 
 
 def known_replicas(raw: RawClient, topic: str) -> list[int]:
-    asked = [MetadataRequestTopic(name=topic)]
-    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    topics = [MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     response: Any = raw.ask(request, 12)
     return next(
         (each.replica_nodes for each in response.topics[0].partitions if each.partition_index == 0),
@@ -94,7 +94,7 @@ def test_partitions_are_shown_with_every_replica(shell: Shell) -> None:
     line = ok(shell, "partitions", shell.topic).splitlines()[0].split("\t")
     assert line[:2] == [shell.topic, "0"]
     assert line[-1] == "well"
-    refused = shell.here("partitions", "show", "not-there")
+    refused = shell.run_in_process("partitions", "show", "not-there")
     assert (refused.returncode, "no such topic" in refused.stderr) == (1, True)
 
 
@@ -128,7 +128,7 @@ def test_the_live_table_is_redrawn_until_an_interrupt(shell: Shell) -> None:
             assert time.monotonic() < deadline, written[-2000:]
             written += os.read(ours, 65536)
         process.send_signal(signal.SIGINT)
-        # The terminal must be read for the process to be able to leave it.
+        # The process can exit only if its output is read.
         with contextlib.suppress(OSError):
             while piece := os.read(ours, 65536):
                 written += piece
@@ -140,18 +140,18 @@ def test_the_live_table_is_redrawn_until_an_interrupt(shell: Shell) -> None:
     assert shell.topic.encode() in written
     assert b"rec/s" in written
     assert written.rfind(b"\x1b[?1049l") > written.rfind(b"\x1b[?1049h")
-    assert shell.here("partitions", "--live").returncode == 2, "not on a terminal"
+    assert shell.run_in_process("partitions", "--live").returncode == 2, "not on a terminal"
 
 
 def test_only_unhealthy_partitions_are_shown_with_exit_status_one(shell: Shell) -> None:
     words = ("partitions", "show", shell.topic, "--unwell")
-    eventually_equal(lambda: (done := shell.here(*words)).returncode or done.stdout, "")
+    eventually_equal(lambda: (done := shell.run_in_process(*words)).returncode or done.stdout, "")
 
 
 def test_a_reassignment_is_planned_executed_and_balanced(shell: Shell) -> None:
     first, second, third = replicas(shell)
     spec = f"{shell.topic}:0={second},{first}"
-    shown = shell.here("partitions", "reassign", "--replicas", spec)
+    shown = shell.run_in_process("partitions", "reassign", "--replicas", spec)
     assert shown.returncode == 0
     assert "nothing was changed" in shown.stderr
     row = [shell.topic, "0", f"{first},{second},{third}", f"{second},{first}", "-", str(third)]
@@ -189,11 +189,11 @@ def test_a_throttle_is_set_during_the_reassignment_and_removed(shell: Shell) -> 
 
     def is_over() -> bool:
         moving = shell.json("partitions", "reassign", shell.topic, "--status")
-        # A command that sees no move removes the throttles that it knows.
+        # A command that finds no reassignment removes the throttles.
         return not moving and not config_of(shell, *of_topic, followers)
 
     eventually(is_over)
-    assert shell.here("partitions", "reassign", "--status").stdout == "nothing moves\n"
+    assert shell.run_in_process("partitions", "reassign", "--status").stdout == "nothing moves\n"
 
 
 def config_of(shell: Shell, kind: str, name: str, key: str) -> str | None:
@@ -211,7 +211,7 @@ def test_a_reassignment_to_a_paused_broker_is_shown_and_canceled(
     ok(shell, "partitions", "reassign", "-r", before, "--execute")
     await_replicas(shell, others)
     three_brokers.node(target).pause()
-    # The broker that hangs is not asked first.
+    # The commands connect to the other brokers.
     live = ("-b", ",".join(three_brokers.node(node).address for node in others))
     try:
         words = ["-r", f"{shell.topic}:0={others[0]},{target}", "--execute", "--no-wait", *live]
@@ -240,18 +240,22 @@ def await_three(shell: Shell) -> None:
 
 
 def test_an_impossible_reassignment_is_refused(shell: Shell) -> None:
-    done = shell.here("partitions", "reassign", "-r", f"{shell.topic}:0=1,99", "--execute")
+    done = shell.run_in_process(
+        "partitions", "reassign", "-r", f"{shell.topic}:0=1,99", "--execute"
+    )
     assert done.returncode == 1
     assert "INVALID_REPLICA_ASSIGNMENT" in done.stderr
-    done = shell.here("partitions", "reassign", shell.topic, "--brokers", "1,99")
+    done = shell.run_in_process("partitions", "reassign", shell.topic, "--brokers", "1,99")
     assert done.returncode == 1
     assert "there is no broker 99" in done.stderr
-    done = shell.here("partitions", "reassign", shell.topic, "--brokers", "1")
+    done = shell.run_in_process("partitions", "reassign", shell.topic, "--brokers", "1")
     assert "requires 3 replicas" in done.stderr
-    assert shell.here("partitions", "reassign").returncode == 2
-    assert shell.here("partitions", "reassign", "-r", "t=1").returncode == 2
-    assert shell.here("partitions", "reassign", "-r", f"{shell.topic}:9=1").returncode == 2
-    done = shell.here("partitions", "reassign", "--file", "-", stdin="{}")
+    assert shell.run_in_process("partitions", "reassign").returncode == 2
+    assert shell.run_in_process("partitions", "reassign", "-r", "t=1").returncode == 2
+    assert (
+        shell.run_in_process("partitions", "reassign", "-r", f"{shell.topic}:9=1").returncode == 2
+    )
+    done = shell.run_in_process("partitions", "reassign", "--file", "-", stdin="{}")
     assert (done.returncode, "partitions" in done.stderr) == (2, True)
 
 
@@ -269,7 +273,7 @@ def test_the_preferred_replica_leads_after_an_election(shell: Shell) -> None:
     assert elected.startswith(f"{shell.topic}-0: ")
     await_leader(shell, second)
     assert "no election needed" in ok(shell, "partitions", "elect", f"{shell.topic}:0")
-    assert shell.here("partitions", "elect", "--unclean").returncode == 2
+    assert shell.run_in_process("partitions", "elect", "--unclean").returncode == 2
     words = ["partitions", "elect", f"{shell.topic}:0", "--unclean", "--yes"]
     assert "no election needed" in ok(shell, *words)
 
@@ -289,7 +293,7 @@ def test_the_quorum_is_described(shell: Shell) -> None:
 
 def test_changing_voters_of_a_static_quorum_is_refused(shell: Shell) -> None:
     for words in (("remove", "3", "--yes"), ("add", "9", "--endpoint", "CONTROLLER://h:1")):
-        refused = shell.here("quorum", *words)
+        refused = shell.run_in_process("quorum", *words)
         assert refused.returncode == 1
         assert refused.stderr.startswith("error: the quorum is static")
-    assert shell.here("quorum", "add", "9", "--endpoint", "there").returncode == 2
+    assert shell.run_in_process("quorum", "add", "9", "--endpoint", "there").returncode == 2

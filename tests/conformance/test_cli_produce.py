@@ -1,4 +1,4 @@
-"""`barnabas produce` beside Debian's kcat: the same input makes the same records."""
+"""`barnabas produce` and Debian's kcat make the same records of the same input."""
 
 from __future__ import annotations
 

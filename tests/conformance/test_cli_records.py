@@ -19,7 +19,7 @@ __all__ = ["broker"]
 @pytest.fixture
 def shell(broker: BrokerProcess | KafkaProcess) -> Shell:
     made = Shell(broker.bootstrap)
-    created = made.here("topics", "create", made.topic, "--partitions", "1")
+    created = made.run_in_process("topics", "create", made.topic, "--partitions", "1")
     assert created.returncode == 0, created.stderr
     return made
 
@@ -38,7 +38,7 @@ def test_keys_headers_and_templates_are_supported(shell: Shell) -> None:
 
 def keep_old_records(shell: Shell) -> None:
     """Set endless retention: a broker deletes old records half a minute after its start."""
-    altered = shell.here("topics", "alter", shell.topic, "-c", "retention.ms=-1")
+    altered = shell.run_in_process("topics", "alter", shell.topic, "-c", "retention.ms=-1")
     assert altered.returncode == 0, altered.stderr
 
 
@@ -76,7 +76,9 @@ def test_from_accepts_positions_times_and_durations(shell: Shell) -> None:
         "1h": "new\n",
     }
     for place, expected in places.items():
-        assert shell.here("consume", shell.topic, "--from", place, "-e").stdout == expected, place
+        assert (
+            shell.run_in_process("consume", shell.topic, "--from", place, "-e").stdout == expected
+        ), place
     with_key = shell.ok("consume", shell.topic, "--from", "1", "-e", "--key", "--headers")
     assert with_key == "h=1\tk\tnew\n"
 
@@ -93,18 +95,18 @@ def test_topics_are_listed_described_and_deleted(shell: Shell) -> None:
     assert shell.topic in shell.ok("topics", "list", "cli-.*").splitlines()
     shell.ok("topics", "alter", shell.topic, "-p", "3", "-c", "retention.ms=9999")
 
-    def told() -> tuple[int, dict[str, str]]:
+    def partitions_and_configs() -> tuple[int, dict[str, str]]:
         described = json.loads(shell.ok("topics", "describe", shell.topic, "--json"))
         return len(described["partitions"]), described["configs"]
 
-    eventually_equal(told, (3, {"retention.ms": "9999"}))
+    eventually_equal(partitions_and_configs, (3, {"retention.ms": "9999"}))
     shell.ok("topics", "delete", shell.topic)
     eventually(lambda: shell.topic not in shell.ok("topics", "list").splitlines())
 
 
 def test_an_undelivered_record_is_an_error(shell: Shell) -> None:
     shell.ok("topics", "alter", shell.topic, "-c", "max.message.bytes=100")
-    # The broker accepts such records until it knows the limit.
+    # The broker accepts such records until it has applied the limit.
     done = eventually(
         lambda: (tried := shell.run("produce", shell.topic, stdin="x" * 500)).returncode and tried
     )

@@ -31,7 +31,7 @@ def shell(broker: BrokerProcess | KafkaProcess) -> Shell:
 
 
 def complete(shell: Shell, line: str) -> list[str]:
-    """What bash is offered for a line that ends where TAB is pressed."""
+    """Return the completions that bash gets if TAB is pressed at the end of `line`."""
     words = line.split(" ")
     environment = {
         **shell.environment,
@@ -52,7 +52,7 @@ def test_commands_options_topics_groups_and_keys_are_completed(shell: Shell) -> 
     assert complete(shell, "barnabas gr") == ["groups"]
     assert "describe" in complete(shell, "barnabas groups d")
     assert complete(shell, "barnabas consume --from-b") == ["--from-beginning"]
-    # A broker that does not answer at once has no say.
+    # Completion ignores a broker that does not respond immediately.
     topics, groups = (
         f"barnabas topics describe {shell.topic[:8]}",
         f"barnabas groups reset {shell.topic}",
@@ -79,7 +79,7 @@ def test_each_shell_has_a_script(name: str) -> None:
 
 
 def quotas(shell: Shell, *words: str) -> dict[str, float]:
-    """Quotas of one entity, once they are as wide known as they are set."""
+    """Return the quotas of one entity."""
     listed = shell.json("quotas", "list", "--strict", *words)
     assert len(listed) <= 1
     return listed[0]["quotas"] if listed else {}
@@ -90,15 +90,15 @@ def await_quotas(shell: Shell, expected: dict[str, float], *words: str) -> None:
 
 
 def test_quotas_are_set_listed_and_removed(shell: Shell) -> None:
-    who = ("--user", shell.topic, "--default-client-id")
-    shell.ok("quotas", "set", *who, "producer_byte_rate=1000", "--dry-run")
-    assert quotas(shell, *who) == {}
-    shell.ok("quotas", "set", *who, "producer_byte_rate=1000", "request_percentage=12.5")
-    await_quotas(shell, {"producer_byte_rate": 1000.0, "request_percentage": 12.5}, *who)
+    entity = ("--user", shell.topic, "--default-client-id")
+    shell.ok("quotas", "set", *entity, "producer_byte_rate=1000", "--dry-run")
+    assert quotas(shell, *entity) == {}
+    shell.ok("quotas", "set", *entity, "producer_byte_rate=1000", "request_percentage=12.5")
+    await_quotas(shell, {"producer_byte_rate": 1000.0, "request_percentage": 12.5}, *entity)
     line = f"user {shell.topic}, client-id (default)\tproducer_byte_rate\t1000"
     assert line in shell.ok("quotas", "list").splitlines()
-    shell.ok("quotas", "unset", *who, "producer_byte_rate", "request_percentage")
-    await_quotas(shell, {}, *who)
+    shell.ok("quotas", "unset", *entity, "producer_byte_rate", "request_percentage")
+    await_quotas(shell, {}, *entity)
 
 
 def test_a_quota_that_does_not_exist_is_refused(shell: Shell) -> None:
@@ -108,20 +108,20 @@ def test_a_quota_that_does_not_exist_is_refused(shell: Shell) -> None:
     assert shell.run("quotas", "set", "beer_rate=1").returncode == 2
 
 
-# A broker that goes away
+# An unreachable broker
 
 
 def read_until(process: subprocess.Popen[bytes], words: str) -> str:
     """Return the standard error of the process up to a line with `words`."""
     assert process.stderr is not None
-    said = b""
+    output = b""
     deadline = time.monotonic() + PATIENCE_S
     with selectors.DefaultSelector() as selector:
         selector.register(process.stderr, selectors.EVENT_READ)
-        while words.encode() not in said:
-            assert selector.select(max(0.0, deadline - time.monotonic())), said
-            said += os.read(process.stderr.fileno(), 4096)
-    return said.decode()
+        while words.encode() not in output:
+            assert selector.select(max(0.0, deadline - time.monotonic())), output
+            output += os.read(process.stderr.fileno(), 4096)
+    return output.decode()
 
 
 @pytest.mark.parametrize("group", [[], ["-g", "shared"]], ids=["alone", "in a group"])
@@ -141,10 +141,10 @@ def test_consume_reports_that_the_broker_is_gone_and_back(
         shell.ok("produce", shell.topic, stdin="one\n")
         assert process.stdout.readline() == b"one\n"
         broker_process.kill()
-        said = read_until(process, "retrying until")
-        assert "warning: " in said
-        # Whichever of the two it met last.
-        assert "Connection refused" in said or "the connection was closed" in said
+        output = read_until(process, "retrying until")
+        assert "warning: " in output
+        # The last error of the connection can be either of these.
+        assert "Connection refused" in output or "the connection was closed" in output
         broker_process.start()
         read_until(process, "answers again")
         shell.ok("produce", shell.topic, stdin="two\n")

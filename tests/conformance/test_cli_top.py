@@ -1,4 +1,4 @@
-"""`barnabas top` over a broker that works: once for scripts, live on a terminal."""
+"""`barnabas top` on a broker under load: once for scripts, live on a terminal."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_once_as_json_has_rates_lag_and_load(metered: tuple[Shell, str]) -> None
     shell, metrics = metered
     words = ("top", "--once", "--json", "-i", "2", "--metrics", metrics)
 
-    def seen_at_work() -> Any:
-        """Its output; None if no records came in between its two looks."""
+    def output_under_load() -> Any:
+        """Return the output; False if no records arrived between the two samples."""
         process = subprocess.Popen(
             shell.command(*words), env=shell.environment, stdout=subprocess.PIPE, text=True
         )
@@ -66,7 +66,7 @@ def test_once_as_json_has_rates_lag_and_load(metered: tuple[Shell, str]) -> None
         assert process.returncode == 0
         return found["topics"][shell.topic]["records_in_per_s"] > 0 and found
 
-    found = eventually(seen_at_work)
+    found = eventually(output_under_load)
     topic = found["topics"][shell.topic]
     assert topic["bytes_in_per_s"] > 0
     assert topic["partitions"] == 1
@@ -118,7 +118,7 @@ def test_the_live_view_is_redrawn_until_an_interrupt(
             assert time.monotonic() < deadline, written[-2000:]
             written += os.read(ours, 65536)
         process.send_signal(2)
-        # The terminal must be read for the process to be able to leave it.
+        # The process can exit only if its output is read.
         while True:
             try:
                 written += os.read(ours, 65536)
@@ -131,5 +131,5 @@ def test_the_live_view_is_redrawn_until_an_interrupt(
         os.close(ours)
     assert shell.topic.encode() in written
     assert b"records/s" in written
-    # It leaves the alternate screen as it has found it.
+    # The command leaves the alternate screen at its end.
     assert written.rfind(b"\x1b[?1049l") > written.rfind(b"\x1b[?1049h")

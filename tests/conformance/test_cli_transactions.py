@@ -16,7 +16,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
-from conformance.hanging_transaction import STRANGER, open_a_transaction_that_hangs
+from conformance.hanging_transaction import UNASSIGNED_PRODUCER_ID, open_a_transaction_that_hangs
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually, eventually_equal
 
@@ -30,7 +30,7 @@ Broker = BrokerProcess | KafkaProcess
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
-    """A broker that takes transactional batches without asking the coordinator."""
+    """A broker that accepts transactional batches without verification by the coordinator."""
     settings = {
         "transaction.state.log.num.partitions": "1",
         "transaction.partition.verification.enable": "false",
@@ -77,16 +77,16 @@ def test_an_open_transaction_is_listed_described_and_terminated(
         assert (listed["transactional_id"], listed["state"]) == (name, "Ongoing")
         empty = json.loads(shell.ok(*words, "--state", "Empty"))
         assert empty == []
-        (told,) = json.loads(shell.ok("transactions", "describe", name, "--json"))
-        assert (told["state"], told["coordinator"], told["timeout_ms"]) == ("Ongoing", 1, 60_000)
-        assert told["partitions"] == [{"topic": shell.topic, "partition": 1}]
-        assert told["producer_id"] == listed["producer_id"]
+        (shown,) = json.loads(shell.ok("transactions", "describe", name, "--json"))
+        assert (shown["state"], shown["coordinator"], shown["timeout_ms"]) == ("Ongoing", 1, 60_000)
+        assert shown["partitions"] == [{"topic": shell.topic, "partition": 1}]
+        assert shown["producer_id"] == listed["producer_id"]
         (row,) = shell.ok("transactions", "producers", f"{shell.topic}:1").splitlines()
         cells = row.split("\t")
         assert (cells[0], cells[1], cells[5]) == (
             f"{shell.topic}-1", str(listed["producer_id"]), "0",
         )  # fmt: skip
-        # It is open, and its coordinator knows it.
+        # The transaction is open, and its coordinator has it.
         found = shell.run("transactions", "find-hanging", shell.topic, "--longer-than", "0ms")
         assert (found.returncode, found.stdout) == (0, "")
         assert "no transaction hangs (1 open, " in found.stderr
@@ -107,12 +107,14 @@ def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, broker: Broker
     assert found.returncode == 1
     (hanging,) = json.loads(found.stdout)
     assert (hanging["partition"], hanging["transaction_start_offset"]) == (0, 0)
-    assert (hanging["producer_id"], hanging["transactional_id"]) == (STRANGER, None)
+    assert (hanging["producer_id"], hanging["transactional_id"]) == (UNASSIGNED_PRODUCER_ID, None)
     wrong = shell.run("transactions", "abort", f"{shell.topic}:0", "--start-offset", "5")
     assert wrong.returncode == 1
     assert "open transactions begin at 0" in wrong.stderr
     done = shell.ok("transactions", "abort", f"{shell.topic}:0", "--start-offset", "0")
-    assert done == f"aborted the transaction of producer {STRANGER} in {shell.topic}-0\n"
+    assert (
+        done == f"aborted the transaction of producer {UNASSIGNED_PRODUCER_ID} in {shell.topic}-0\n"
+    )
 
     def is_gone() -> bool:
         return shell.run("transactions", "find-hanging", shell.topic).returncode == 0
@@ -135,12 +137,12 @@ def test_why_shows_the_command_that_aborts_a_hanging_transaction(
 
     def reasons(target: str) -> list[dict[str, str]]:
         done = json.loads(shell.run("why", target, "--json").stdout)
-        return [reason for answer in done["answers"] for reason in answer["reasons"]]
+        return [reason for subject in done["answers"] for reason in subject["reasons"]]
 
     (reason,) = reasons(f"{shell.topic}:0")
     assert (reason["kind"], reason["verdict"]) == ("transaction-hangs", "wrong")
     assert "read_committed consumers receive no records from 2 on" in reason["what"]
-    assert f"producer id {STRANGER} epoch 0" in reason["what"]
+    assert f"producer id {UNASSIGNED_PRODUCER_ID} epoch 0" in reason["what"]
     assert "no coordinator knows it" in reason["what"]
     findings = json.loads(shell.run("doctor", broker.bootstrap, "--json").stdout)["findings"]
     assert [f["verdict"] for f in findings if f["what"].startswith(f"{subject}: ")] == ["wrong"]
@@ -184,14 +186,15 @@ def test_idempotent_producers_are_shown_and_nothing_hangs_without_transactions(
     shell: Shell,
 ) -> None:
     shell.ok("produce", shell.topic, "-p", "0", stdin="one\ntwo\n")
-    (told,) = shell.json("transactions", "producers", shell.topic)
-    assert (told["partition"], told["last_sequence"]) == (0, 1)
-    assert told["transaction_start_offset"] is None
+    (shown,) = shell.json("transactions", "producers", shell.topic)
+    assert (shown["partition"], shown["last_sequence"]) == (0, 1)
+    assert shown["transaction_start_offset"] is None
     found = shell.run("transactions", "find-hanging", shell.topic)
     assert (found.returncode, found.stdout) == (0, "")
     assert "no transaction hangs (0 open, 0 for longer than 15m, in 2 partitions)" in found.stderr
-    none = shell.run("transactions", "abort", f"{shell.topic}:0", "--start-offset", "0")
-    assert none.returncode == 1
+    refused = shell.run("transactions", "abort", f"{shell.topic}:0", "--start-offset", "0")
+    assert refused.returncode == 1
     assert (
-        "no open transaction that begins at offset 0: there is no open transaction" in none.stderr
+        "no open transaction that begins at offset 0: there is no open transaction"
+        in refused.stderr
     )

@@ -34,25 +34,25 @@ def shell(three_brokers: ClusterProcess) -> Shell:
 
 
 def why(shell: Shell, *words: str) -> dict[str, list[dict[str, Any]]]:
-    """Reasons by subject."""
-    done = shell.here("why", *words, "--json", "--seconds", "0.5")
+    """Return the reasons by subject."""
+    done = shell.run_in_process("why", *words, "--json", "--seconds", "0.5")
     found = json.loads(done.stdout)
     assert done.returncode == (0 if found["well"] else 1)
-    return {answer["subject"]: answer["reasons"] for answer in found["answers"]}
+    return {each["subject"]: each["reasons"] for each in found["answers"]}
 
 
 def kinds(reasons: list[dict[str, Any]]) -> list[str]:
     return [reason["kind"] for reason in reasons]
 
 
-def await_reason(look: Callable[[], list[str]], kind: str) -> None:
+def await_reason(current_kinds: Callable[[], list[str]], kind: str) -> None:
     seen: list[str] = []
 
-    def is_there() -> bool:
-        seen[:] = look()
+    def is_found() -> bool:
+        seen[:] = current_kinds()
         return kind in seen
 
-    eventually(is_there, lambda: seen)
+    eventually(is_found, lambda: seen)
 
 
 def test_a_healthy_partition_is_reported_as_healthy(shell: Shell) -> None:
@@ -100,7 +100,7 @@ def test_a_paused_follower_holds_back_the_high_watermark_until_it_leaves_the_isr
 
 
 def test_a_stalled_high_watermark_is_explained(shell: Shell, three_brokers: ClusterProcess) -> None:
-    """The facts are taken in this process: a hanging broker stays in the ISR for seconds only."""
+    """Collect the facts in this process: a paused broker stays in the ISR for seconds only."""
     from barnabas.cli.why.facts.gather import gather_partitions
     from barnabas.cli.why.facts.metric_facts import MetricFacts
     from barnabas.cli.why.reasons.partition_reasons import partition_reasons
@@ -120,8 +120,8 @@ def test_a_stalled_high_watermark_is_explained(shell: Shell, three_brokers: Clus
             producer.flush()
             written += count
 
-        def seen_while_one_hangs() -> Any:
-            """The facts, broker and reason; None if it was out of the ISR too soon."""
+        def explained_while_paused() -> Any:
+            """Return facts, paused broker and reason; False if it left the ISR too early."""
             write(1)
             eventually_equal(lambda: writer.list_offsets({tp: "latest"})[tp].offset, written)
             await_reason(lambda: kinds(why(shell, f"{tp.topic}:0")[str(tp)]), "well")
@@ -137,7 +137,7 @@ def test_a_stalled_high_watermark_is_explained(shell: Shell, three_brokers: Clus
             found = [r for r in partition_reasons(facts) if r.kind == "isr-member-away"]
             return found and facts.high_watermark != facts.end and (facts, hanging, found[0])
 
-        facts, hanging, reason = eventually(seen_while_one_hangs)
+        facts, hanging, reason = eventually(explained_while_paused)
     assert f"broker {hanging} is in the ISR" in reason.what
     assert "5 records are not committed, the oldest was written" in reason.what
     assert facts.end == written
@@ -151,9 +151,9 @@ def test_a_partition_without_its_only_replica_is_reported(
     controller = shell.json("quorum", "describe")["leader"]
     node = three_brokers.node(next(n for n in (1, 2, 3) if n != controller))
     single = f"{shell.topic}-single"
-    assert shell.here("topics", "create", single, "-r", "1").returncode == 0
+    assert shell.run_in_process("topics", "create", single, "-r", "1").returncode == 0
     spec = f"{single}:0={node.node_id}"
-    assert shell.here("partitions", "reassign", "-r", spec, "--execute").returncode == 0
+    assert shell.run_in_process("partitions", "reassign", "-r", spec, "--execute").returncode == 0
     node.kill()
     try:
         seen: dict[str, list[dict[str, Any]]] = {}
@@ -170,9 +170,9 @@ def test_a_partition_without_its_only_replica_is_reported(
         await_reason(lambda: kinds(why(shell, f"{single}:0@5")[subject]), "no-leader")
     finally:
         node.start()
-    # A topic of one replica is not short of others, whatever min.insync.replicas says.
+    # A topic with one replica does not lack replicas, even if min.insync.replicas is 2.
     words = ("topic", single, "min.insync.replicas=2")
-    assert shell.here("configs", "set", *words).returncode == 0
+    assert shell.run_in_process("configs", "set", *words).returncode == 0
     await_reason(lambda: kinds(why(shell, f"{single}:0")[f"{single}-0"]), "well")
 
 
@@ -180,7 +180,7 @@ def test_a_partition_without_its_only_replica_is_reported(
 
 
 def consumer(shell: Shell, **config: Any) -> Consumer:
-    given = {
+    settings = {
         "bootstrap.servers": shell.environment["BARNABAS_BOOTSTRAP"],
         "group.id": shell.topic,
         "auto.offset.reset": "earliest",
@@ -188,7 +188,7 @@ def consumer(shell: Shell, **config: Any) -> Consumer:
         "enable.auto.commit": False,
         **{key.replace("_", "."): value for key, value in config.items()},
     }
-    return Consumer(given)
+    return Consumer(settings)
 
 
 def read_some(reader: Consumer, count: int) -> None:
@@ -202,13 +202,13 @@ def test_a_missing_an_empty_and_a_finished_group_are_reported(shell: Shell) -> N
     def found() -> list[str]:
         return kinds(why(shell, "--group", shell.topic)[subject])
 
-    # The first group of a cluster makes the topic of all groups' offsets.
+    # The first group of a cluster creates the topic of committed offsets.
     eventually_equal(found, ["no-such-group"])
     partitions = [TopicPartition(shell.topic, number) for number in range(3)]
     with Client(shell.environment["BARNABAS_BOOTSTRAP"]) as client:
         client.commit_offsets(shell.topic, dict.fromkeys(partitions, 4))
         eventually_equal(found, ["no-members"])
-        # A name of both kinds is asked about as both.
+        # If a group and a topic have the same name, both are explained.
         assert subject in why(shell, shell.topic)
         assert f"{shell.topic}-0" in why(shell, shell.topic)
         client.commit_offsets(shell.topic, dict.fromkeys(partitions, 10))
@@ -235,8 +235,8 @@ def test_a_member_that_does_not_commit_is_named(shell: Shell) -> None:
 
         await_reason(lambda: kinds(reasons()), "never-committed")
         reader.commit(asynchronous=False)
-        stands = eventually(lambda: [r for r in reasons() if r["kind"] == "reader-stalled"])
-        assert "reader at 127.0.0.1" in stands[0]["what"]
+        stalled = eventually(lambda: [r for r in reasons() if r["kind"] == "reader-stalled"])
+        assert "reader at 127.0.0.1" in stalled[0]["what"]
     finally:
         reader.close()
 
@@ -248,7 +248,7 @@ def test_a_rebalance_that_waits_for_a_member_is_reported(shell: Shell) -> None:
     try:
         first.subscribe([shell.topic])
         read_some(first, 1)
-        # The first has to join again for that, and does so when it polls.
+        # The first member must rejoin, which it does when it polls.
         second.subscribe([shell.topic])
 
         def found(*polled: Consumer) -> list[str]:
@@ -273,11 +273,11 @@ def test_an_open_transaction_is_named(shell: Shell, three_brokers: ClusterProces
     subject = f"{shell.topic}-0"
     try:
 
-        def open_ones() -> list[dict[str, Any]]:
+        def open_transactions() -> list[dict[str, Any]]:
             reasons = why(shell, f"{shell.topic}:0")[subject]
             return [each for each in reasons if each["kind"] == "transaction-open"]
 
-        (reason,) = eventually(open_ones)
+        (reason,) = eventually(open_transactions)
         assert "read_committed consumers receive no records from 10 on" in reason["what"]
         assert f"transactional id {name} (Ongoing at its coordinator, broker" in reason["what"]
         assert "of its timeout of 60 s" in reason["what"]
@@ -298,10 +298,10 @@ def test_reasons_are_printed_with_a_remedy(shell: Shell) -> None:
     done = shell.run("why", f"{shell.topic}:0@0")
     assert done.stdout.splitlines()[0] == f"{shell.topic}-0 at 0"
     assert done.returncode == 0
-    done = shell.here("why", f"{shell.topic}:7")
+    done = shell.run_in_process("why", f"{shell.topic}:7")
     assert done.returncode == 1
     assert f"{shell.topic} has partitions 0 to 2; `barnabas topics alter` adds more" in done.stderr
-    assert shell.here("why", "orders@5").returncode == 2
-    assert shell.here("why", "--group", "--topic", "x").returncode == 2
-    unreachable = shell.here("why", "-m", "127.0.0.1:1", shell.topic)
+    assert shell.run_in_process("why", "orders@5").returncode == 2
+    assert shell.run_in_process("why", "--group", "--topic", "x").returncode == 2
+    unreachable = shell.run_in_process("why", "-m", "127.0.0.1:1", shell.topic)
     assert (unreachable.returncode, "metrics.listener" in unreachable.stderr) == (1, True)

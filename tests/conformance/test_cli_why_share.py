@@ -27,12 +27,12 @@ ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
 def why(group: ShareGroup) -> dict[str, dict[str, Any]]:
     """Return the reasons by kind."""
     words = ("why", "--group", group.name, "--json", "--seconds", "0.2")
-    done = Shell(group.bootstrap).here(*words)
+    done = Shell(group.bootstrap).run_in_process(*words)
     found = json.loads(done.stdout)
     assert done.returncode == (0 if found["well"] else 1)
-    (answer,) = found["answers"]
-    assert answer["subject"] == f"group {group.name}"
-    return {reason["kind"]: reason for reason in answer["reasons"]}
+    (explanation,) = found["answers"]
+    assert explanation["subject"] == f"group {group.name}"
+    return {reason["kind"]: reason for reason in explanation["reasons"]}
 
 
 def test_deliveries_and_holders_of_records_are_explained(share_broker: Broker) -> None:

@@ -211,7 +211,7 @@ def test_members_are_removed_from_a_group(client: Client, partition: TopicPartit
         assert [(each.instance_id, error) for each, error in removed.items()] == [
             ("static-1", None)
         ]
-        # It may have joined again by now, with another member id.
+        # The consumer may have joined again, with another member id.
         assert member.member_id not in {each.member_id for each in members(client, group)}
     finally:
         consumer.close()
@@ -233,7 +233,7 @@ def test_configs_that_are_lists_are_changed_in_part_and_all_are_replaced(
         assert isinstance(entries, list)
         return {each.name: each.value for each in entries if each.source == "topic"}
 
-    # A broker shows what its controller has committed a moment later.
+    # A broker applies a change a moment after the controller has committed it.
     client.admin.alter_configs(resource, {"cleanup.policy": "delete", "retention.ms": "1000"})
     client.admin.change_config_list(resource, append={"cleanup.policy": "compact"})
     eventually_equal(overridden, {"cleanup.policy": "delete,compact", "retention.ms": "1000"})
@@ -250,7 +250,7 @@ def test_offsets_are_listed_by_all_specifications(
     specs = ("earliest", "latest", "max-timestamp", "earliest-local", "latest-tiered")
     found = [client.admin.list_offsets({partition: spec})[partition] for spec in specs]
     offsets = [getattr(each, "offset", each) for each in found]
-    # The ten records are of one millisecond: the first of those is the greatest.
+    # The offset of the largest timestamp depends on how many milliseconds the writes took.
     assert offsets[:2] == [0, RECORDS]
     assert isinstance(offsets[2], int)
     assert offsets[3:] == [0, -1]
@@ -301,7 +301,7 @@ def test_the_asyncio_admin_client_has_the_same_calls(broker: BrokerProcess | Kaf
             described = await admin.describe_cluster()
             assert [each.id for each in described.brokers] == [1]
             tp = TopicPartition(name, 0)
-            # The broker knows the topic a moment after it was made.
+            # The broker has the new topic a moment after its creation.
             async with asyncio.timeout(PATIENCE_S):
                 while await admin.alter_group_offsets(name, {tp: 0}, raise_errors=False) != {
                     tp: None

@@ -1,6 +1,6 @@
 """Admin calls about security and log directories, against Apache Kafka.
 
-It has an authorizer, SASL beside the open listener, two log directories and delegation tokens.
+The broker has an authorizer, a SASL and an open listener, two log directories, and tokens.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.conformance
 
 
 class SecuredKafka(KafkaProcess):
-    """An Apache Kafka with these settings; the user of its open listener may do everything."""
+    """An Apache Kafka with these settings; users of its open listener have all rights."""
 
     def __init__(self, directory: Any) -> None:
         super().__init__(directory)
@@ -114,39 +114,39 @@ def test_tokens_are_created_renewed_listed_and_expired(kafka: SecuredKafka) -> N
     """Raw requests over an authenticated connection."""
     raw = RawClient(f"127.0.0.1:{kafka.sasl_port}")
     try:
-        shaken = raw.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        assert isinstance(shaken, SaslHandshakeResponse)
-        assert shaken.error_code == 0
+        handshake = raw.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert isinstance(handshake, SaslHandshakeResponse)
+        assert handshake.error_code == 0
         done = raw.ask(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), 2)
         assert isinstance(done, SaslAuthenticateResponse)
         assert done.error_code == 0
 
-        def ask(call: AdminCall[Any], version: int) -> Any:
+        def execute(call: AdminCall[Any], version: int) -> Any:
             return call.read(raw.ask(call.build(version), version))
 
-        made = ask(tokens.create_token("User:owner", ["User:helper"], 3_600_000), 3)
+        made = execute(tokens.create_token("User:owner", ["User:helper"], 3_600_000), 3)
         assert (made.owner, made.requester, made.renewers) == (
             "User:owner",
             "User:admin",
             ("User:helper",),
         )
         assert made.max_timestamp - made.issue_timestamp == 3_600_000
-        eventually(lambda: ask(tokens.describe_tokens(["User:owner"]), 3) == [made])
-        assert made in ask(tokens.describe_tokens(None), 3)
+        eventually(lambda: execute(tokens.describe_tokens(["User:owner"]), 3) == [made])
+        assert made in execute(tokens.describe_tokens(None), 3)
         with pytest.raises(BrokerError) as caught:
-            ask(tokens.renew_token(b"no such token", -1), 2)
+            execute(tokens.renew_token(b"no such token", -1), 2)
         assert caught.value.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-        own = ask(tokens.create_token(None, [], -1), 3)
-        eventually(lambda: own in ask(tokens.describe_tokens(None), 3))
+        own = execute(tokens.create_token(None, [], -1), 3)
+        eventually(lambda: own in execute(tokens.describe_tokens(None), 3))
         assert own.owner == "User:admin"
-        assert ask(tokens.renew_token(own.hmac, 1_000_000), 2) > own.issue_timestamp
-        ask(tokens.expire_token(own.hmac, -1), 2)
-        eventually(lambda: [made] == ask(tokens.describe_tokens(None), 3))
+        assert execute(tokens.renew_token(own.hmac, 1_000_000), 2) > own.issue_timestamp
+        execute(tokens.expire_token(own.hmac, -1), 2)
+        eventually(lambda: [made] == execute(tokens.describe_tokens(None), 3))
     finally:
         raw.close()
 
 
-def test_features_are_finalised_or_refused(admin: barnabas.Admin) -> None:
+def test_features_are_finalized_or_refused(admin: barnabas.Admin) -> None:
     before = admin.describe_versions().finalized_features
     assert before["group.version"] == 1
     admin.update_features({"group.version": 0}, kind=UpgradeType.SAFE_DOWNGRADE, validate_only=True)
@@ -211,21 +211,21 @@ def test_transactions_are_listed_described_and_fenced(
         assert admin.list_transactions([listed.producer_id]) == [listed]
         assert admin.list_transactions(duration_ms=600_000, pattern=name) == []
         described = admin.describe_transactions([name, "nobody"])
-        one = described[name]
-        assert isinstance(one, TransactionDescription)
-        assert (one.state, one.producer_id, one.coordinator_id) == (
+        found = described[name]
+        assert isinstance(found, TransactionDescription)
+        assert (found.state, found.producer_id, found.coordinator_id) == (
             "Ongoing",
             listed.producer_id,
             1,
         )
-        assert one.partitions == (TopicPartition(topic, 0),)
+        assert found.partitions == (TopicPartition(topic, 0),)
         absent = described["nobody"]
         assert isinstance(absent, BrokerError)
         assert absent.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         fenced = admin.fence_producers([name], raise_errors=False)[name]
         assert not isinstance(fenced, Exception)
-        assert fenced.producer_id == one.producer_id
-        assert fenced.producer_epoch > one.producer_epoch
+        assert fenced.producer_id == found.producer_id
+        assert fenced.producer_epoch > found.producer_epoch
         with pytest.raises(ProducerFencedError):
             producer.commit_transaction()
 
@@ -256,9 +256,9 @@ def test_a_hanging_transaction_is_aborted_in_its_partition(
         producer.flush()
         active = admin.describe_producers([tp])[tp]
         assert isinstance(active, list)
-        (one,) = active
-        assert one.current_transaction_start_offset == 0
-        hanging = AbortableTransaction(tp, one.producer_id, one.producer_epoch)
+        (state,) = active
+        assert state.current_transaction_start_offset == 0
+        hanging = AbortableTransaction(tp, state.producer_id, state.producer_epoch)
         admin.abort_transaction(hanging)
         found = admin.describe_producers([tp])[tp]
         assert isinstance(found, list)
@@ -300,12 +300,12 @@ def test_a_streams_group_is_described(
         )
 
         def beat() -> bool:
-            answer = raw.ask(request, 0)
-            assert isinstance(answer, StreamsGroupHeartbeatResponse)
-            if answer.error_code:
+            response = raw.ask(request, 0)
+            assert isinstance(response, StreamsGroupHeartbeatResponse)
+            if response.error_code:
                 return False
-            # From now on only what changed is told: nothing.
-            request.member_epoch = answer.member_epoch
+            # Later heartbeats contain only changes, and nothing changes.
+            request.member_epoch = response.member_epoch
             request.topology = request.process_id = request.client_tags = None
             request.active_tasks = request.standby_tasks = request.warmup_tasks = None
             request.rebalance_timeout_ms = -1
@@ -315,8 +315,8 @@ def test_a_streams_group_is_described(
         described = admin.describe_streams_groups([group, "nobody"])
         found = described[group]
         assert isinstance(found, StreamsGroupDescription)
-        (one,) = found.members
-        assert (one.member_id, one.process_id) == (member, "process-1")
+        (described_member,) = found.members
+        assert (described_member.member_id, described_member.process_id) == (member, "process-1")
         assert [each.source_topics for each in found.subtopologies] == [(topic,)]
         eventually(lambda: beat() and active(admin, group) == (("sub-0", 0),))
         absent = described["nobody"]

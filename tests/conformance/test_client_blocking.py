@@ -43,7 +43,7 @@ def client(broker: Broker) -> Iterator[Client]:
 @pytest.fixture
 def topic(client: Client) -> str:
     name = f"topic-{uuid.uuid4().hex[:8]}"
-    # Some tests write records with times long past.
+    # Some tests write records with old timestamps.
     configs = {"retention.ms": "-1"}
     client.create_topic(name, partitions=2, replication_factor=1, configs=configs)
     return name
@@ -97,13 +97,13 @@ def test_the_same_key_goes_to_the_same_partition(client: Client, topic: str) -> 
 
 
 def test_deliveries_contain_offsets(client: Client, topic: str) -> None:
-    told: list[RecordMetadata | None] = []
+    delivered: list[RecordMetadata | None] = []
     with client.producer() as producer:
         for _ in range(3):
             producer.send(
-                topic, b"x", partition=0, on_delivery=lambda where, _error: told.append(where)
+                topic, b"x", partition=0, on_delivery=lambda where, _error: delivered.append(where)
             )
-    assert [where.offset for where in told if where is not None] == [0, 1, 2]
+    assert [where.offset for where in delivered if where is not None] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
@@ -212,14 +212,14 @@ def test_a_record_that_is_too_large_is_refused_by_client_and_broker(
                 return error
         return None
 
-    # The log takes a config over a moment after it is acknowledged.
+    # The log applies a config a moment after the response.
     error = eventually(refusal)
     assert error is not None
     assert error.error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert "max.message.bytes" in str(error)
 
 
-def test_a_forked_child_gets_an_error_that_asks_for_its_own_client(client: Client) -> None:
+def test_a_forked_child_gets_an_error_because_it_needs_its_own_client(client: Client) -> None:
     client.describe_cluster()
     child = os.fork()
     if child == 0:

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.conformance
 
 PARTITIONS = 6
 BROKERS = (1, 2, 3)
-# Each broker is the first of one, and so is to lead.
+# Each broker is the preferred leader in one of these orders.
 ORDERS = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 
 
 @pytest.fixture(scope="module")
 def client(three_brokers: ClusterProcess) -> Iterator[Client]:
-    """Its first bootstrap server is dead."""
+    """A client whose first bootstrap server does not exist."""
     with Client(f"127.0.0.1:1,{three_brokers.bootstrap}") as made:
         made.create_topic("coordinated", 1, 3)
         made.commit_offsets("coordinated", {TopicPartition("coordinated", 0): 0})
@@ -47,7 +47,7 @@ def partitions(client: Client) -> list[TopicPartition]:
     orders = {number: ORDERS[number % 3] for number in range(PARTITIONS)}
     assert client.create_topics([NewTopic(name, assignments=orders)]) == {name: None}
     made = [TopicPartition(name, number) for number in orders]
-    # A broker that was thought gone for a moment would not lead otherwise.
+    # Otherwise a broker that was fenced for a moment would not lead.
     set_replica_order(client, {tp: orders[tp.partition] for tp in made})
     produce(client, made)
     eventually(lambda: replica_ends(client, made) == {5}, lambda: replica_ends(client, made))
@@ -55,10 +55,10 @@ def partitions(client: Client) -> list[TopicPartition]:
 
 
 def replica_ends(client: Client, partitions: list[TopicPartition]) -> set[object]:
-    """Where the replicas of all brokers end, or why that is not known."""
-    wanted = {node: dict.fromkeys(partitions, "latest") for node in BROKERS}
+    """Return the end offsets of the replicas on all brokers, or errors."""
+    requests = {node: dict.fromkeys(partitions, "latest") for node in BROKERS}
     ends: set[object] = set()
-    for found in client.admin.list_replica_offsets(wanted).values():
+    for found in client.admin.list_replica_offsets(requests).values():
         if isinstance(found, dict):
             ends.update(getattr(each, "offset", each) for each in found.values())
         else:
@@ -90,18 +90,17 @@ def move_leaders(client: Client, partitions: list[TopicPartition]) -> None:
 
 
 def set_replica_order(client: Client, replicas: dict[TopicPartition, list[int]]) -> None:
-    """Give the replicas of each partition this order, and make the first one the leader."""
+    """Set the order of the replicas of each partition, and make the first replica the leader."""
     assert not any(client.admin.alter_reassignments(replicas).values())
     partitions = list(replicas)
-    wanted = {tp: order[0] for tp, order in replicas.items()}
+    preferred = {tp: order[0] for tp, order in replicas.items()}
 
     def are_leading() -> bool:
         client.admin.elect_leaders(ElectionType.PREFERRED, partitions, raise_errors=False)
-        return leaders(client, partitions) == wanted
+        return leaders(client, partitions) == preferred
 
     eventually(are_leading, lambda: leaders(client, partitions))
-    # Answered when the new leader knows how far the partition is committed: until then it refuses
-    # to delete records of which it does not.
+    # A new leader responds once it has a high watermark. Until then it refuses to delete records.
     client.list_offsets(dict.fromkeys(partitions, "latest"))
 
 
@@ -130,7 +129,7 @@ def test_groups_of_all_coordinators_are_listed(
     set_replica_order(
         client, {TopicPartition("__consumer_offsets", n): ORDERS[n] for n in range(3)}
     )
-    # Brokers learn of the coordinator one after the other.
+    # Brokers learn the coordinators at different times.
     eventually(lambda: set(client.admin.coordinators(names).values()) == set(BROKERS))
     for name in names:
         client.commit_offsets(name, {partitions[0]: 3})
@@ -143,10 +142,10 @@ def test_groups_of_all_coordinators_are_listed(
 def test_each_replica_reports_its_own_log_end_offset(
     client: Client, partitions: list[TopicPartition]
 ) -> None:
-    wanted = {node: dict.fromkeys(partitions, "latest") for node in BROKERS}
-    answers = client.admin.list_replica_offsets(wanted)
-    assert set(answers) == set(BROKERS)
-    for found in answers.values():
+    requests = {node: dict.fromkeys(partitions, "latest") for node in BROKERS}
+    results = client.admin.list_replica_offsets(requests)
+    assert set(results) == set(BROKERS)
+    for found in results.values():
         assert isinstance(found, dict)
         assert {tp: getattr(each, "offset", each) for tp, each in found.items()} == dict.fromkeys(
             partitions, 5
@@ -200,10 +199,10 @@ def test_moved_coordinators_are_found(
 def move_coordinators(
     client: Client, other: Client, names: list[str], partitions: list[TopicPartition]
 ) -> None:
-    """Have each group coordinated by another broker, and wait until that shows the first offset.
+    """Move the coordinator of each group, and wait until it returns the offset of partition 0.
 
-    The coordinator that Apache Kafka has just moved to shows the state of a moment ago until
-    something else is committed through it: only then it learns that the rest is.
+    A new coordinator of Apache Kafka may return an old state until another offset is committed
+    through it.
     """
     move_leaders(other, [TopicPartition("__consumer_offsets", number) for number in range(3)])
 
@@ -247,14 +246,14 @@ def test_calls_succeed_without_a_killed_broker(
             client.commit_offsets(name, {partitions[0]: 4})
         assert set(groups) <= {group.group_id for group in client.admin.list_groups()}
 
-        def is_known_to_be_gone() -> bool:
+        def is_fenced() -> bool:
             described = client.describe_cluster()
             living = {broker.id for broker in described.brokers}
             fenced = {broker.id for broker in described.fenced}
             return living == set(BROKERS) - {node.node_id} and node.node_id in fenced
 
-        # Brokers hear of it one after the other.
-        eventually(is_known_to_be_gone, client.describe_cluster)
+        # Brokers learn of the failure at different times.
+        eventually(is_fenced, client.describe_cluster)
         client.create_topic(f"{partitions[0].topic}-after", 1, 2)
     finally:
         node.start()

@@ -47,7 +47,7 @@ def topic(client: Client) -> str:
 
 
 def read(client: Client, topic: str) -> list[Record]:
-    """All records of a topic, by partition."""
+    """Return all records of a topic, in the order of partitions."""
     ends = client.list_offsets(dict.fromkeys([(topic, number) for number in range(3)], "latest"))
     found: dict[int, list[Record]] = {}
     for batch in client.fetch_range({tp: (0, end.offset) for tp, end in ends.items()}):
@@ -109,7 +109,7 @@ def test_a_custom_partitioner_and_interceptor_are_called(
 ) -> None:
     class Counting:
         def __init__(self) -> None:
-            self.told: list[RecordMetadata | None] = []
+            self.acknowledged: list[RecordMetadata | None] = []
 
         def on_send(self, record: ProducerRecord) -> ProducerRecord:
             return record._replace(headers=[("sent", b"yes")])
@@ -118,7 +118,7 @@ def test_a_custom_partitioner_and_interceptor_are_called(
             self, metadata: RecordMetadata | None, error: ClientError | None
         ) -> None:
             assert error is None
-            self.told.append(metadata)
+            self.acknowledged.append(metadata)
 
         def close(self) -> None:
             pass
@@ -131,7 +131,7 @@ def test_a_custom_partitioner_and_interceptor_are_called(
     ) as producer:
         for key in (b"", b"1", b"22"):
             producer.send(topic, b"x", key)
-    assert sorted(each.partition for each in counting.told if each is not None) == [0, 1, 2]
+    assert sorted(each.partition for each in counting.acknowledged if each is not None) == [0, 1, 2]
     assert [list(each.headers) for each in read(client, topic)] == [[("sent", b"yes")]] * 3
 
 

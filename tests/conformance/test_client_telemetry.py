@@ -23,7 +23,7 @@ CLIENT_METRICS, SET = 16, 0
 
 
 def subscribe(bootstrap: str) -> None:
-    """Ask every librdkafka for all metrics, often."""
+    """Subscribe to all metrics of every librdkafka client, with a short interval."""
     configs = {
         "metrics": "*",
         "interval.ms": "100",

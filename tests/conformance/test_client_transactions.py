@@ -1,4 +1,4 @@
-"""Transactions of our producer against both brokers, with both versions of them (KIP-890)."""
+"""Transactions of our producer, with both kinds of broker and both versions (KIP-890)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SETTINGS = {
     **QUICK_FENCING,
     "transaction.state.log.num.partitions": "3",
     "auto.create.topics.enable": "false",
-    # How often the coordinator looks for transactions that are over their time.
+    # Interval at which the coordinator aborts expired transactions.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 
@@ -100,9 +100,9 @@ def transactional_id() -> str:
 
 
 def committed(client: Client, topic: str) -> list[bytes | None]:
-    """Values that a read_committed reader sees once no transaction is open, by partition.
+    """Wait until no transaction is open, and return the values for read_committed, by partition.
 
-    The coordinator answers before its markers are in the partitions.
+    The coordinator responds before its markers are in the partitions.
     """
     places = dict.fromkeys([(topic, 0), (topic, 1)], "latest")
 
@@ -115,7 +115,7 @@ def committed(client: Client, topic: str) -> list[bytes | None]:
 
 
 def stable(client: Client, topic: str) -> list[bytes | None]:
-    """Values that a read_committed reader sees now, by partition."""
+    """Return the values that a read_committed reader gets now, by partition."""
     ends = client.list_offsets(dict.fromkeys([(topic, 0), (topic, 1)], "latest"))
     found: dict[int, list[bytes | None]] = {0: [], 1: []}
     for batch in client.fetch_range({tp: (0, end.offset) for tp, end in ends.items()}):
@@ -124,13 +124,13 @@ def stable(client: Client, topic: str) -> list[bytes | None]:
 
 
 def producer_of(broker: Broker, transactional_id: str, **config: object) -> barnabas.Producer:
-    """One whose transactions no slow machine lets end by themselves."""
+    """Return a producer with a transaction timeout that is not reached on a slow machine."""
     config = {"transaction_timeout_ms": 600_000, **config}
     return barnabas.Producer(broker.bootstrap, transactional_id=transactional_id, **config)
 
 
 def thread_states(pid: int) -> Iterator[str]:
-    """The letter of each; a thread that ends meanwhile has none."""
+    """Yield the state letter of each thread that has not ended."""
     for path in Path(f"/proc/{pid}/task").glob("*/stat"):
         with suppress(OSError):
             yield path.read_text().rpartition(")")[2].split()[0]
@@ -172,7 +172,7 @@ def test_a_transaction_is_atomic_for_readers(
 
 
 def values_of(consumer: barnabas.Consumer, count: int) -> list[bytes]:
-    """Values of the next records, at least `count` of them, and of what comes soon behind them."""
+    """Return at least `count` values, and those of records that arrive shortly afterwards."""
     found = read(count, consumer)
     return found + [record.value for record in consumer.poll(0.2)]
 
@@ -208,7 +208,7 @@ def test_a_transaction_is_atomic_for_the_consumer(
         assert not committed_only.poll(0.5)
         producer.commit_transaction()
         assert values_of(committed_only, 2) == [b"a", b"b"]
-        # Behind the marker of the commit, which is an offset of its own.
+        # The marker of the commit has an offset, too.
         assert committed_only.position((topic, 0)) == 5
 
 
@@ -315,7 +315,7 @@ def test_a_killed_producers_transaction_is_aborted_by_its_successor(
 def test_a_timed_out_transaction_is_aborted_by_the_coordinator(
     broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    # Long enough for a slow machine to write one record in.
+    # The timeout is long enough to write one record on a slow machine.
     with producer_of(broker, transactional_id, transaction_timeout_ms=5_000) as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -331,7 +331,7 @@ def test_a_timed_out_transaction_is_aborted_by_the_coordinator(
         eventually(is_aborted)
         with pytest.raises(BrokerError) as caught:
             producer.commit_transaction()
-        # A coordinator of version 2 takes the old epoch for a repetition that ended otherwise.
+        # In version 2, the coordinator treats the old epoch as a retry with another outcome.
         assert caught.value.error_code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
         with pytest.raises(BrokerError):
             producer.begin_transaction()
@@ -351,12 +351,12 @@ def test_offsets_are_committed_or_aborted_with_the_transaction(
             producer.send_offsets_to_transaction(
                 {second: CommittedOffset(7, -1, "note")}, GroupGeneration(group)
             )
-        wanted = {first: CommittedOffset(5), second: CommittedOffset(7, -1, "note")}
-        assert client.committed(group) == wanted
+        expected = {first: CommittedOffset(5), second: CommittedOffset(7, -1, "note")}
+        assert client.committed(group) == expected
         producer.begin_transaction()
         producer.send_offsets_to_transaction({first: 100}, group)
         producer.abort_transaction()
-        assert client.committed(group) == wanted
+        assert client.committed(group) == expected
         with producer.transaction():
             producer.send_offsets_to_transaction({first: 6}, group)
         assert client.committed(group)[first] == CommittedOffset(6)
@@ -365,13 +365,13 @@ def test_offsets_are_committed_or_aborted_with_the_transaction(
 def test_offsets_of_an_unknown_member_are_an_abortable_error(
     broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    speaker = GroupGeneration(f"group-{transactional_id}", 3, "nobody")
+    unknown_member = GroupGeneration(f"group-{transactional_id}", 3, "unknown")
     with producer_of(broker, transactional_id) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"never", partition=0)
         with pytest.raises(BrokerError) as caught:
-            producer.send_offsets_to_transaction({(topic, 0): 5}, speaker)
+            producer.send_offsets_to_transaction({(topic, 0): 5}, unknown_member)
         assert caught.value.error_code in (
             ErrorCode.UNKNOWN_MEMBER_ID,
             ErrorCode.ILLEGAL_GENERATION,
@@ -410,7 +410,7 @@ def test_the_transaction_after_expired_records_succeeds(
         producer.init_transactions()
 
         def begins_with(value: bytes) -> bool:
-            """Whether it is delivered so soon; a slow machine takes longer at times."""
+            """Begin a transaction with one record; return False if its delivery times out."""
             producer.begin_transaction()
             try:
                 producer.send(topic, value, partition=0).result(PATIENCE_S)
@@ -433,7 +433,7 @@ def test_the_transaction_after_expired_records_succeeds(
 
 
 def detached(broker: Broker, topic: str, transactional_id: str, value: bytes) -> OpenTransaction:
-    """A transaction with one record, which its producer has left open."""
+    """Return an open transaction with one record, detached from its producer."""
     with producer_of(broker, transactional_id) as producer:
         producer.init_transactions()
         producer.begin_transaction()

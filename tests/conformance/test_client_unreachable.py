@@ -47,15 +47,15 @@ def wrong_broker(
 
 
 def make_topic(bootstrap: str, name: str) -> None:
-    """Create the topic at the broker, over the bootstrap connection."""
+    """Create the topic over the bootstrap connection."""
     raw = RawClient(bootstrap)
-    asked = MetadataRequest(
+    request = MetadataRequest(
         topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
     )
 
     def has_leader() -> bool:
-        answer: Any = raw.ask(asked, 9)
-        (topic,) = answer.topics
+        response: Any = raw.ask(request, 9)
+        (topic,) = response.topics
         return not topic.error_code and topic.partitions[0].leader_id >= 0
 
     eventually(has_leader)
@@ -63,9 +63,9 @@ def make_topic(bootstrap: str, name: str) -> None:
 
 
 def refused(call: Callable[[], object]) -> ClientError:
-    """The error of a call that fails once the result of the connection attempt is known.
+    """Return the error of a call after the connection attempt has failed.
 
-    A slow machine may have dialled too late for the first one.
+    On a slow machine, the first calls may fail before the connection attempt.
     """
 
     def error() -> ClientError | None:
@@ -78,7 +78,7 @@ def refused(call: Callable[[], object]) -> ClientError:
     return found
 
 
-def says_all(error: BaseException, bootstrap: str) -> None:
+def check_advice(error: BaseException, bootstrap: str) -> None:
     """Check for the advertised address, the failure, the bootstrap server and the advice."""
     text = str(error)
     assert f"does not respond at {NOWHERE}: Connection refused" in text
@@ -98,7 +98,7 @@ def test_the_error_of_a_producer_contains_the_reason(
             producer.send("t", b"v")
             producer.flush()
 
-        says_all(refused(send), bootstrap)
+        check_advice(refused(send), bootstrap)
 
 
 def test_a_consumer_reports_the_reason_on_request_and_logs_it_once(
@@ -114,7 +114,7 @@ def test_a_consumer_reports_the_reason_on_request_and_logs_it_once(
         consumer.assign([("t", 0)])
         assert len(consumer.poll(1.0)) == 0
         error = refused(lambda: consumer.position(("t", 0), timeout=0.5))
-    says_all(error, bootstrap)
+    check_advice(error, bootstrap)
     assert isinstance(error, ClientTimeoutError)
     assert isinstance(error.__cause__, UnreachableBrokerError)
     [message] = [record.getMessage() for record in caplog.records]
@@ -127,13 +127,13 @@ def test_the_error_of_an_admin_call_contains_the_reason(
     bootstrap = wrong_broker.bootstrap
     with Client(bootstrap, default_api_timeout_ms=1_500) as client:
         error = refused(lambda: client.list_offsets({("t", 0): "latest"}))
-        says_all(error, bootstrap)
+        check_advice(error, bootstrap)
 
 
 # No broker at all
 
 
-def says_once(caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
+def check_logged_once(caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
     """Check that the failed connection is logged once and is in the error."""
     [message] = [record.getMessage() for record in caplog.records]
     assert f"dialed: {NOWHERE} Connection refused" in message
@@ -159,13 +159,13 @@ def test_a_member_keeps_polling_without_a_broker_and_logs_it_once(
         consumer.assign([("t", 0)])
         error = refused(lambda: consumer.position(("t", 0), timeout=0.2))
         assert isinstance(error, ClientTimeoutError)
-    says_once(caplog, error)
+    check_logged_once(caplog, error)
 
 
 def test_an_asyncio_member_keeps_polling_without_a_broker_and_logs_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> ClientTimeoutError:
+    async def scenario() -> ClientTimeoutError:
         async with barnabas.aio.Consumer(
             "t", bootstrap_servers=NOWHERE, group_id="g", **SOON
         ) as consumer:
@@ -180,5 +180,5 @@ def test_an_asyncio_member_keeps_polling_without_a_broker_and_logs_it_once(
             return raised.value
 
     with caplog.at_level(logging.WARNING, "barnabas"):
-        error = asyncio.run(story())
-    says_once(caplog, error)
+        error = asyncio.run(scenario())
+    check_logged_once(caplog, error)

@@ -1,6 +1,6 @@
-"""Three processes as one cluster, configured by Kafka's own server.properties, with many clients.
+"""A cluster of three processes with Kafka's server.properties, used by many clients.
 
-With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka the nodes are Apache Kafka's.
+With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka, the nodes are those of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def creation(name: str, replicas: int = 3) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
 
 
-def ask(node: NodeProcess, request: Any, version: int) -> Any:
+def send(node: NodeProcess, request: Any, version: int) -> Any:
+    """Return the response of a node."""
     client = RawClient(node.address)
     try:
         return client.ask(request, version)
@@ -100,7 +101,7 @@ def leader_of(node: NodeProcess) -> int:
     topic = TopicDataRequest(
         topic_name="__cluster_metadata", partitions=[PartitionDataRequest(partition_index=0)]
     )
-    response = ask(node, DescribeQuorumRequest(topics=[topic]), 1)
+    response = send(node, DescribeQuorumRequest(topics=[topic]), 1)
     leader: int = response.topics[0].partitions[0].leader_id
     return leader
 
@@ -112,7 +113,7 @@ def has_topic(node: NodeProcess, name: str) -> bool:
 def test_a_topic_created_at_any_node_exists_on_all_nodes(cluster: ClusterProcess) -> None:
     for node in cluster.brokers:
         name = new_name()
-        assert ask(node, creation(name), 7).topics[0].error_code == ErrorCode.NONE
+        assert send(node, creation(name), 7).topics[0].error_code == ErrorCode.NONE
         for other in cluster.brokers:
             eventually(lambda other=other, name=name: has_topic(other, name))
             found = metadata(other)
@@ -123,7 +124,7 @@ def test_a_topic_created_at_any_node_exists_on_all_nodes(cluster: ClusterProcess
 
 def test_kcat_lists_the_cluster_at_every_node(cluster: ClusterProcess) -> None:
     name = new_name()
-    assert ask(cluster.node(1), creation(name), 7).topics[0].error_code == ErrorCode.NONE
+    assert send(cluster.node(1), creation(name), 7).topics[0].error_code == ErrorCode.NONE
     for node in cluster.brokers:
         eventually(lambda node=node: has_topic(node, name))
         listed = json.loads(kcat(node.address, "-L", "-J"))
@@ -159,7 +160,7 @@ def test_records_and_offsets_survive_the_death_of_their_node(cluster: ClusterPro
         assert not failed
 
     def consume(first: int) -> set[int]:
-        """All values from `first` on, and perhaps others; commits behind them."""
+        """Read at least the values from `first` on, commit them, and return all read values."""
         consumer = Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap,
@@ -184,7 +185,7 @@ def test_records_and_offsets_survive_the_death_of_their_node(cluster: ClusterPro
             try:
                 consumer.commit(offsets=places, asynchronous=False)
             except KafkaException:
-                # A rebalance is under way: it goes on when the member polls.
+                # A rebalance is in progress; it continues when the member polls.
                 consumer.poll(0)
                 return False
             return True
@@ -206,9 +207,9 @@ def test_producer_ids_of_several_brokers_differ(cluster: ClusterProcess) -> None
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
 
     def new_id(node: NodeProcess) -> int:
-        # Kafka asks for patience while it fetches its first block.
-        answer = eventually(lambda: (each := ask(node, request, 4)).error_code == 0 and each)
-        producer_id: int = answer.producer_id
+        # Kafka returns a retriable error while it fetches its first block.
+        response = eventually(lambda: (each := send(node, request, 4)).error_code == 0 and each)
+        producer_id: int = response.producer_id
         return producer_id
 
     assert len({new_id(node) for node in cluster.brokers * 2}) == 6
@@ -247,14 +248,14 @@ def test_kafkas_tools_describe_the_quorum_at_brokers_and_controllers(
             lines = [line.split() for line in done.stdout.splitlines()[1:]]
             return sorted((int(line[0]), line[-1]) for line in lines if line)
 
-        def known() -> list[tuple[int, str]]:
+        def expected() -> list[tuple[int, str]]:
             leader = leader_of(cluster.node(1))
             return [(each, "Leader" if each == leader else "Follower") for each in (1, 2, 3)]
 
-        # The leader may change between the two.
+        # The leader may change between the two calls.
         eventually(
-            lambda reported=reported: reported() == known(),
-            lambda reported=reported: (reported(), known()),
+            lambda reported=reported: reported() == expected(),
+            lambda reported=reported: (reported(), expected()),
         )
 
 
@@ -300,7 +301,7 @@ def test_requests_succeed_after_the_active_controller_dies(cluster: ClusterProce
     others = [node for node in cluster.brokers if node is not dead]
     dead.kill()
     for node in others:
-        response = ask(node, creation(new_name(), 2), 7)
+        response = send(node, creation(new_name(), 2), 7)
         assert response.topics[0].error_code == ErrorCode.NONE, response
     eventually(lambda: set(metadata(others[0]).brokers) == {node.node_id for node in others})
     eventually(lambda: leader_of(others[0]) in {node.node_id for node in others})
@@ -316,7 +317,7 @@ def test_nodes_are_restarted_in_turn(cluster: ClusterProcess) -> None:
         assert node.stop() in (0, 143), node.log()
         other = next(each for each in cluster.brokers if each is not node)
         names.append(new_name())
-        assert ask(other, creation(names[-1], 2), 7).topics[0].error_code == ErrorCode.NONE
+        assert send(other, creation(names[-1], 2), 7).topics[0].error_code == ErrorCode.NONE
         node.start()
         eventually(lambda node=node: set(metadata(node).brokers) == {1, 2, 3})
     for node in cluster.brokers:
@@ -326,12 +327,12 @@ def test_nodes_are_restarted_in_turn(cluster: ClusterProcess) -> None:
 def test_brokers_and_controllers_are_separate_processes(separate: ClusterProcess) -> None:
     name = new_name()
     first, second = separate.brokers
-    assert ask(first, creation(name, 2), 7).topics[0].error_code == ErrorCode.NONE
+    assert send(first, creation(name, 2), 7).topics[0].error_code == ErrorCode.NONE
     eventually(lambda: has_topic(second, name))
     dead = separate.node(leader_of(first))
     assert dead in separate.controllers
     dead.kill()
-    assert ask(second, creation(new_name(), 2), 7).topics[0].error_code == ErrorCode.NONE
+    assert send(second, creation(new_name(), 2), 7).topics[0].error_code == ErrorCode.NONE
     second.kill()
     eventually(lambda: set(metadata(first).brokers) == {1})
     second.start()

@@ -1,7 +1,7 @@
-"""Compaction as clients see it: one value per key in the end, offsets as they were.
+"""Compaction keeps the last value of each key, and does not change offsets.
 
-The topics have small segments and are dirty at once, and the cleaner's back-off is lowered by a
-dynamic config.
+The topics have small segments and a low limit for dirty data. A dynamic config lowers the backoff
+of the cleaner.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AT_ONCE = {
 
 @pytest.fixture(scope="module")
 def cleaning(bootstrap: str) -> Iterator[str]:
-    """HOST:PORT of a broker whose cleaner looks for work often."""
+    """HOST:PORT of a broker whose cleaner runs often."""
     alter_backoff(bootstrap, AlterConfigOpType.SET)
     yield bootstrap
     alter_backoff(bootstrap, AlterConfigOpType.DELETE)
@@ -84,7 +84,7 @@ def produce(bootstrap: str, topic: str, pairs: list[tuple[str, str | None]], **c
 
 
 def contents(bootstrap: str, topic: str) -> list[Message]:
-    """Everything from the beginning to the end."""
+    """Return all records of the topic."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -114,16 +114,16 @@ def contents(bootstrap: str, topic: str) -> list[Message]:
 def await_contents(
     bootstrap: str, topic: str, accept: Callable[[list[Message]], bool]
 ) -> list[Message]:
-    """Read until `accept`; each time a record more lets the active segment roll."""
+    """Read until `accept` returns True; before each retry, a record rolls the active segment."""
     found: list[Message] = []
 
-    def look() -> bool:
+    def is_accepted() -> bool:
         if found:
             produce(bootstrap, topic, [("roll", "")])
         found[:] = contents(bootstrap, topic)
         return accept(found)
 
-    eventually(look, lambda: [(each.offset(), each.key()) for each in found][:50])
+    eventually(is_accepted, lambda: [(each.offset(), each.key()) for each in found][:50])
     return found
 
 
@@ -247,7 +247,7 @@ def test_kafkas_own_tool_reads_a_cleaned_log(
             assert sign not in dumped.stdout, dumped.stdout[-2000:]
         horizons += len(re.findall(r"deleteHorizonMs: OptionalLong\[", dumped.stdout))
         offsets += [int(each) for each in re.findall(r"\| offset: (\d+)", dumped.stdout)]
-    # What rolled segments may have been cleaned away since it was read.
+    # The cleaner may have removed further rolls after they were read.
     kept = {offset for offset, _, _ in without_rolls(found)}
     assert kept <= set(offsets) <= {each.offset() for each in found}
     assert offsets == sorted(set(offsets))
@@ -273,7 +273,7 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
 
         def is_small() -> bool:
             nonlocal end
-            # Commits that come faster than logs are cleaned would hide that they are.
+            # Commits that are faster than the cleaner would hide its effect.
             time.sleep(0.1)
             commit(end, end + 1)
             end += 1
@@ -296,7 +296,7 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
 
 
 def size_of_logs(directory: Path) -> int:
-    """Bytes of all segments; the cleaner takes them away meanwhile."""
+    """Return the bytes of all segments; the cleaner may delete segments meanwhile."""
     total = 0
     for log in directory.glob("*.log"):
         with contextlib.suppress(FileNotFoundError):

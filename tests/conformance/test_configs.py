@@ -1,4 +1,4 @@
-"""Configs on the wire: every type of resource, both ways to change them, errors as Kafka's."""
+"""Configs in requests: every type of resource, both ways to change them, and Kafka's errors."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def resource(kind: int, name: str, *changes: Change) -> AlterConfigsResource:
 
 
 def alter(raw: RawClient, *resources: AlterConfigsResource, validate_only: bool = False) -> Any:
-    """The error of each resource."""
+    """Return the error of each resource."""
     request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
     response: Any = raw.ask(request, 1)
     return [ErrorCode(each.error_code) for each in response.responses]
 
 
 def describe(raw: RawClient, kind: int, name: str) -> dict[str, Any]:
-    wanted = DescribeConfigsResource(
+    described = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None
     )
-    request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+    request = DescribeConfigsRequest(resources=[described], include_synonyms=True)
     response: Any = raw.ask(request, 4)
     (result,) = response.results
     assert result.error_code == ErrorCode.NONE, result
@@ -65,13 +65,13 @@ def describe(raw: RawClient, kind: int, name: str) -> dict[str, Any]:
 
 
 def await_value(raw: RawClient, kind: int, name: str, key: str, value: str | None) -> Any:
-    """The config once it has that value: Kafka's broker takes it in a little later."""
+    """Wait until the config has this value: Kafka's broker applies it after the response."""
 
-    def look() -> Any:
+    def applied() -> Any:
         found = describe(raw, kind, name).get(key)
         return found is not None and found.value == value and found
 
-    return eventually(look)
+    return eventually(applied)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_alter_configs_replaces_all_configs_of_a_topic(
     topic = make_topic(1, retention_ms="5000000")
 
     def replace(kind: int, name: str, **configs: str) -> int:
-        given = [
+        entries = [
             LegacyConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
         ]
-        wanted = LegacyResource(resource_type=kind, resource_name=name, configs=given)
-        response: Any = raw.ask(AlterConfigsRequest(resources=[wanted], validate_only=False), 2)
+        changed = LegacyResource(resource_type=kind, resource_name=name, configs=entries)
+        response: Any = raw.ask(AlterConfigsRequest(resources=[changed], validate_only=False), 2)
         code: int = response.responses[0].error_code
         return code
 
@@ -183,12 +183,14 @@ def test_broker_configs_are_described_with_their_sources(raw: RawClient, topic: 
         assert alter(raw, resource(BROKER, "1", (key, SET, "6000"))) == [ErrorCode.NONE]
         expected = [(key, "6000", 2), (key, "5000", 3), (key, "4096", 5)]
 
-        def told(kind: int, name: str, key: str) -> tuple[str, list[tuple[str, str, int]]]:
+        def value_and_synonyms(
+            kind: int, name: str, key: str
+        ) -> tuple[str, list[tuple[str, str, int]]]:
             found = describe(raw, kind, name)[key]
             return found.value, [(each.name, each.value, each.source) for each in found.synonyms]
 
-        eventually_equal(lambda: told(BROKER, "1", key), ("6000", expected))
-        eventually_equal(lambda: told(TOPIC, topic, topic_key), ("6000", expected))
+        eventually_equal(lambda: value_and_synonyms(BROKER, "1", key), ("6000", expected))
+        eventually_equal(lambda: value_and_synonyms(TOPIC, topic, topic_key), ("6000", expected))
         assert describe(raw, TOPIC, topic)[topic_key].config_source == 2
         assert set(describe(raw, BROKER, "")) >= {key}
     finally:
@@ -207,8 +209,8 @@ def test_unknown_keys_are_kept_and_hidden(raw: RawClient) -> None:
 def test_levels_of_loggers_change_while_the_broker_runs(raw: RawClient) -> None:
     before = describe(raw, LOGGER, "1")["root"]
     assert before.config_source == 6
-    wanted = resource(LOGGER, "1", ("root", SET, "WARN"))
-    assert alter(raw, wanted) == [ErrorCode.NONE]
+    change = resource(LOGGER, "1", ("root", SET, "WARN"))
+    assert alter(raw, change) == [ErrorCode.NONE]
     assert describe(raw, LOGGER, "1")["root"].value == "WARN"
     checked = resource(LOGGER, "1", ("root", SET, "TRACE"))
     assert alter(raw, checked, validate_only=True) == [ErrorCode.NONE]
@@ -240,8 +242,8 @@ def test_subscriptions_and_groups_have_configs_and_are_listed(raw: RawClient, to
     assert {kind for kind, _ in listed(raw, GROUP, METRICS)} == {GROUP, METRICS}
     wrong: Any = raw.ask(ListConfigResourcesRequest(resource_types=[99]), 1)
     assert wrong.error_code == ErrorCode.UNSUPPORTED_VERSION
-    taken = [
+    deletions = [
         resource(METRICS, "conformance", ("metrics", DELETE, None)),
         resource(GROUP, "conformance", ("consumer.session.timeout.ms", DELETE, None)),
     ]
-    assert alter(raw, *taken) == [ErrorCode.NONE] * 2
+    assert alter(raw, *deletions) == [ErrorCode.NONE] * 2

@@ -1,4 +1,4 @@
-"""Limits of connections, idle ones, and the drain at SIGTERM, on a process of our own."""
+"""Limits of connections, idle connections, and the drain at SIGTERM, of a Barnabas process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from conformance.raw_client import RawClient
 from waiting import eventually
 
 
-def asks(client: RawClient) -> bool:
-    """Whether the broker serves this connection."""
+def is_served(client: RawClient) -> bool:
+    """Return whether the broker responds on this connection."""
     try:
         client.send(ApiVersionsRequest(), 0)
         return client.receive_frame() is not None
@@ -29,17 +29,17 @@ def asks(client: RawClient) -> bool:
 def test_connections_per_address_are_limited() -> None:
     with BrokerProcess(settings={"max.connections.per.ip": "3"}) as broker:
         clients = [RawClient(broker.bootstrap) for _ in range(3)]
-        assert all(map(asks, clients))
-        assert not asks(RawClient(broker.bootstrap))
+        assert all(map(is_served, clients))
+        assert not is_served(RawClient(broker.bootstrap))
         clients[0].close()
-        eventually(lambda: asks(RawClient(broker.bootstrap)))
-        assert asks(clients[1])
+        eventually(lambda: is_served(RawClient(broker.bootstrap)))
+        assert is_served(clients[1])
 
 
 def test_a_connection_beyond_max_connections_is_served_when_another_ends() -> None:
     with BrokerProcess(settings={"max.connections": "1"}) as broker:
         first, second = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
-        assert asks(first)
+        assert is_served(first)
         second.send(ApiVersionsRequest(), 0)
         first.close()
         assert second.receive_frame() is not None
@@ -48,28 +48,28 @@ def test_a_connection_beyond_max_connections_is_served_when_another_ends() -> No
 def test_an_idle_connection_is_closed_and_an_active_one_is_not() -> None:
     idle_s = 0.6
 
-    def only_the_idle_one_is_closed() -> bool:
-        """False if the observer did not ask often enough, because the machine paused."""
-        idle, busy = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
-        gone = threading.Thread(target=idle.is_closed_by_broker)
-        gone.start()
-        asked = time.monotonic()
+    def only_the_idle_connection_is_closed() -> bool:
+        """Return False if the machine paused, so that the active connection was idle, too."""
+        idle, active = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
+        closing = threading.Thread(target=idle.is_closed_by_broker)
+        closing.start()
+        last_request_s = time.monotonic()
         is_over = False
         while not is_over:
-            gone.join(0.02)
-            is_over = not gone.is_alive()
-            now = time.monotonic()
-            if not asks(busy):
-                assert time.monotonic() - asked > idle_s / 2, "it has asked a moment ago"
+            closing.join(0.02)
+            is_over = not closing.is_alive()
+            now_s = time.monotonic()
+            if not is_served(active):
+                assert time.monotonic() - last_request_s > idle_s / 2, "it was not idle"
                 return False
-            asked = now
+            last_request_s = now_s
         return True
 
     with BrokerProcess(settings={"connections.max.idle.ms": str(int(idle_s * 1000))}) as broker:
-        eventually(only_the_idle_one_is_closed)
+        eventually(only_the_idle_connection_is_closed)
 
 
-def test_a_stop_answers_a_delayed_fetch_and_keeps_acknowledged_records() -> None:
+def test_a_stop_completes_a_delayed_fetch_and_keeps_acknowledged_records() -> None:
     with BrokerProcess() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
@@ -95,10 +95,10 @@ def test_a_stop_answers_a_delayed_fetch_and_keeps_acknowledged_records() -> None
             forgotten_topics_data=[],
         )
         waiting.send(request, 12)
-        eventually(lambda: asks(RawClient(broker.bootstrap)))
+        eventually(lambda: is_served(RawClient(broker.bootstrap)))
         assert broker.stop() == 0
-        answer: Any = waiting.receive(FetchRequest, 12)
-        assert answer.responses[0].partitions[0].error_code == 0
+        response: Any = waiting.receive(FetchRequest, 12)
+        assert response.responses[0].partitions[0].error_code == 0
         producer.poll(0)
         producer.purge()
         broker.start()

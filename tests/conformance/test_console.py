@@ -40,7 +40,7 @@ def client(address: str) -> Iterator[Client]:
         yield made
 
 
-# The default of retention.ms, which only the broker's log.retention.hours shows.
+# The default of retention.ms, from the broker's log.retention.hours.
 WEEK = '<td class="value dim">604800000</td>'
 
 
@@ -73,7 +73,7 @@ def topic(client: Client, address: str) -> str:
 
 
 def rows(text: str) -> list[str]:
-    """The places of the messages on a page."""
+    """Return PARTITION:OFFSET of each message on a page."""
     return re.findall(r">(\d+:\d+)</a>", text)
 
 
@@ -82,7 +82,7 @@ def test_every_page_is_shown(console: ConsoleInProcess, topic: str, client: Clie
     console.sample()
     console.sample()
     node = client.describe_cluster().brokers[0].id
-    for path, fields, wanted in (
+    for path, fields, expected in (
         ("/", {}, ["Metadata quorum: leader", "active", "metadata.version", "polyline"]),
         ("/topics", {}, [topic]),
         ("/topic", {"name": topic}, ["Partitions", "set on this topic", "retention.ms", WEEK]),
@@ -94,10 +94,10 @@ def test_every_page_is_shown(console: ConsoleInProcess, topic: str, client: Clie
         ("/security", {}, ["SECURITY_DISABLED", "Users (SCRAM)"]),
         ("/produce", {"topic": topic}, ["Write a message"]),
     ):
-        answer = console.get(path, **fields)
-        assert answer.status == (404 if fields.get("id") == 999 else 200), answer.text
-        for text in wanted:
-            assert text in answer.text, (path, text)
+        page = console.get(path, **fields)
+        assert page.status == (404 if fields.get("id") == 999 else 200), page.text
+        for text in expected:
+            assert text in page.text, (path, text)
 
 
 def test_why_and_doctor_are_pages(console: ConsoleInProcess, topic: str) -> None:
@@ -165,21 +165,21 @@ def test_json_is_indented_bytes_are_dumped_and_large_values_are_cut(
 def test_messages_are_found(
     console: ConsoleInProcess, topic: str, fields: dict[str, object], found: list[str]
 ) -> None:
-    answer = console.get("/messages", topic=topic, **fields)
-    assert answer.status == 200
-    assert rows(answer.text) == found
+    page = console.get("/messages", topic=topic, **fields)
+    assert page.status == 200
+    assert rows(page.text) == found
 
 
-def test_a_search_stops_at_its_limit_says_so_and_continues(
+def test_a_search_stops_at_its_limit_with_a_notice_and_continues(
     console: ConsoleInProcess, topic: str
 ) -> None:
-    wanted = {"topic": topic, "partition": 0, "value": "plain 999"}
-    first = console.get("/messages", **wanted, **{"from": "beginning"}).text
+    search = {"topic": topic, "partition": 0, "value": "plain 999"}
+    first = console.get("/messages", **search, **{"from": "beginning"}).text
     assert rows(first) == []
     assert "The search stopped at its limit of 500 records" in first
     [place] = re.findall(r"at=(0-\d+)", first)
     assert place == "0-500"
-    second = console.get("/messages", **wanted, at=place).text
+    second = console.get("/messages", **search, at=place).text
     assert rows(second) == ["0:999"]
 
 
@@ -194,8 +194,8 @@ def test_a_search_is_bounded_in_bytes_and_time(
     address: str, topic: str, limits: SearchLimits, text: str
 ) -> None:
     with ConsoleInProcess(ConsoleSettings(address, {}, interval=3600.0, search=limits)) as running:
-        answer = running.get("/messages", topic=topic, **{"from": "beginning"}, value="plain 999")
-        assert text in answer.text
+        page = running.get("/messages", topic=topic, **{"from": "beginning"}, value="plain 999")
+        assert text in page.text
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_a_search_is_bounded_in_bytes_and_time(
 def test_wrong_requests_get_a_page_with_the_reason(
     console: ConsoleInProcess, path: str, fields: dict[str, object], status: int
 ) -> None:
-    answer = console.get(path, **fields)
-    assert answer.status == status
-    assert 'class="notice wrong"' in answer.text
+    page = console.get(path, **fields)
+    assert page.status == status
+    assert 'class="notice wrong"' in page.text
 
 
 def test_a_topic_is_created_changed_written_and_deleted(
@@ -272,7 +272,7 @@ def test_the_lag_of_a_group_has_a_line_over_time(
 def test_a_search_ends_at_the_marker_of_a_transaction(
     console: ConsoleInProcess, client: Client
 ) -> None:
-    """The last offset holds a marker, which no consumer receives: only the position moves."""
+    """The last offset is that of a marker, which consumers never receive."""
     client.create_topic("console-transactions", 1, 1)
     with client.producer(transactional_id="console-writer") as producer:
         producer.init_transactions()

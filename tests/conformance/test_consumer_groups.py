@@ -1,6 +1,7 @@
-"""The consumer in a group: rebalances, commits and callbacks, by both protocols.
+"""Rebalances, commits and callbacks of a consumer in a group.
 
-Against our broker and Apache Kafka by the classic protocol, and against Apache Kafka by KIP-848.
+The classic protocol runs against Barnabas and Apache Kafka, and that of KIP-848 against Apache
+Kafka; `test_consumer_protocol` covers KIP-848 with Barnabas.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SETTINGS = {
 
 @dataclass
 class Group:
-    """A broker, and how its groups are joined."""
+    """A broker, and the protocol of its groups."""
 
     bootstrap: str
     protocol: str
@@ -57,7 +58,7 @@ Broker = BrokerProcess | KafkaProcess
 
 @pytest.fixture(scope="module")
 def start_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Broker]]:
-    """Starts a broker of a kind when it is first asked for."""
+    """Return a function that starts a broker of a kind on its first call."""
     started: dict[str, Broker] = {}
 
     def start(kind: str) -> Broker:
@@ -77,7 +78,7 @@ def start_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
 @pytest.fixture(params=["barnabas-classic", "kafka-classic", "kafka-consumer"])
 def group(request: pytest.FixtureRequest, start_broker: Callable[[str], Broker]) -> Group:
-    """Our broker serves the classic protocol only."""
+    """A group protocol of a broker of each kind."""
     kind, protocol = request.param.split("-")
     return Group(start_broker(kind).bootstrap, protocol)
 
@@ -100,7 +101,7 @@ def write(group: Group, topic: str, start: int, stop: int) -> None:
 
 
 def until(condition: Callable[[], object], *consumers: barnabas.Consumer) -> list[bytes]:
-    """Poll these in turn until the condition holds; the values read meanwhile."""
+    """Poll in turn until the condition holds, and return the values of all records."""
     seen: list[bytes] = []
     poll_until(condition, *consumers, take=lambda record: seen.append(record.value))
     return seen
@@ -137,28 +138,28 @@ class RebalanceRecorder(RebalanceListener):
 
 
 def test_members_share_the_partitions_and_read_each_record_once(group: Group, topic: str) -> None:
-    first_story, second_story = RebalanceRecorder(), RebalanceRecorder()
+    first_recorder, second_recorder = RebalanceRecorder(), RebalanceRecorder()
     with group.consumer("sharing-" + topic) as first:
-        first.subscribe([topic], first_story)
+        first.subscribe([topic], first_recorder)
         seen = read(40, first)
-        assert len(first_story.owned) == 4
+        assert len(first_recorder.owned) == 4
         with group.consumer("sharing-" + topic) as second:
-            second.subscribe([topic], second_story)
+            second.subscribe([topic], second_recorder)
             seen += until(
-                lambda: len(first_story.owned) == 2 and len(second_story.owned) == 2,
+                lambda: len(first_recorder.owned) == 2 and len(second_recorder.owned) == 2,
                 first,
                 second,
             )
-            assert first.assignment() == first_story.owned
-            assert not first_story.owned & second_story.owned
+            assert first.assignment() == first_recorder.owned
+            assert not first_recorder.owned & second_recorder.owned
             write(group, topic, 10, 20)
-            # The most that comes; whether each came once is seen at the end.
+            # The end of this test checks for duplicates.
             seen += read(80 - len(seen), first, second)
-        assert second_story.owned == set()
-        assert second_story.lines[-1] == "revoked"
-        seen += until(lambda: len(first_story.owned) == 4, first)
+        assert second_recorder.owned == set()
+        assert second_recorder.lines[-1] == "revoked"
+        seen += until(lambda: len(first_recorder.owned) == 4, first)
         assert sorted(seen) == sorted(everything(0, 20))
-    assert first_story.lines[-1] == "revoked"
+    assert first_recorder.lines[-1] == "revoked"
 
 
 def test_read_records_are_committed_on_close(group: Group, topic: str) -> None:
@@ -232,7 +233,7 @@ def test_a_member_stays_alive_between_polls(group: Group, topic: str) -> None:
         def stays_a_member() -> bool:
             until(lambda: len(consumer.assignment()) == 4, consumer)
             before = consumer.group_metadata()
-            # No call for longer than the session lasts: only the keeper sends heartbeats.
+            # Only the background thread sends heartbeats in this time.
             away.wait(2.5)
             consumer.poll(0.3)
             try:
@@ -241,18 +242,18 @@ def test_a_member_stays_alive_between_polls(group: Group, topic: str) -> None:
                 return False
             return consumer.group_metadata() == before
 
-        # On a busy machine the keeper may also pause for longer than that session.
+        # On a busy machine the background thread may also pause for longer than the session.
         eventually(stays_a_member)
 
 
 def test_a_member_that_polls_too_seldom_leaves_the_group_and_gets_an_error(
     group: Group, topic: str
 ) -> None:
-    story = RebalanceRecorder()
+    recorder = RebalanceRecorder()
     with group.consumer(
         "late-" + topic, max_poll_interval_ms=1_000, enable_auto_commit=False
     ) as consumer:
-        consumer.subscribe([topic], story)
+        consumer.subscribe([topic], recorder)
         read(40, consumer)
         eventually(lambda: consumer.group_metadata().generation_id < 0, "it is still a member")
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
@@ -263,9 +264,9 @@ def test_a_member_that_polls_too_seldom_leaves_the_group_and_gets_an_error(
             seen.update(read(1, consumer))
             return seen == set(everything(0, 10))
 
-        # Polls of a slow machine may be late once more.
+        # On a slow machine, polls may be late again.
         eventually(has_read_all_again, lambda: seen)
-        assert "lost" in story.lines
+        assert "lost" in recorder.lines
 
 
 def test_a_pattern_finds_topics_created_later(group: Group) -> None:
@@ -318,18 +319,18 @@ def test_an_invalid_topic_is_reported_and_a_missing_one_is_awaited(
 
 
 def test_unsubscribing_leaves_and_other_topics_may_follow(group: Group, topic: str) -> None:
-    story = RebalanceRecorder()
+    recorder = RebalanceRecorder()
     other = topic + "-other"
     with barnabas.Client(group.bootstrap) as client:
         client.create_topic(other, partitions=4, replication_factor=1)
     write(group, other, 90, 92)
     with group.consumer("moving-" + topic) as consumer:
-        consumer.subscribe([topic], story)
+        consumer.subscribe([topic], recorder)
         read(40, consumer)
         # As with Kafka's consumer, unsubscribing commits nothing by itself.
         consumer.commit()
         consumer.unsubscribe()
-        assert story.lines == ["assigned", "revoked"]
+        assert recorder.lines == ["assigned", "revoked"]
         assert consumer.assignment() == set()
         consumer.subscribe([topic])
         write(group, topic, 10, 11)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition as Place
+from confluent_kafka import Consumer, Producer, TopicPartition as ConfluentPartition
 
 import barnabas
 from barnabas.client.config import ClientConfig
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.conformance
 SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
-    # One test waits for its end; in all others a busy machine must not end it.
+    # One test waits for the end of a session. In other tests, it must not end on a busy machine.
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "false",
@@ -42,7 +42,7 @@ _names = itertools.count(1)
 
 
 class Member:
-    """One member with connections of its own, on the loop that all share."""
+    """A member with separate connections, on the event loop of its group."""
 
     def __init__(self, stepper: LoopStepper, bootstrap: str, group: str, **keys: object) -> None:
         self.config = ClientConfig.parse(
@@ -69,8 +69,8 @@ class Member:
         self.polls = False
         self.membership.leave("closed", self._on_left)
 
-    def die(self) -> None:
-        """Die without leaving, as after kill -9."""
+    def kill(self) -> None:
+        """Stop without leaving the group, as after kill -9."""
         self.polls = False
         self.membership.stop()
         self.cluster.close()
@@ -80,7 +80,7 @@ class Member:
 
 
 class Group:
-    """Members of one group, and the loop on which they live."""
+    """Members of one group, and their event loop."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -96,14 +96,14 @@ class Group:
         return member
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Poll all members until it holds."""
+        """Poll all members until the condition holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, [member.host.done for member in self.members]
             self.run(STEP_MS)
 
     def until_raised(self, code: str) -> None:
-        """Poll all members until the broker's refusal comes out of it."""
+        """Poll all members until a poll raises an error with this code."""
         with pytest.raises(BrokerError, match=code):
             self.until(lambda: False)
 
@@ -116,9 +116,9 @@ class Group:
             self.stepper.run_until(lambda: False, STEP_MS)
 
     def shared(self, topic: str, count: int) -> Callable[[], bool]:
-        """Whether stable members own all of a topic's partitions, each one once, all some."""
+        """Return a condition: each partition has one owner, and each member has partitions."""
 
-        def look() -> bool:
+        def is_shared() -> bool:
             polling = [member for member in self.members if member.polls]
             owned = sorted(tp for member in polling for tp in member.owned)
             return (
@@ -127,11 +127,11 @@ class Group:
                 and all(member.membership.is_reconciled for member in polling)
             )
 
-        return look
+        return is_shared
 
     def close(self) -> None:
         for member in self.members:
-            member.die()
+            member.kill()
         self.stepper.close()
 
 
@@ -183,7 +183,7 @@ def test_members_share_a_topic_while_they_join_leave_and_die(
     group.until(lambda: second.has_left)
     assert second.owned == set()
     group.until(group.shared(topic, 4))
-    third.die()
+    third.kill()
     group.until(group.shared(topic, 4))
     assert len(first.owned) == 4
     assert first.host.done[0] == "commit"
@@ -193,7 +193,7 @@ def test_members_share_a_topic_while_they_join_leave_and_die(
 def test_no_partition_has_two_owners_while_members_join_and_leave(group: Group, topic: str) -> None:
     owners: dict[TopicPartition, Member] = {}
 
-    def look() -> bool:
+    def is_shared() -> bool:
         for tp in {tp for member in group.members for tp in member.owned}:
             holding = [member for member in group.members if tp in member.owned]
             assert len(holding) == 1, f"{tp} has {len(holding)} owners"
@@ -201,13 +201,13 @@ def test_no_partition_has_two_owners_while_members_join_and_leave(group: Group, 
         return group.shared(topic, 4)()
 
     def left(member: Member) -> bool:
-        return look() and member.has_left
+        return is_shared() and member.has_left
 
     group.join(topic)
-    group.until(look)
+    group.until(is_shared)
     for _ in range(3):
         group.join(topic)
-        group.until(look)
+        group.until(is_shared)
         leaving = group.members[0]
         leaving.leave()
         group.until(partial(left, leaving))
@@ -247,15 +247,15 @@ def test_a_static_member_keeps_its_partitions_and_its_instance_id(group: Group, 
     one = group.join(topic, group_instance_id="one")
     two = group.join(topic, group_instance_id="two")
     group.until(group.shared(topic, 4))
-    had, done = one.owned, len(two.host.done)
+    before, done = one.owned, len(two.host.done)
     impostor = group.join(topic, group_instance_id="one")
     group.until_raised("UNRELEASED_INSTANCE_ID")
-    impostor.die()
+    impostor.kill()
     one.leave()
     group.until(lambda: one.has_left)
     again = group.join(topic, group_instance_id="one")
     group.until(lambda: bool(again.owned) and again.membership.is_reconciled)
-    assert again.owned == had
+    assert again.owned == before
     assert len(two.owned) == 2
     assert not any(step.startswith("revoke") for step in two.host.done[done:])
 
@@ -276,7 +276,7 @@ def test_a_member_without_timely_polls_loses_its_partitions_and_rejoins_later(
 @pytest.mark.parametrize(
     ("keys", "regex", "code"),
     [
-        ({"group_remote_assignor": "nobody-has-it"}, None, "UNSUPPORTED_ASSIGNOR"),
+        ({"group_remote_assignor": "unknown-assignor"}, None, "UNSUPPORTED_ASSIGNOR"),
         ({}, "(", "INVALID_REGULAR_EXPRESSION"),
     ],
 )
@@ -292,7 +292,7 @@ def test_a_refusal_of_the_broker_is_raised(
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_the_broker_assigns_by_the_assignor_that_members_ask_for(
+def test_the_broker_uses_the_assignor_that_members_request(
     group: Group, topic: str, assignor: str
 ) -> None:
     for _ in range(3):
@@ -328,13 +328,17 @@ def test_members_of_librdkafka_share_a_topic_and_commit(
                 if message is not None and message.error() is None:
                     seen.add(message.partition())
         for consumer in consumers:
-            offsets = [Place(topic, each.partition, 1) for each in consumer.assignment()]
+            offsets = [
+                ConfluentPartition(topic, each.partition, 1) for each in consumer.assignment()
+            ]
             assert all(each.error is None for each in consumer.commit(None, offsets, False))
     finally:
         for consumer in consumers:
             consumer.close()
     reader = Consumer(keys)
-    found = reader.committed([Place(topic, partition) for partition in range(4)], PATIENCE_S)
+    found = reader.committed(
+        [ConfluentPartition(topic, partition) for partition in range(4)], PATIENCE_S
+    )
     reader.close()
     assert [each.offset for each in found] == [1, 1, 1, 1]
 

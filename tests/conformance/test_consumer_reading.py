@@ -43,10 +43,10 @@ Broker = BrokerProcess | KafkaProcess
 
 @pytest.fixture
 def topic(broker: Broker) -> str:
-    """A topic of two partitions: 0 to 99 in the one, 100 to 139 in the other."""
+    """A topic with values 0 to 99 in partition 0 and 100 to 139 in partition 1."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
     with barnabas.Client(broker.bootstrap) as client:
-        # The records are of 1970: a slow run would see them deleted as too old.
+        # Retention would delete the records, which have timestamps of 1970.
         client.create_topic(
             name, partitions=2, replication_factor=1, configs={"retention.ms": "-1"}
         )
@@ -72,7 +72,7 @@ def consumer(broker: Broker) -> Iterator[barnabas.Consumer]:
 
 
 def read(consumer: barnabas.Consumer, count: int) -> list[ConsumerRecords]:
-    """Polls that returned records, `count` of them in all."""
+    """Poll until `count` records have arrived, and return the results that have records."""
     found: list[ConsumerRecords] = []
     deadline = time.monotonic() + PATIENCE_S
     while sum(map(len, found)) < count:
@@ -159,7 +159,7 @@ def test_seeks_move_the_position(consumer: barnabas.Consumer, topic: str) -> Non
         consumer.seek((topic, 1), 0)
 
 
-def test_a_seek_drops_what_was_fetched_before(broker: Broker, topic: str) -> None:
+def test_a_seek_drops_records_that_were_fetched_before(broker: Broker, topic: str) -> None:
     with barnabas.Consumer(
         bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", max_poll_records=10
     ) as consumer:
@@ -218,7 +218,7 @@ def test_without_a_committed_offset_the_reset_policy_applies(broker: Broker, top
 
     assert first_position("earliest") == 0
     assert first_position("latest") == 100
-    # The records are of 1970: older than an hour, and younger than a hundred years.
+    # The records have timestamps of 1970: older than an hour, and younger than a hundred years.
     assert first_position("by_duration:PT1H") == 100
     assert first_position("by_duration:P36500D") == 0
     with pytest.raises(NoOffsetError, match="earliest"):
@@ -270,7 +270,7 @@ def test_iterating_moves_the_position_record_by_record(broker: Broker, topic: st
         seen: list[bytes] = []
 
         def has_seen(count: int) -> bool:
-            """Iterate until so many were seen, or nothing came for the time that ends it."""
+            """Iterate until `count` values are seen, or consumer_timeout_ms ends the loop."""
             for record in consumer:
                 seen.append(record.value)
                 assert consumer.position((topic, 0)) == record.offset + 1
@@ -306,9 +306,9 @@ def test_a_missing_partition_does_not_affect_other_partitions(
             for partition in range(3):
                 producer.send(topic, b"later", partition=partition)
         assert values(read(consumer, 3)) == [b"later"] * 3
-    told = [record.getMessage() for record in caplog.records if topic in record.getMessage()]
-    assert any(f"{topic}-2" in line and "0 to 1" in line for line in told), told
-    assert len(told) <= 2, told
+    logged = [record.getMessage() for record in caplog.records if topic in record.getMessage()]
+    assert any(f"{topic}-2" in line and "0 to 1" in line for line in logged), logged
+    assert len(logged) <= 2, logged
 
 
 def test_a_seek_in_a_missing_partition_does_not_affect_other_partitions(
@@ -366,7 +366,7 @@ def test_only_wakeup_and_close_may_be_called_from_another_thread(
         try:
             consumer.poll(10 * PATIENCE_S)
         except ConcurrentUseError:
-            # This moment the other thread looked whether it is in a poll.
+            # At this moment, the other thread checked whether a poll is running.
             return False
         except ClientError as error:
             outcomes.append(error)
@@ -401,13 +401,13 @@ def test_ctrl_c_ends_a_poll_without_losing_records(consumer: barnabas.Consumer, 
     read(consumer, 100)
     alarm = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
 
-    def poll_until_it_comes() -> None:
+    def poll_until_the_alarm() -> None:
         alarm.start()
         consumer.poll(10 * PATIENCE_S)
 
-    # From the first line on: a slow machine may begin the poll late.
+    # On a slow machine, the signal may arrive before the poll begins.
     with pytest.raises(KeyboardInterrupt):
-        poll_until_it_comes()
+        poll_until_the_alarm()
     consumer.seek((topic, 0), 98)
     assert values(read(consumer, 2)) == [b"v98", b"v99"]
 

@@ -1,4 +1,4 @@
-"""Around a consumer's reading: replicas of its rack, interceptors, metrics, lag, rejoining."""
+"""Features of a consumer: replicas in its rack, interceptors, metrics, lag, rejoining."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def write(bootstrap: str, topic: str, count: int) -> None:
 
 
 def high_watermark(address: str, partition: TopicPartition) -> int:
-    """As a replica tells it to a consumer."""
-    asked = FetchPartition(partition=partition.partition, fetch_offset=0, partition_max_bytes=1)
-    topic = FetchTopic(topic=partition.topic, partitions=[asked])
+    """Return the high watermark in a fetch response of a replica."""
+    fetched = FetchPartition(partition=partition.partition, fetch_offset=0, partition_max_bytes=1)
+    topic = FetchTopic(topic=partition.topic, partitions=[fetched])
     raw = RawClient(address)
-    answer: Any = raw.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]), 11)
+    response: Any = raw.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]), 11)
     raw.close()
-    (found,) = answer.responses[0].partitions
-    mark: int = found.high_watermark
-    return mark
+    (found,) = response.responses[0].partitions
+    offset: int = found.high_watermark
+    return offset
 
 
 @pytest.fixture
@@ -91,12 +91,12 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(racks: ClusterProcess) ->
             return follower in consumer._core.fetcher.session_ids
 
         eventually(reads_from_the_follower)
-        # No fetch is under way any more that the leader could answer.
+        # Wait until no fetch at the leader is pending.
         consumer.pause(partition)
         assert not consumer.poll(LONGER_THAN_A_FETCH_S)
         write(racks.bootstrap, "near", 5)
         follower_address = racks.node(follower).address
-        # The follower also learns, a little later, that they are committed.
+        # The follower learns the new high watermark a little later.
         eventually(lambda: high_watermark(follower_address, partition) == 15)
         assert not consumer.poll(LONGER_THAN_A_FETCH_S)
         racks.node(leader).pause()
@@ -107,7 +107,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(racks: ClusterProcess) ->
             racks.node(leader).resume()
 
 
-class Noting:
+class RecordingInterceptor:
     """An interceptor that records its calls."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Noting:
         self.closed = True
 
 
-class Broken(Noting):
+class FailingInterceptor(RecordingInterceptor):
     """An interceptor that fails, which is logged and changes nothing."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
@@ -136,21 +136,21 @@ class Broken(Noting):
 def test_interceptors_get_records_commits_and_close(
     broker: BrokerProcess | KafkaProcess, topic: str
 ) -> None:
-    noting = Noting()
+    recording = RecordingInterceptor()
     with barnabas.Consumer(
         topic,
         bootstrap_servers=broker.bootstrap,
         group_id=topic,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        interceptors=[Broken(), noting],
+        interceptors=[FailingInterceptor(), recording],
     ) as consumer:
         assert len(read(10, consumer)) == 10
         consumer.commit()
-        assert noting.committed == [{TopicPartition(topic, 0): 10}]
-        assert not noting.closed
-    assert noting.seen == 10
-    assert noting.closed
+        assert recording.committed == [{TopicPartition(topic, 0): 10}]
+        assert not recording.closed
+    assert recording.seen == 10
+    assert recording.closed
 
 
 def test_metrics_contain_the_lag_of_the_consumer(
@@ -181,12 +181,12 @@ def test_a_member_joins_again_after_enforce_rebalance(
     ) as consumer:
         assert len(read(10, consumer)) == 10
         before = consumer.group_metadata().generation_id
-        consumer.enforce_rebalance("a test asks for it")
+        consumer.enforce_rebalance("requested by a test")
 
-        def has_joined_anew() -> bool:
+        def has_rejoined() -> bool:
             consumer.poll(0.1)
             # The generation is known before the assignment.
             is_new = consumer.group_metadata().generation_id > before
             return is_new and consumer.assignment() == {TopicPartition(topic, 0)}
 
-        eventually(has_joined_anew)
+        eventually(has_rejoined)

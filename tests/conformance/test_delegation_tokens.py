@@ -1,6 +1,6 @@
-"""Delegation tokens of clients, of Kafka's own tool and of `barnabas tokens`, against each broker.
+"""Delegation tokens of clients, of Kafka's own tool and of `barnabas tokens`, on each broker.
 
-The brokers have an authorizer. `admin` may do everything; `alice` and `bob` have no rights.
+The brokers have an authorizer. `admin` has all rights; `alice` and `bob` have no rights.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def is_open(broker: Broker) -> bool:
 
 
 def plain(name: str) -> dict[str, str]:
-    """The properties of a user of PLAIN."""
+    """Return the properties of a user of PLAIN."""
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -85,7 +85,7 @@ def plain(name: str) -> dict[str, str]:
 
 
 def by_token(token_id: str, secret: bytes, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
-    """The properties of a client that logs in by a token, as in Kafka's documentation."""
+    """Return the properties of a client that logs in by a token, as in Kafka's documentation."""
     password = base64.b64encode(secret).decode()
     return {
         "security.protocol": "SASL_PLAINTEXT",
@@ -112,7 +112,7 @@ def error_of(call: Callable[[], object]) -> int:
 
 
 def is_known(admin: barnabas.Admin, token: DelegationToken) -> bool:
-    """Whether the broker lists the token, so that clients can log in by it."""
+    """Return whether the broker lists the token, so that clients can log in by it."""
     return token.token_id in [each.token_id for each in admin.describe_delegation_tokens()]
 
 
@@ -147,7 +147,7 @@ def test_unknown_tokens_and_wrong_hmacs_are_refused(broker: Broker) -> None:
     for properties in (
         by_token(token.token_id, b"wrong"),
         by_token("no-such-token", token.hmac),
-        # Without the mark, the name is a user's.
+        # Without tokenauth, the name is that of a user.
         {
             key: value.replace('tokenauth="true"', "")
             for key, value in by_token(token.token_id, token.hmac).items()
@@ -158,7 +158,7 @@ def test_unknown_tokens_and_wrong_hmacs_are_refused(broker: Broker) -> None:
 
 
 def raw_of(broker: Broker, name: str | None) -> RawClient:
-    """A connection of a user of PLAIN; without a name, to the open listener."""
+    """Return a connection of a user of PLAIN; without a name, to the open listener."""
     if name is None:
         return RawClient(broker.bootstrap)
     raw = RawClient(broker.sasl_bootstrap)
@@ -208,7 +208,7 @@ REFUSED_CREATIONS = [
         if version == 3 or row[1] is None
     ],
 )
-def test_a_refused_creation_has_the_whole_answer_of_kafka(
+def test_a_refused_creation_has_the_complete_response_of_kafka(
     broker: Broker,
     version: int,
     name: str | None,
@@ -218,25 +218,25 @@ def test_a_refused_creation_has_the_whole_answer_of_kafka(
 ) -> None:
     raw = raw_of(broker, name)
     try:
-        answer: Any = raw.ask(creating(owner, renewer), version)
+        response: Any = raw.ask(creating(owner, renewer), version)
     finally:
         raw.close()
-    who = ("User", name or "ANONYMOUS")
-    asked = owner if owner is not None and owner[1] else who
+    user = ("User", name or "ANONYMOUS")
+    token_owner = owner if owner is not None and owner[1] else user
     if error == ErrorCode.UNKNOWN_SERVER_ERROR:
-        who = asked = ("User", "ANONYMOUS")
-    assert answer.error_code == error
-    assert (answer.principal_type, answer.principal_name) == asked
-    requester = (answer.token_requester_principal_type, answer.token_requester_principal_name)
-    assert requester == (who if version >= 3 else ("", ""))
-    times = answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms
+        user = token_owner = ("User", "ANONYMOUS")
+    assert response.error_code == error
+    assert (response.principal_type, response.principal_name) == token_owner
+    requester = (response.token_requester_principal_type, response.token_requester_principal_name)
+    assert requester == (user if version >= 3 else ("", ""))
+    times = response.issue_timestamp_ms, response.expiry_timestamp_ms, response.max_timestamp_ms
     assert times == (-1, -1, -1)
-    assert (answer.token_id, bytes(answer.hmac)) == ("", b"")
+    assert (response.token_id, bytes(response.hmac)) == ("", b"")
 
 
 def test_each_wrong_request_for_a_token_has_kafkas_error_and_expiry(broker: Broker) -> None:
     admin, alice, bob = raw_of(broker, "admin"), raw_of(broker, "alice"), raw_of(broker, "bob")
-    nobody = raw_of(broker, None)
+    anonymous = raw_of(broker, None)
     try:
         made: Any = alice.ask(creating(), 3)
         secret = bytes(made.hmac)
@@ -258,7 +258,7 @@ def test_each_wrong_request_for_a_token_has_kafkas_error_and_expiry(broker: Brok
         eventually(is_listed)
         assert renew(alice, secret)[0] == 0
         for change in (renew, expire):
-            assert change(nobody, secret) == (NOT_ALLOWED, -1)
+            assert change(anonymous, secret) == (NOT_ALLOWED, -1)
             assert change(alice, b"") == (int(ErrorCode.DELEGATION_TOKEN_NOT_FOUND), 0)
             # Not even the super user may change the tokens of others.
             assert change(admin, secret) == (MISMATCH, 0)
@@ -272,12 +272,12 @@ def test_each_wrong_request_for_a_token_has_kafkas_error_and_expiry(broker: Brok
         # A renewal before Kafka has applied the expiry would make the token live on.
         eventually(lambda: not is_listed())
         assert renew(alice, secret) == (int(ErrorCode.DELEGATION_TOKEN_NOT_FOUND), 0)
-        listed: Any = nobody.ask(DescribeDelegationTokenRequest(owners=None), 3)
+        listed: Any = anonymous.ask(DescribeDelegationTokenRequest(owners=None), 3)
         assert (listed.error_code, listed.tokens) == (NOT_ALLOWED, [])
         listed = alice.ask(DescribeDelegationTokenRequest(owners=[]), 3)
         assert (listed.error_code, listed.tokens) == (0, [])
     finally:
-        for raw in (admin, alice, bob, nobody):
+        for raw in (admin, alice, bob, anonymous):
             raw.close()
 
 
@@ -387,14 +387,18 @@ def test_the_command_creates_lists_renews_and_expires_tokens(
     (shown,) = listed()
     assert "hmac" not in shown
     assert shown["renewers"] == ["User:bob"]
-    text = shell.here("tokens", "list", *login)
+    text = shell.run_in_process("tokens", "list", *login)
     assert token_id in text.stdout
     assert secret not in text.stdout
-    renewed = shell.here("tokens", "renew", "--hmac-file", "-", *login, stdin=f"{secret}\n")
+    renewed = shell.run_in_process(
+        "tokens", "renew", "--hmac-file", "-", *login, stdin=f"{secret}\n"
+    )
     assert renewed.returncode == 0, renewed.stderr
-    missing = shell.here("tokens", "expire", "--hmac-file", "-", *login, stdin="AAAA\n")
+    missing = shell.run_in_process("tokens", "expire", "--hmac-file", "-", *login, stdin="AAAA\n")
     assert (missing.returncode, missing.stdout) == (1, "")
     assert "DELEGATION_TOKEN_NOT_FOUND" in missing.stderr
-    expired = shell.here("tokens", "expire", "--hmac-file", "-", *login, stdin=f"{secret}\n")
+    expired = shell.run_in_process(
+        "tokens", "expire", "--hmac-file", "-", *login, stdin=f"{secret}\n"
+    )
     assert expired.returncode == 0, expired.stderr
     eventually(lambda: not listed())

@@ -38,21 +38,20 @@ def fill(bootstrap: str, topic: str, count: int) -> None:
 def delete(
     raw: RawClient, topic: str, offset: int, partition: int = 0, version: int = 2
 ) -> DeleteRecordsPartitionResult:
-    asked = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    deletion = DeleteRecordsPartition(partition_index=partition, offset=offset)
     request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=50_000
+        topics=[DeleteRecordsTopic(name=topic, partitions=[deletion])], timeout_ms=50_000
     )
-    response = raw.ask(request, version)
-    (answer,) = response.topics
-    assert answer.name == topic
-    (result,) = answer.partitions
+    (topic_result,) = raw.ask(request, version).topics
+    assert topic_result.name == topic
+    (result,) = topic_result.partitions
     assert result.partition_index == partition
     return result
 
 
 def describe(raw: RawClient, topic: str, partition: int) -> PartitionResponse:
-    asked = TopicRequest(name=topic, partition_indexes=[partition])
-    return raw.ask(DescribeProducersRequest(topics=[asked]), 0).topics[0].partitions[0]
+    topics = [TopicRequest(name=topic, partition_indexes=[partition])]
+    return raw.ask(DescribeProducersRequest(topics=topics), 0).topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -1,6 +1,6 @@
-"""A broker with few file descriptors: it refuses what needs one, and goes on when there are some.
+"""A broker with few file descriptors refuses connections until descriptors are free.
 
-Apache Kafka's data directories go offline in this case, so that there is nothing to compare with.
+In this case, the data directories of Apache Kafka go offline, so there is no comparison.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _START_LIMITED = (
 
 
 class LimitedBroker(BrokerProcess):
-    """A broker that may have LIMIT descriptors."""
+    """A broker with at most LIMIT descriptors."""
 
     def _command(self) -> list[str]:
         python, *words = super()._command()
         return [python, "-c", _START_LIMITED, *words]
 
     def descriptors(self) -> int:
-        """How many it has open now."""
+        """Return the number of open descriptors."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
 
@@ -43,7 +43,7 @@ def crowd(broker: LimitedBroker) -> list[socket.socket]:
     return [socket.create_connection((broker.host, broker.port), timeout=60) for _ in range(LIMIT)]
 
 
-def test_a_broker_without_free_descriptors_accepts_again_when_there_are_some(
+def test_a_broker_without_free_descriptors_accepts_again_when_some_are_free(
     tmp_path: Path,
 ) -> None:
     with LimitedBroker(tmp_path, LONG_BACKLOG) as broker, Producer(broker.bootstrap) as producer:
@@ -51,7 +51,7 @@ def test_a_broker_without_free_descriptors_accepts_again_when_there_are_some(
         others = crowd(broker)
         eventually(lambda: broker.descriptors() >= LIMIT - 40, broker.descriptors)
         assert broker.is_running
-        # The connection that there is goes on, and new logs can be made.
+        # The existing connection is served, and new logs can be created.
         for name in ("before", "during", "another"):
             producer.send(name, b"2").result()
         assert broker.descriptors() < LIMIT
@@ -71,7 +71,7 @@ def test_logs_that_need_more_files_than_there_are_stay_online(tmp_path: Path) ->
             admin.create_topics([NewTopic("many", partitions, 1)])
         with Producer(broker.bootstrap, delivery_timeout_ms=120_000, linger_ms=0) as producer:
             for partition in range(partitions):
-                # One after the other: each needs a file of its own.
+                # Write to one partition after the other, because each log needs files.
                 producer.send("many", b"%d" % partition, partition=partition).result()
         where = [TopicPartition("many", number) for number in range(partitions)]
         seen: list[bytes] = []

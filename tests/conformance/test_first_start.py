@@ -17,7 +17,7 @@ WAIT_S = 60.0
 
 
 class Started(ServerProcess):
-    """`barnabas start` with words of the test."""
+    """`barnabas start` with arguments of the test."""
 
     def __init__(self, directory: Path, *words: str) -> None:
         super().__init__(directory, "broker.log")
@@ -28,7 +28,7 @@ class Started(ServerProcess):
 
 
 def combined(directory: Path, *more: str) -> tuple[Path, int]:
-    """Kafka's file with free ports and an own directory, and the port for clients."""
+    """Write Kafka's file with free ports and another directory; return its path and a port."""
     client_port, controller_port = free_ports(2)
     text = FILE.read_text().replace("9092", str(client_port)).replace("9093", str(controller_port))
     text = text.replace("/tmp/kraft-combined-logs", str(directory / "data"))
@@ -38,7 +38,7 @@ def combined(directory: Path, *more: str) -> tuple[Path, int]:
 
 
 def read_back(bootstrap: str) -> bytes | None:
-    """Write a record and read it."""
+    """Write a record, read it, and return its value."""
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce("flights", b"first")
     assert producer.flush(WAIT_S) == 0
@@ -68,10 +68,10 @@ def test_ignored_keys_log_one_line_and_misspelt_keys_one_warning_each(
         lines = [
             line for line in broker.log().splitlines() if "server.configs.configuration" in line
         ]
-    told, *warnings = lines
-    assert "INFO" in told
+    info, *warnings = lines
+    assert "INFO" in info
     for key in ("num.network.threads", "num.io.threads"):
-        assert key in told
+        assert key in info
     assert len(warnings) == 2
     assert "did you mean num.partitions?" in warnings[0]
     assert "did you mean num.io.threads?" in warnings[1]
@@ -90,7 +90,7 @@ def test_the_error_of_a_listener_on_every_interface_shows_working_settings(
     with Started(tmp_path, *words, found[1], found[2]) as broker:
         assert broker.advertised_address == found[3]
         assert broker.advertised_address.endswith(f":{port}")
-        # The address that stands in the place of the machine's name here is bound too.
+        # The listener on every interface is also reachable at the loopback address.
         broker.stop()
         broker.words[-1] = f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}"
         broker.start()

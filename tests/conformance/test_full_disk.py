@@ -1,4 +1,4 @@
-"""A really full disk: the file size limit of the broker's process."""
+"""Full disks: a limit for the file sizes of the broker, and small file systems."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SMALL_BYTES = 2 << 20
 
 
 def produce(client: RawClient, topic: str, value: bytes) -> tuple[int, int]:
-    """Error code and base offset."""
+    """Return error code and base offset."""
     builder = BatchBuilder()
     builder.append(int(time.time() * 1000), None, value)
     response = client.ask(produce_request(topic, bytes(builder.build())), 9)
-    answer = response.responses[0].partition_responses[0]
-    return answer.error_code, answer.base_offset
+    partition = response.responses[0].partition_responses[0]
+    return partition.error_code, partition.base_offset
 
 
 def make_topics(bootstrap: str) -> None:
@@ -51,7 +51,7 @@ def make_topics(bootstrap: str) -> None:
 
 
 def directories(client: RawClient) -> dict[str, tuple[int, list[str]]]:
-    """Error code and topics of each data directory."""
+    """Return error code and topics of each data directory."""
     results = client.ask(DescribeLogDirsRequest(topics=None), 4).results
     return {each.log_dir: (each.error_code, [t.name for t in each.topics]) for each in results}
 
@@ -64,13 +64,13 @@ def leader(client: RawClient, topic: str) -> int:
 
 
 def fill(client: RawClient, topic: str) -> int:
-    """Write until the disk takes no more; how many batches were acknowledged."""
+    """Write until the disk is full, and return the number of acknowledged batches."""
     for count in range(SMALL_BYTES // BATCH_BYTES):
         error, _ = produce(client, topic, bytes(BATCH_BYTES))
         if error:
             assert error == ErrorCode.KAFKA_STORAGE_ERROR
             return count
-    raise AssertionError("the disk took everything")
+    raise AssertionError("the disk was never full")
 
 
 def test_a_full_disk_takes_one_directory_offline_until_a_restart_with_space(
@@ -78,7 +78,7 @@ def test_a_full_disk_takes_one_directory_offline_until_a_restart_with_space(
 ) -> None:
     broker = BrokerProcess(tmp_path)
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
-    # As --data-dir takes them.
+    # In the format of --data-dir.
     broker.data_directory = f"{one},{two}"
     with broker:
         make_topics(broker.bootstrap)
@@ -92,10 +92,10 @@ def test_a_full_disk_takes_one_directory_offline_until_a_restart_with_space(
         assert produce(client, kept, b"x") == (0, 0)
         eventually_equal(lambda: directories(client)[two][0], ErrorCode.KAFKA_STORAGE_ERROR)
         eventually_equal(lambda: leader(client, lost), -1)
-        complaint = next(line for line in broker.log().splitlines() if "offline" in line)
-        assert f"Data directory {two} failed" in complaint
-        assert "ulimit -f" in complaint
-        assert "start the broker again" in complaint
+        line = next(line for line in broker.log().splitlines() if "offline" in line)
+        assert f"Data directory {two} failed" in line
+        assert "ulimit -f" in line
+        assert "start the broker again" in line
         client.close()
         broker.restart()
         client = RawClient(broker.bootstrap)

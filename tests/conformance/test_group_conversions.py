@@ -83,7 +83,7 @@ def test_members_are_replaced_by_those_of_the_other_protocol(
         for protocol, other in (("consumer", "classic"), ("classic", "consumer")):
             for replaced in range(MEMBERS):
                 assert kind_of(admin, group.name) == (other if replaced == 0 else "consumer")
-                old = group.living()[0]
+                old = group.running()[0]
                 group.start(protocol=protocol)
                 group.fill(RECORDS)
                 group.settle(MEMBERS + 1)
@@ -91,14 +91,14 @@ def test_members_are_replaced_by_those_of_the_other_protocol(
                     # The next coordinator loads a group with members of both protocols.
                     broker.kill()
                     broker.start()
-                    # All members have found it when their records are committed.
+                    # All members have found the coordinator when their records are committed.
                     group.fill_and_read(RECORDS)
                 old.leave()
                 group.settle(MEMBERS)
                 group.fill_and_read(RECORDS)
             eventually(lambda protocol=protocol: kind_of(admin, group.name) == protocol)
-        while group.living():
-            group.living()[0].leave()
+        while group.running():
+            group.running()[0].leave()
         group.check_committed()
         seen = Counter(value for member in group.members for value in member.values)
         assert [value for value, count in seen.items() if count > 1] == []

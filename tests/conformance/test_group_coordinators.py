@@ -104,10 +104,10 @@ class Group:
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.name, member_id=member, member_epoch=epoch, **fields
         )
-        answer = self.client.ask(request, 1)
-        if answer.error_code == ErrorCode.NONE:
-            self.epochs[member] = answer.member_epoch
-        return ErrorCode(answer.error_code).name, answer.member_epoch
+        response = self.client.ask(request, 1)
+        if response.error_code == ErrorCode.NONE:
+            self.epochs[member] = response.member_epoch
+        return ErrorCode(response.error_code).name, response.member_epoch
 
     def join(self, member: str, *topics: str) -> int:
         def join() -> int:
@@ -120,7 +120,7 @@ class Group:
             )
             return epoch if error == "NONE" else 0
 
-        # Kafka's coordinator loads after the response about it.
+        # Kafka's coordinator loads its state after the response of FindCoordinator.
         eventually(join, "the member does not join")
         return join()
 
@@ -157,8 +157,8 @@ class Group:
             generation_id_or_member_epoch=epoch,
             topics=[topic],
         )
-        answer = self.client.ask(request, 9)
-        return ErrorCode(answer.topics[0].partitions[0].error_code).name
+        response = self.client.ask(request, 9)
+        return ErrorCode(response.topics[0].partitions[0].error_code).name
 
     def classic_heartbeat(self, member: str, generation: int) -> str:
         request = HeartbeatRequest(group_id=self.name, generation_id=generation, member_id=member)
@@ -218,7 +218,7 @@ def test_a_group_survives_that_the_level_is_lowered_and_raised(
     }
 
 
-# Places in Java's hash tables depend on the ids. Members with these ids have different places.
+# The order in Java's hash tables depends on the ids; these ids are in different orders.
 FIRST, SAME, OTHER = "a", "bcdefgh", "ijklmnop"
 COUNTS = {"one": 5, "two": 12, "three": 7}
 
@@ -241,7 +241,7 @@ def test_targets_are_those_that_the_uniform_assignor_computes(bootstrap: str) ->
 
     def compare() -> None:
         topics = {each for own in subscriptions.values() for each in own}
-        given = AssignorInput(
+        assignor_input = AssignorInput(
             {
                 name: MemberInput(
                     frozenset(topic_id for _, topic_id in own),
@@ -254,7 +254,7 @@ def test_targets_are_those_that_the_uniform_assignor_computes(bootstrap: str) ->
         )
         known.clear()
         known.update(group.targets())
-        assert run_to_end(assign_uniformly(given)) == {
+        assert run_to_end(assign_uniformly(assignor_input)) == {
             name: {topic_id: own for (_, topic_id), own in target.items()}
             for name, target in known.items()
         }

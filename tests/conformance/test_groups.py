@@ -1,8 +1,8 @@
-"""Consumer groups with real clients: members that come, die and return, static ones, cooperative
-ones, a broker that is killed in the middle, and what administrators see and do.
+"""Consumer groups with real clients.
 
-Invariants: every partition has one owner (OneOwnerPerPartition), no record is missed, committed
-offsets never go back.
+Members join, are killed and return; they may be static or cooperative, and the broker may be
+killed. Administrators describe, alter and delete groups. Invariants: every partition has one owner,
+every record is read, and committed offsets never decrease.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = ["group_bootstrap", "kcats"]
 
 PARTITIONS = 12
 SECONDS = 60
-# Of kcats that die: they are removed soon, and never commit records that they have not printed yet.
-DYING = {"session_timeout_ms": str(BRIEF_SESSION_MS), "auto_commit_interval_ms": "3600000"}
+# Options of kcat members that are killed: they expire soon, and never commit unprinted records.
+KILLED = {"session_timeout_ms": str(BRIEF_SESSION_MS), "auto_commit_interval_ms": "3600000"}
 _numbers = itertools.count(1)
 
 
@@ -95,24 +95,24 @@ def make_member(group_bootstrap: str) -> Iterator[Callable[..., ConfluentMember]
 def test_every_record_is_read_while_members_die_leave_and_return(
     group_bootstrap: str, group_admin: AdminClient, numbers: str, group: str, kcats: Kcats
 ) -> None:
-    first = kcats.start(group, numbers, **DYING)
+    first = kcats.start(group, numbers, **KILLED)
     second, _ = (kcats.start(group, numbers) for _ in range(2))
     await_members(group_admin, group, 3, PARTITIONS)
     watch = OffsetWatch(group_admin, group)
-    first.die()
+    first.kill()
     await_members(group_admin, group, 2, PARTITIONS)
     produce(group_bootstrap, numbers, range(1200, 2400))
-    # kcat drops the record it holds when asked to end: it leaves when there is nothing to read.
+    # At SIGTERM, kcat drops a record that it has not printed, so it leaves when all are read.
     eventually(lambda: set(kcats.all_lines()) == set(map(str, range(2400))), "two thirds")
     second.leave()
     await_members(group_admin, group, 1, PARTITIONS)
-    dying = [kcats.start(group, numbers, **DYING) for _ in range(4)]
+    killed = [kcats.start(group, numbers, **KILLED) for _ in range(4)]
     for _ in range(5):
         kcats.start(group, numbers)
     await_members(group_admin, group, 10, PARTITIONS)
     produce(group_bootstrap, numbers, range(2400, 3600))
-    for member in dying:
-        member.die()
+    for member in killed:
+        member.kill()
     kcats.start(group, numbers)
     await_members(group_admin, group, 7, PARTITIONS)
     eventually(lambda: set(kcats.all_lines()) == set(map(str, range(3600))), "all records")
@@ -124,39 +124,39 @@ def test_every_record_is_read_while_members_die_leave_and_return(
 def test_leaving_members_are_replaced_immediately_and_dead_ones_after_their_session(
     group_admin: AdminClient, numbers: str, group: str, kcats: Kcats
 ) -> None:
-    # Of those a death is not noticed before this test ends.
+    # Sessions of these members do not expire before this test ends.
     lasting = {"session_timeout_ms": "600000", "max_poll_interval_ms": "600000"}
     leaving = kcats.start(group, numbers, **lasting)
-    brief = kcats.start(group, numbers, client_id="brief", **DYING)
+    brief = kcats.start(group, numbers, client_id="brief", **KILLED)
     long = kcats.start(group, numbers, client_id="long", **lasting)
-    kcats.start(group, numbers, client_id="stays")
+    kcats.start(group, numbers, client_id="staying")
     await_members(group_admin, group, 4, PARTITIONS)
     leaving.leave()
     await_members(group_admin, group, 3, PARTITIONS)
-    brief.die()
-    long.die()
+    brief.kill()
+    long.kill()
 
     def members() -> set[str]:
         return {each.client_id for each in described(group_admin, group).members}
 
-    eventually_equal(members, {"long", "stays"})
+    eventually_equal(members, {"long", "staying"})
 
 
 def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
     group_admin: AdminClient, numbers: str, group: str, make_member: Callable[..., ConfluentMember]
 ) -> None:
-    stays = make_member(group, numbers, group_instance_id="a")
-    goes = make_member(group, numbers, group_instance_id="b")
+    staying = make_member(group, numbers, group_instance_id="a")
+    leaving = make_member(group, numbers, group_instance_id="b")
     before = await_members(group_admin, group, 2, PARTITIONS)
-    eventually(lambda: len(stays.owned) == len(goes.owned) == 6, "both have their share")
-    owned, events = set(goes.owned), len(stays.events)
-    goes.close()
-    back = make_member(group, numbers, group_instance_id="b")
-    eventually(lambda: back.owned == owned, "the same partitions")
-    assert len(stays.events) == events, "nobody else noticed"
+    eventually(lambda: len(staying.owned) == len(leaving.owned) == 6, "both have their share")
+    owned, events = set(leaving.owned), len(staying.events)
+    leaving.close()
+    returned = make_member(group, numbers, group_instance_id="b")
+    eventually(lambda: returned.owned == owned, "the same partitions")
+    assert len(staying.events) == events, "the other member had a rebalance"
     after = assignments(group_admin, group)
     assert after is not None
-    assert set(before) != set(after), "it has a new member id"
+    assert set(before) != set(after), "the member ids are equal"
     assert sorted(before.values(), key=min) == sorted(after.values(), key=min)
 
 
@@ -184,7 +184,7 @@ def test_cooperative_members_revoke_only_moved_partitions(
         )
         await_members(group_admin, group, count, PARTITIONS)
     first = members[0]
-    revoked = [number for kind, gone in first.events if kind == "revoked" for number in gone]
+    revoked = [number for kind, lost in first.events if kind == "revoked" for number in lost]
     assert len(revoked) == len(set(revoked)) == 8
     assert first.owned == set(range(PARTITIONS)) - set(revoked)
     members.pop().close()
@@ -217,8 +217,8 @@ def test_members_survive_a_stop_and_a_kill_of_their_broker(tmp_path: Path) -> No
                 end()
                 broker.start()
                 produce(broker.bootstrap, topic, range(1200 * number, 1200 * (number + 1)))
-            wanted = set(map(str, range(4800)))
-            eventually(lambda: set(members.all_lines()) == wanted, "all records")
+            expected = set(map(str, range(4800)))
+            eventually(lambda: set(members.all_lines()) == expected, "all records")
             ends = dict.fromkeys(range(PARTITIONS), 400)
             eventually(lambda: committed(admin, "g") == ends, "all commits")
             watch.stop()
@@ -245,7 +245,7 @@ def test_acknowledged_commits_survive_a_kill(tmp_path: Path) -> None:
         consumer.close()
 
 
-# Administrators.
+# Administrators
 
 
 def test_groups_are_listed_and_described(
@@ -287,11 +287,11 @@ def test_offsets_are_set_by_administrators_once_the_group_is_empty(
 ) -> None:
     member = make_member(group, numbers)
     eventually(lambda: len(set(member.values)) == 100 * PARTITIONS, "all records")
-    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(numbers, 3, 7)])
-    refused = group_admin.alter_consumer_group_offsets([wanted])[group].result(SECONDS)
+    alteration = ConsumerGroupTopicPartitions(group, [TopicPartition(numbers, 3, 7)])
+    refused = group_admin.alter_consumer_group_offsets([alteration])[group].result(SECONDS)
     assert refused.topic_partitions[0].error.name() == "UNKNOWN_MEMBER_ID"
     member.close()
-    group_admin.alter_consumer_group_offsets([wanted])[group].result(SECONDS)
+    group_admin.alter_consumer_group_offsets([alteration])[group].result(SECONDS)
     again = make_member(group, numbers)
     after = {str(number).encode() for number in range(7 * PARTITIONS + 3, 100 * PARTITIONS, 12)}
     eventually_equal(lambda: set(again.values), after)

@@ -1,7 +1,7 @@
-"""Thousands of TLS handshakes and logins that their clients begin and do not end.
+"""Thousands of TLS handshakes and logins that clients begin and do not complete.
 
-`HALF_DONE` sets their number (`make half-done`: 10,000). A client that logs in is served meanwhile,
-the memory of the broker is bounded, and the connections are closed after their time limits.
+`HALF_DONE` sets their number (`make half-done`: 10,000). Meanwhile, the broker serves a client that
+logs in, and its memory is bounded. It closes the connections after their time limits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _START_LIMITED = (
 
 
 class LimitedBroker(SecuredBroker):
-    """A broker that may have few descriptors."""
+    """A broker with at most FEW_DESCRIPTORS descriptors."""
 
     def _command(self) -> list[str]:
         python, *words = super()._command()
@@ -62,13 +62,13 @@ def frame(request: Message, version: int) -> bytes:
     return b"".join(bytes(chunk) for chunk in encode_request(1, "half", request, version))
 
 
-VERSIONS = frame(ApiVersionsRequest(), 2)
-CHOSEN = frame(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
-FIRST = frame(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=" + b"x" * 7000), 2)
+VERSIONS_FRAME = frame(ApiVersionsRequest(), 2)
+HANDSHAKE_FRAME = frame(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+AUTHENTICATE_FRAME = frame(SaslAuthenticateRequest(auth_bytes=b"n,,n=alice,r=" + b"x" * 7000), 2)
 
 
 def beginnings(broker: SecuredBroker) -> list[tuple[tuple[str, int], bytes]]:
-    """Address and first bytes of each kind of client that does not go on."""
+    """Return the address and the first bytes of each kind of incomplete login."""
     hello = Peer().step()
     return [
         (broker.tls_address, b""),
@@ -76,32 +76,32 @@ def beginnings(broker: SecuredBroker) -> list[tuple[tuple[str, int], bytes]]:
         (broker.tls_address, hello),
         (broker.sasl_tls_address, hello),
         (broker.sasl_address, b""),
-        (broker.sasl_address, VERSIONS),
-        (broker.sasl_address, VERSIONS + CHOSEN),
-        (broker.sasl_address, CHOSEN + FIRST),
-        (broker.sasl_address, FIRST[:40]),
+        (broker.sasl_address, VERSIONS_FRAME),
+        (broker.sasl_address, VERSIONS_FRAME + HANDSHAKE_FRAME),
+        (broker.sasl_address, HANDSHAKE_FRAME + AUTHENTICATE_FRAME),
+        (broker.sasl_address, AUTHENTICATE_FRAME[:40]),
     ]
 
 
 @contextlib.contextmanager
 def crowd(broker: SecuredBroker, count: int) -> Iterator[list[socket.socket]]:
-    """So many connections of all kinds."""
+    """Open `count` connections with incomplete logins of all kinds."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + 500)), hard))
     kinds = beginnings(broker)
     with contextlib.ExitStack() as stack:
-        made = []
+        opened = []
         for number in range(count):
             address, data = kinds[number % len(kinds)]
             end = stack.enter_context(socket.create_connection(address, PATIENCE_S))
-            # The broker may have closed it already.
+            # The broker may have closed the connection already.
             with contextlib.suppress(OSError):
                 end.sendall(data)
-            made.append(end)
-        yield made
+            opened.append(end)
+        yield opened
 
 
-class Good:
+class CompleteClient:
     """A client that logs in over TLS, writes and reads."""
 
     def __init__(self, broker: SecuredBroker) -> None:
@@ -114,7 +114,7 @@ class Good:
         """Write a record on the open connection."""
         began = time.monotonic()
         errors: list[Any] = []
-        self._producer.produce("good", b"x", on_delivery=lambda error, _: errors.append(error))
+        self._producer.produce("client", b"x", on_delivery=lambda error, _: errors.append(error))
         assert self._producer.flush(PATIENCE_S) == 0
         assert errors == [None]
         self.sent += 1
@@ -122,8 +122,8 @@ class Good:
 
     def read_on_new_connection(self) -> None:
         """Log in again, and read the written records."""
-        consumer = confluent_kafka.Consumer({**self._keys, "group.id": "good"})
-        consumer.assign([confluent_kafka.TopicPartition("good", 0, 0)])
+        consumer = confluent_kafka.Consumer({**self._keys, "group.id": "client"})
+        consumer.assign([confluent_kafka.TopicPartition("client", 0, 0)])
         record = consumer.poll(PATIENCE_S)
         assert record is not None
         assert record.error() is None
@@ -131,7 +131,7 @@ class Good:
 
 
 def closed(ends: list[socket.socket]) -> int:
-    """How many the broker has closed; reads what it has sent."""
+    """Return how many connections the broker has closed; received bytes are discarded."""
     count = 0
     poller = select.poll()
     by_number = {end.fileno(): end for end in ends}
@@ -161,19 +161,19 @@ def key() -> ec.EllipticCurvePrivateKey:
 def test_half_done_logins_cost_little_and_end(tmp_path: Path, key: Any) -> None:
     settings = {"connections.max.idle.ms": str(IDLE_MS), **LONG_BACKLOG}
     with SecuredBroker(tmp_path, key, settings) as broker:
-        good = Good(broker)
-        good.write()
+        client = CompleteClient(broker)
+        client.write()
         process = psutil.Process(broker.pid)
         before, turns = process.memory_info().rss, loop_turns(broker.metrics_address)
         with crowd(broker, COUNT) as ends:
-            most = process.memory_info().rss
-            good.write()
-            good.read_on_new_connection()
+            peak_bytes = process.memory_info().rss
+            client.write()
+            client.read_on_new_connection()
 
             def all_closed() -> bool:
-                nonlocal most
-                most = max(most, process.memory_info().rss)
-                good.write()
+                nonlocal peak_bytes
+                peak_bytes = max(peak_bytes, process.memory_info().rss)
+                client.write()
                 return closed(ends) == len(ends)
 
             began = time.monotonic()
@@ -181,11 +181,11 @@ def test_half_done_logins_cost_little_and_end(tmp_path: Path, key: Any) -> None:
             ended_s = time.monotonic() - began
         after = loop_turns(broker.metrics_address)
         print(
-            f"{COUNT} half-done: {(most - before) / 1e6:.1f} MB more, all closed after "
-            f"{ended_s:.1f} s; {good.sent} records written meanwhile, the slowest in "
-            f"{good.slowest_s * 1000:.0f} ms; longest turn {after.longest_cpu_ms:.1f} ms of CPU"
+            f"{COUNT} half-done: {(peak_bytes - before) / 1e6:.1f} MB more, all closed after "
+            f"{ended_s:.1f} s; {client.sent} records written meanwhile, the slowest in "
+            f"{client.slowest_s * 1000:.0f} ms; longest turn {after.longest_cpu_ms:.1f} ms of CPU"
         )
-        assert most - before < BYTES_BESIDES + COUNT * BYTES_EACH
+        assert peak_bytes - before < BYTES_BESIDES + COUNT * BYTES_EACH
         assert after.long_cpu_turns == turns.long_cpu_turns
         assert "Traceback" not in broker.log()
 
@@ -194,14 +194,14 @@ def test_half_done_logins_cost_little_and_end(tmp_path: Path, key: Any) -> None:
 def test_half_done_logins_that_take_all_descriptors_are_refused(tmp_path: Path, key: Any) -> None:
     settings = {"connections.max.idle.ms": str(IDLE_MS), **LONG_BACKLOG}
     with LimitedBroker(tmp_path, key, settings) as broker:
-        good = Good(broker)
-        good.write()
+        client = CompleteClient(broker)
+        client.write()
         with crowd(broker, 2 * FEW_DESCRIPTORS):
-            good.write()
+            client.write()
             eventually(lambda: "No connections are accepted" in broker.log(), broker.log)
-            good.write()
+            client.write()
             assert len(os.listdir(f"/proc/{broker.pid}/fd")) <= FEW_DESCRIPTORS
-        good.read_on_new_connection()
+        client.read_on_new_connection()
         assert broker.is_running
         assert "offline" not in broker.log()
         assert "Traceback" not in broker.log()

@@ -1,4 +1,4 @@
-"""Batches with a valid checksum and hostile content: responses, and stored records."""
+"""Responses and stored records for batches with a valid checksum and hostile content."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from conformance.raw_client import RawClient
 
-FAR = 2**63 - 1
-# Topics whose records are read by either broker.
+TIMESTAMP_MAX = 2**63 - 1
+# Configs of topics for which both brokers read the records.
 READ = [
     pytest.param({"cleanup_policy": "compact"}, id="compacted"),
     pytest.param({"compression_type": "gzip"}, id="recompressed"),
@@ -33,14 +33,17 @@ READ = [
 ]
 
 
-def made(count: int = 3, compression: int = 0, key: bytes | None = b"k") -> bytearray:
+def valid_batch(count: int = 3, compression: int = 0, key: bytes | None = b"k") -> bytearray:
     builder, at = BatchBuilder(compression=compression), now_ms()
     for _ in range(count):
         builder.append(at, key, b"v")
     return bytearray(builder.build())
 
 
-def claiming(batch: bytearray, count: int | None = None, largest: int | None = None) -> bytearray:
+def with_header(
+    batch: bytearray, count: int | None = None, largest: int | None = None
+) -> bytearray:
+    """Set the record count or the largest timestamp in the header, and correct the CRC."""
     if count is not None:
         batch[23:27] = (count - 1).to_bytes(4, "big")
         batch[57:61] = count.to_bytes(4, "big")
@@ -51,11 +54,12 @@ def claiming(batch: bytearray, count: int | None = None, largest: int | None = N
     return batch
 
 
-def holding(payload: bytes, count: int, compression: int = 0) -> bytearray:
-    batch = made(1)[:HEADER_SIZE] + compress(compression, payload)
+def with_payload(payload: bytes, count: int, compression: int = 0) -> bytearray:
+    """Return a batch with these bytes as records."""
+    batch = valid_batch(1)[:HEADER_SIZE] + compress(compression, payload)
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     batch[ATTRIBUTES_POSITION + 1] = compression
-    return claiming(batch, count)
+    return with_header(batch, count)
 
 
 @pytest.mark.parametrize(
@@ -68,28 +72,28 @@ def test_more_records_than_bytes_are_refused(
     raw: RawClient, make_topic: Callable[..., str], settings: dict[str, str], flag: int
 ) -> None:
     topic = make_topic(1, **settings)
-    batch = made()
+    batch = valid_batch()
     batch[ATTRIBUTES_POSITION + 1] = flag
-    assert error_of(raw, topic, claiming(batch, 20_000_000)) == "INVALID_RECORD"
+    assert error_of(raw, topic, with_header(batch, 20_000_000)) == "INVALID_RECORD"
 
 
 @pytest.mark.parametrize("compression", range(5))
 def test_a_largest_timestamp_that_no_record_has_is_corrected(
     raw: RawClient, topic: str, compression: int
 ) -> None:
-    batch = made(compression=compression)
-    assert error_of(raw, topic, claiming(batch, largest=FAR)) == "NONE"
+    batch = valid_batch(compression=compression)
+    assert error_of(raw, topic, with_header(batch, largest=TIMESTAMP_MAX)) == "NONE"
     ((header, records),) = stored(raw, topic)
     assert header.max_timestamp == records[0].timestamp
 
 
 def test_an_invalid_timestamp_of_a_record_is_refused_and_named(raw: RawClient, topic: str) -> None:
     builder = BatchBuilder()
-    for at in (now_ms(), FAR):
+    for at in (now_ms(), TIMESTAMP_MAX):
         builder.append(at, None, b"v")
-    answer = produce(raw, topic, builder.build())
-    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
-    assert [each.batch_index for each in answer.record_errors] == [1]
+    response = produce(raw, topic, builder.build())
+    assert response.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in response.record_errors] == [1]
 
 
 @pytest.mark.parametrize("settings", READ)
@@ -98,7 +102,7 @@ def test_malformed_records_are_refused_if_records_are_read(
     raw: RawClient, make_topic: Callable[..., str], settings: dict[str, str], compression: int
 ) -> None:
     topic = make_topic(1, **settings)
-    sound = bytes(made()[HEADER_SIZE:])
+    sound = bytes(valid_batch()[HEADER_SIZE:])
     for payload, count in (
         (bytes(range(200)), 3),
         (bytes(300), 3),
@@ -108,7 +112,7 @@ def test_malformed_records_are_refused_if_records_are_read(
         (sound + b"more", 3),
         (bytes(16 << 20) if compression else b"", 3),
     ):
-        batch = holding(payload, count, compression)
+        batch = with_payload(payload, count, compression)
         assert error_of(raw, topic, batch) == "INVALID_RECORD", (payload[:9], count)
 
 
@@ -117,18 +121,18 @@ def test_many_small_records_in_a_few_kilobytes_are_accepted(
     raw: RawClient, make_topic: Callable[..., str], settings: dict[str, str]
 ) -> None:
     topic, count = make_topic(1, **settings), 100_000
-    batch = made(count, ZSTD)
+    batch = valid_batch(count, ZSTD)
     assert len(batch) < 200_000
-    answers = [produce(raw, topic, bytes(batch)) for _ in range(2)]
-    assert [each.error_code for each in answers] == [0, 0]
-    assert [each.base_offset for each in answers] == [0, count]
+    responses = [produce(raw, topic, bytes(batch)) for _ in range(2)]
+    assert [each.error_code for each in responses] == [0, 0]
+    assert [each.base_offset for each in responses] == [0, count]
 
 
 def test_batches_of_one_connection_stay_in_their_order(
     raw: RawClient, make_topic: Callable[..., str]
 ) -> None:
     topic = make_topic(1, cleanup_policy="compact")
-    large, small = made(50_000, ZSTD), made(1)
+    large, small = valid_batch(50_000, ZSTD), valid_batch(1)
     sizes = (50_000, 1, 50_000, 1)
     offsets = [
         produce(raw, topic, bytes(large if size > 1 else small)).base_offset for size in sizes
@@ -138,9 +142,9 @@ def test_batches_of_one_connection_stay_in_their_order(
 
 def test_records_without_keys_are_named(raw: RawClient, make_topic: Callable[..., str]) -> None:
     topic = make_topic(1, cleanup_policy="compact")
-    answer = produce(raw, topic, made(700, ZSTD, None))
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert [each.batch_index for each in answer.record_errors] == list(range(700))
+    response = produce(raw, topic, valid_batch(700, ZSTD, None))
+    assert response.error_code == ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in response.record_errors] == list(range(700))
 
 
 def test_an_impossible_producer_epoch_is_refused(raw: RawClient, topic: str) -> None:

@@ -1,6 +1,6 @@
 """Clients that misuse connections affect neither the broker nor other clients.
 
-The memory of the broker's process is measured, and a polite client works beside each of them.
+Each test measures the memory of the broker, and checks that a polite client is served.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess
 
 @pytest.fixture
 def connect(attacked: BrokerProcess) -> Iterator[Callable[[], socket.socket]]:
-    """Opens connections, all closed at the end."""
+    """Return a function that opens connections; all are closed after the test."""
     with contextlib.ExitStack() as stack:
         address = (attacked.host, attacked.port)
         yield lambda: stack.enter_context(socket.create_connection(address, DEADLINE_S))
@@ -61,7 +61,7 @@ def connect(attacked: BrokerProcess) -> Iterator[Callable[[], socket.socket]]:
 
 @pytest.fixture(autouse=True)
 def bystander(attacked: BrokerProcess) -> Iterator[None]:
-    """A polite client that works before and after the test."""
+    """A polite client that is served after the test."""
     yield
     use(attacked)
 
@@ -130,7 +130,7 @@ def test_half_sent_requests_hold_no_memory(
 ) -> None:
     before = memory(attacked)
     for _ in range(200):
-        # Up to the length of 100 MB that the request claims, and a few of its bytes.
+        # At most a length of 100 MB and a few bytes of the request.
         connect().sendall(start)
     use(attacked)
     assert memory(attacked) - before < 10 * MEGABYTE
@@ -146,7 +146,7 @@ def test_an_incomplete_large_request_holds_only_the_sent_bytes(
     assert memory(attacked) - before < 20 * MEGABYTE
 
 
-def test_a_request_sent_byte_by_byte_is_answered(
+def test_a_request_sent_byte_by_byte_gets_a_response(
     connect: Callable[[], socket.socket],
 ) -> None:
     connection = connect()
@@ -167,7 +167,7 @@ def test_unread_responses_are_bounded_and_complete(
     before = memory(attacked)
     connections = [connect() for _ in range(20)]
     for connection in connections:
-        # 50 MB of answers each.
+        # 50 MB of responses for each connection.
         connection.sendall(b"".join(fetch_bytes(i, "unread", 0, 0) for i in range(50)))
     use(attacked)
     assert memory(attacked) - before < 60 * MEGABYTE
@@ -177,7 +177,7 @@ def test_unread_responses_are_bounded_and_complete(
         assert len(frame) > 900_000
 
 
-def test_a_flood_of_pipelined_requests_is_answered_in_order(
+def test_a_flood_of_pipelined_requests_gets_responses_in_order(
     attacked: BrokerProcess, connect: Callable[[], socket.socket]
 ) -> None:
     before = memory(attacked)
@@ -189,10 +189,10 @@ def test_a_flood_of_pipelined_requests_is_answered_in_order(
     )
     connection.setblocking(False)
     received = bytearray()
-    answered = 0
-    while answered < count:
+    response_count = 0
+    while response_count < count:
         to_send = [connection] if flood else []
-        assert any(select.select([connection], to_send, [], DEADLINE_S)[:2]), answered
+        assert any(select.select([connection], to_send, [], DEADLINE_S)[:2]), response_count
         if flood:
             with contextlib.suppress(BlockingIOError):
                 flood = flood[connection.send(flood) :]
@@ -203,8 +203,8 @@ def test_a_flood_of_pipelined_requests_is_answered_in_order(
             size = 4 + int.from_bytes(received[position : position + 4])
             if len(received) - position < size:
                 break
-            assert int.from_bytes(received[position + 4 : position + 8]) == answered
-            answered += 1
+            assert int.from_bytes(received[position + 4 : position + 8]) == response_count
+            response_count += 1
             position += size
         del received[:position]
     assert memory(attacked) - before < 30 * MEGABYTE
@@ -250,21 +250,21 @@ def await_coordinator(broker: BrokerProcess) -> None:
     raw = RawClient(broker.bootstrap)
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["flood"])
 
-    def is_there() -> bool:
+    def is_available() -> bool:
         response: Any = raw.ask(request, 4)
         return bool(response.coordinators[0].error_code == ErrorCode.NONE)
 
-    eventually(is_there, lambda: "no coordinator")
+    eventually(is_available, lambda: "no coordinator")
     raw.close()
 
 
 def send_all_of(connections: list[socket.socket], data: bytes, most: int) -> None:
-    """Send to all connections that are open, until all was sent or nothing more is taken."""
+    """Send up to `most` bytes to each connection, until the broker reads no more."""
     for connection in connections:
         connection.setblocking(False)
     left = dict.fromkeys(connections, most)
-    taken_at = time.monotonic()
-    while left and time.monotonic() - taken_at < 2.0:
+    last_sent_s = time.monotonic()
+    while left and time.monotonic() - last_sent_s < 2.0:
         for connection in list(left):
             try:
                 sent = connection.send(data[: left[connection]])
@@ -272,7 +272,7 @@ def send_all_of(connections: list[socket.socket], data: bytes, most: int) -> Non
                 continue
             except OSError:
                 sent = most
-            taken_at = time.monotonic()
+            last_sent_s = time.monotonic()
             left[connection] -= sent
             if left[connection] <= 0:
                 del left[connection]
@@ -296,10 +296,10 @@ def test_large_requests_that_never_end_share_one_budget(tmp_path: Path) -> None:
         for connection in connections:
             connection.sendall(struct.pack(">i", 30 * MEGABYTE))
         send_all_of(connections, bytes(MEGABYTE), 20 * MEGABYTE)
-        # More than the budget, since buffers are copied as they grow, and the allocator keeps freed
-        # memory. Without a budget the connections would hold 800 MB.
+        # The memory exceeds the budget, because buffers are copied as they grow, and the allocator
+        # keeps freed memory. Without a budget the connections would hold 800 MB.
         assert memory(broker) - before < 4 * budget
-        # A request that is larger than the rest of the budget is served in its turn.
+        # A request that is larger than the rest of the budget is served later.
         producer = Producer(
             {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 10 * MEGABYTE}
         )
@@ -310,13 +310,13 @@ def test_large_requests_that_never_end_share_one_budget(tmp_path: Path) -> None:
         use(broker)
 
 
-def test_requests_for_metrics_whose_answers_are_not_read_stay_bounded(tmp_path: Path) -> None:
+def test_unread_responses_of_the_metrics_listener_are_bounded(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, {"metrics.listener": "127.0.0.1:0"}) as broker:
         host, _, port = broker.metrics_address.rpartition(":")
         address = (host, int(port))
         before = memory(broker)
         with contextlib.ExitStack() as stack:
-            # More silent ones than are kept, then greedy ones.
+            # More silent connections than the listener keeps, then connections that only send.
             connections = [
                 stack.enter_context(socket.create_connection(address, DEADLINE_S))
                 for _ in range(24)
@@ -412,7 +412,7 @@ def test_endless_fetches_end_with_their_connection(
     for _ in range(3):
         waiting = [socket.create_connection(address, DEADLINE_S) for _ in range(20)]
         for connection in waiting:
-            # More than are taken up at a time: the connection is not read when it ends.
+            # More requests than the broker processes at a time, so it does not read the end.
             fetches = (fetch_bytes(i, TOPIC, 0x7FFF_FFFF, 100 * MEGABYTE) for i in range(300))
             connection.sendall(b"".join(fetches))
         use(attacked)
@@ -422,7 +422,7 @@ def test_endless_fetches_end_with_their_connection(
     assert memory(attacked) - before < 40 * MEGABYTE
 
 
-def test_many_small_requests_behind_one_that_waits_stay_small(
+def test_many_small_requests_behind_delayed_fetches_hold_little_memory(
     attacked: BrokerProcess, connect: Callable[[], socket.socket]
 ) -> None:
     before = memory(attacked)
@@ -437,9 +437,9 @@ def test_many_small_requests_behind_one_that_waits_stay_small(
 def test_the_number_of_tracked_client_ids_is_bounded(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         raw = RawClient(broker.bootstrap)
-        anybody = EntityDataRequest(entity_type="client-id", entity_name=None)
+        any_client = EntityDataRequest(entity_type="client-id", entity_name=None)
         ops = [OpData(key="request_percentage", value=50.0, remove=False)]
-        entries = [EntryDataRequest(entity=[anybody], ops=ops)]
+        entries = [EntryDataRequest(entity=[any_client], ops=ops)]
         raw.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
         raw.close()
         before = memory(broker)
@@ -505,7 +505,7 @@ def test_client_text_cannot_forge_log_lines(tmp_path: Path) -> None:
             request.member_id = response.member_id
             return bool(response.error_code == ErrorCode.MEMBER_ID_REQUIRED)
 
-        eventually(has_member_id, "the group's coordinator does not answer")
+        eventually(has_member_id, "the group's coordinator is not available")
         raw.send(request, 8)
         raw.close()
         eventually(lambda: "forged" in broker.log(), broker.log)

@@ -1,4 +1,4 @@
-"""Java clients of 2015 to 2017, from before ApiVersions."""
+"""Java clients of 2015 to 2017."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Run = Callable[[list[tuple[str, str, str, int]]], list]
     scope="module", params=nightly_unless("0.10.2.2".__ne__, ["0.9.0.1", "0.10.2.2", "0.11.0.3"])
 )
 def run(request: pytest.FixtureRequest, old_clients_bootstrap: str) -> Run:
-    """Runs actions one after the other in one process."""
+    """Return a function that runs actions one after the other in one process."""
     command = [*java_command(f"kafka-clients-{request.param}", source=PROGRAM), PROGRAM.stem]
 
-    def do(actions: list[tuple[str, str, str, int]]) -> list:
+    def run_actions(actions: list[tuple[str, str, str, int]]) -> list:
         words = [str(word) for action in actions for word in action]
         done = subprocess.run(
             [*command, old_clients_bootstrap, *words],
@@ -42,10 +42,10 @@ def run(request: pytest.FixtureRequest, old_clients_bootstrap: str) -> Run:
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
         return json.loads(done.stdout.strip().splitlines()[-1])
 
-    return do
+    return run_actions
 
 
-def wanted() -> list[list]:
+def expected_records() -> list[list]:
     return [[i, None if i % 3 == 0 else f"k-{i}", f"v-{i}"] for i in range(COUNT)]
 
 
@@ -58,10 +58,10 @@ def test_records_of_an_old_producer_are_read_by_old_and_new_consumers(
     actions += [("consume", topic, f"group-{topic}", COUNT) for topic in topics.values()]
     results = run(actions)
     assert results[: len(topics)] == [list(range(COUNT))] * len(topics)
-    assert results[len(topics) :] == [wanted()] * len(topics)
+    assert results[len(topics) :] == [expected_records()] * len(topics)
     for compression, topic in topics.items():
         assert client_scenarios.stored_compression(client, topic) == {compression}
-        assert read_by_librdkafka(old_clients_bootstrap, topic) == wanted()
+        assert read_by_librdkafka(old_clients_bootstrap, topic) == expected_records()
 
 
 def test_records_of_new_producers_are_read_by_an_old_group(
@@ -73,7 +73,7 @@ def test_records_of_new_producers_are_read_by_an_old_group(
         fill_by_librdkafka(old_clients_bootstrap, topic, compression)
     groups = {topic: f"group-{topic}" for topic in topics.values()}
     results = run([("consume", topic, groups[topic], COUNT) for topic in groups])
-    assert results == [wanted()] * len(topics)
+    assert results == [expected_records()] * len(topics)
     for topic, group in groups.items():
         consumer = Consumer({"bootstrap.servers": old_clients_bootstrap, "group.id": group})
         (found,) = consumer.committed([TopicPartition(topic, 0)], 60)
@@ -93,7 +93,7 @@ def fill_by_librdkafka(bootstrap: str, topic: str, compression: str) -> None:
     producer = Producer(
         {"bootstrap.servers": bootstrap, "compression.type": compression, "linger.ms": 50}
     )
-    for _, key, value in wanted():
+    for _, key, value in expected_records():
         producer.produce(topic, value, key, partition=0, headers=[("h", b"x")])
     assert producer.flush(20) == 0
 

@@ -17,22 +17,22 @@ def test_kafka_topics_manages_topics(tools: Tools) -> None:
     tools.run(
         command, "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=1"
     )
-    tools.shows(rf"(?m)^{name}$", command, "--list")
+    tools.await_output(rf"(?m)^{name}$", command, "--list")
     tools.run(command, "--alter", "--topic", name, "--partitions", "3")
     grown = r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention.ms=1"
-    tools.shows(grown, command, "--describe", "--topic", name)
+    tools.await_output(grown, command, "--describe", "--topic", name)
     assert name in tools.run(command, "--list").split()
     tools.run(command, "--delete", "--topic", name)
-    tools.shows(rf"^((?!{name}\n)[\s\S])*$", command, "--list")
+    tools.await_output(rf"^((?!{name}\n)[\s\S])*$", command, "--list")
 
 
 def test_kafka_configs_manages_configs(tools: Tools) -> None:
     command = "kafka.admin.ConfigCommand"
     entity = ("--entity-type", "topics", "--entity-name", tools.new_topic())
     tools.run(command, *entity, "--alter", "--add-config", "max.message.bytes=54321")
-    tools.shows("max.message.bytes=54321", command, *entity, "--describe")
+    tools.await_output("max.message.bytes=54321", command, *entity, "--describe")
     tools.run(command, *entity, "--alter", "--delete-config", "max.message.bytes")
-    tools.shows(
+    tools.await_output(
         r"max.message.bytes=1048588 .*DEFAULT_CONFIG", command, *entity, "--describe", "--all"
     )
 

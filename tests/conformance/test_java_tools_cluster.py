@@ -1,6 +1,6 @@
 """Apache Kafka's tools for quorum, replicas, features and the cluster itself, 4.3.1.
 
-The same assertions hold for Barnabas and for Apache Kafka 4.4, but for what Barnabas does not have.
+The same assertions hold for Barnabas and for Apache Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ REASSIGN = "reassign.ReassignPartitionsCommand"
 
 
 def in_file(directory: Path, content: object) -> str:
-    path = directory / "asked.json"
+    path = directory / "request.json"
     path.write_text(json.dumps(content))
     return str(path)
 
 
 def cluster_tool(tools: Tools, command: str, *words: str) -> tuple[int, str]:
-    """The status of ClusterTool, and all that it printed; it wants its command first."""
+    """Return the exit status and output of ClusterTool, which requires its command first."""
     done = tools.host.run("ClusterTool", command, "--bootstrap-server", tools.bootstrap, *words)
     return done.returncode, done.stdout + done.stderr
 
@@ -52,7 +52,7 @@ def test_log_dirs_are_described_with_sizes(tools: Tools) -> None:
     assert directory["error"] is None
     sizes = {each["partition"]: each["size"] for each in directory["partitions"]}
     assert set(sizes) == {f"{topic}-0", f"{topic}-1"}
-    # As many bytes as the three batches have.
+    # Three batches have more bytes than their headers.
     assert sizes[f"{topic}-1"] == 0
     assert sizes[f"{topic}-0"] > 3 * 61
     refused = tools.refused("LogDirsCommand", "--describe", "--broker-list", "1,9")
@@ -61,9 +61,9 @@ def test_log_dirs_are_described_with_sizes(tools: Tools) -> None:
 
 def test_leader_election_is_not_needed_for_a_preferred_leader(tools: Tools, tmp_path: Path) -> None:
     command, topic = "LeaderElectionCommand", tools.new_topic(2)
-    asked = {"partitions": [{"topic": topic, "partition": each} for each in range(2)]}
+    elections = {"partitions": [{"topic": topic, "partition": each} for each in range(2)]}
     preferred = ("--election-type", "PREFERRED")
-    words = ("--path-to-json-file", in_file(tmp_path, asked))
+    words = ("--path-to-json-file", in_file(tmp_path, elections))
     printed = tools.run(command, *preferred, *words)
     assert re.search(rf"Valid replica already elected for partitions {topic}-\d, ", printed)
     one = ("--topic", topic, "--partition", "1")
@@ -92,14 +92,14 @@ def test_partitions_are_reassigned_under_a_throttle_and_verified(
     assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in printed
     throttled = "follower.replication.throttled.rate=1000000"
     broker = ("--entity-type", "brokers", "--entity-name", "1", "--describe")
-    tools.shows(throttled, "kafka.admin.ConfigCommand", *broker)
+    tools.await_output(throttled, "kafka.admin.ConfigCommand", *broker)
     assert "No partition reassignments found." in tools.run(REASSIGN, "--list")
     printed = tools.run(REASSIGN, "--verify", *plan)
     for partition in range(2):
         assert f"Reassignment of partition {topic}-{partition} is completed." in printed
     assert "Clearing broker-level throttles on broker 1" in printed
     assert f"Clearing topic-level throttles on topic {topic}" in printed
-    tools.shows(r"^((?!throttled)[\s\S])*$", "kafka.admin.ConfigCommand", *broker)
+    tools.await_output(r"^((?!throttled)[\s\S])*$", "kafka.admin.ConfigCommand", *broker)
     printed = tools.run(REASSIGN, "--cancel", *plan)
     assert "None of the specified partition reassignments are active." in printed
     unknown = {"topic": topic, "partition": 0, "replicas": [1, 7]}
@@ -112,7 +112,7 @@ def test_features_are_described_and_checked(tools: Tools) -> None:
     levels = {row[1]: (row[3], row[5], row[7]) for row in tools.rows("FeatureCommand", "describe")}
     assert levels["kraft.version"] == ("0", "1", "0")
     assert levels["eligible.leader.replicas.version"] == ("0", "1", "1")
-    # The tool is older than the broker, and does not know the level's name.
+    # The tool is older than the broker, and has no name for this level.
     metadata = r"metadata.version\s+SupportedMinVersion: 3.3-IV3 .*: UNKNOWN 33\s+Epoch: \d+"
     assert re.search(metadata, tools.run("FeatureCommand", "describe"))
     level = ("--feature", "eligible.leader.replicas.version=0", "--dry-run")

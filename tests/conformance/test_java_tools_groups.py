@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def topic(tools: Tools) -> str:
-    """Ten records two hours old in partition 0, ten of now in partition 1, none in partition 2."""
+    """Ten records of two hours ago in partition 0, ten new ones in 1, none in partition 2."""
     name = tools.new_topic(3)
     now = int(time.time() * 1000)
     tools.fill(name, TEN, 0, first_timestamp=now - 2 * HOUR_MS)
@@ -62,13 +62,13 @@ def live_group(tools: Tools, topic: str) -> Iterator[str]:
 
 
 def reset(tools: Tools, group: str, *words: str) -> dict[int, int]:
-    """The offsets that a reset says it gives, by partition."""
+    """Reset offsets, and return the printed new offset of each partition."""
     rows = tools.rows(CONSUMER_GROUPS, "--reset-offsets", "--group", group, *words)
     return {int(row[2]): int(row[3]) for row in rows if row[0] == group}
 
 
 def committed(tools: Tools, group: str) -> dict[int, tuple[str, str, str]]:
-    """What `--describe` says: current offset, log end offset and lag by partition."""
+    """Return current offset, log end offset and lag of each partition, from `--describe`."""
     rows = tools.table(CONSUMER_GROUPS, "--describe", "--group", group)
     return {int(row[2]): (row[3], row[4], row[5]) for row in rows}
 
@@ -157,7 +157,7 @@ def test_a_group_with_members_is_not_changed(tools: Tools, topic: str, live_grou
 def test_kafka_groups_lists_groups_by_type_and_protocol(tools: Tools, topic: str) -> None:
     group = f"listed-{topic}"
     reset(tools, group, "--topic", topic, "--to-earliest", "--execute")
-    # No member joined: there are offsets, and no protocol yet.
+    # No member has joined: the group has offsets, but no protocol.
     assert any(row[:2] == [group, "Classic"] for row in tools.rows("GroupsCommand", "--list"))
     classic = ("--list", "--group-type", "classic")
     assert any(row[0] == group for row in tools.rows("GroupsCommand", *classic))

@@ -57,15 +57,15 @@ def test_end_to_end_latency_reads_each_record(tools: Tools) -> None:
 
 def events(printed: str, name: str) -> list[dict]:
     """Return the events of one kind that a verifiable client printed, one line of JSON each."""
-    said = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    return [each for each in said if each["name"] == name]
+    all_events = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    return [each for each in all_events if each["name"] == name]
 
 
 def test_the_verifiable_consumer_reads_the_records_of_the_verifiable_producer(
     tools: Tools,
 ) -> None:
     topic = tools.new_topic(2)
-    # It prints the acknowledged records when its process ends: it needs one of its own.
+    # The producer prints acknowledged records at the end of its process, so it runs separately.
     words = ("--bootstrap-server", tools.bootstrap, "--topic", topic)
     produced = run_java(
         "kafka-tools", TOOLS + "VerifiableProducer", *words, "--max-messages", "200",
@@ -86,7 +86,7 @@ def test_the_verifiable_consumer_reads_the_records_of_the_verifiable_producer(
 
     assert len(found(acked)) == 200
     assert found(events(read, "record_data")) == found(acked)
-    # If the machine paused, it may have had to join once more.
+    # The consumer may have rejoined the group if the machine paused.
     assigned = events(read, "partitions_assigned")[-1]
     assert assigned["partitions"] == [{"topic": topic, "partition": each} for each in range(2)]
     assert all(each["success"] for each in events(read, "offsets_committed"))
@@ -120,12 +120,12 @@ def test_delete_records_moves_the_start_of_the_log(tools: Tools, tmp_path: Path)
     topic = tools.new_topic(3)
     for partition in range(3):
         tools.fill(topic, [str(number) for number in range(6)], partition)
-    asked = [
+    deletions = [
         {"topic": topic, "partition": partition, "offset": offset}
         for partition, offset in enumerate((4, -1, 7))
     ]
     file = tmp_path / "offsets.json"
-    file.write_text(json.dumps({"partitions": asked, "version": 1}))
+    file.write_text(json.dumps({"partitions": deletions, "version": 1}))
     printed = tools.run("DeleteRecordsCommand", "--offset-json-file", str(file))
     assert f"partition: {topic}-0\tlow_watermark: 4" in printed
     assert f"partition: {topic}-1\tlow_watermark: 6" in printed

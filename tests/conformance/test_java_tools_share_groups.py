@@ -52,7 +52,7 @@ class Member:
         self._topic = topic
 
     def beat(self, epoch: int) -> bool:
-        answer = self._raw.ask(
+        response = self._raw.ask(
             ShareGroupHeartbeatRequest(
                 group_id=self._group,
                 member_id=MEMBER,
@@ -61,8 +61,8 @@ class Member:
             ),
             1,
         )
-        assert isinstance(answer, ShareGroupHeartbeatResponse)
-        return answer.error_code == 0
+        assert isinstance(response, ShareGroupHeartbeatResponse)
+        return response.error_code == 0
 
     def join(self) -> None:
         # A search for the coordinator creates the offsets topic.

@@ -66,9 +66,9 @@ class Member:
                 "client_tags": [],
                 "rebalance_timeout_ms": 60_000,
             }
-        answer = self._raw.ask(request(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, values), 1)
-        assert isinstance(answer, StreamsGroupHeartbeatResponse)
-        return answer
+        response = self._raw.ask(request(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, values), 1)
+        assert isinstance(response, StreamsGroupHeartbeatResponse)
+        return response
 
     def join(self) -> None:
         """Join, and wait for both tasks."""
@@ -76,12 +76,12 @@ class Member:
         eventually(lambda: bool(self._admin.coordinators([self._group])) and self._has_tasks())
 
     def _has_tasks(self) -> bool:
-        answer = self._beat(self._epoch)
-        if answer.error_code:
-            # The coordinator does not know the topic yet, or has not loaded the group.
+        response = self._beat(self._epoch)
+        if response.error_code:
+            # The coordinator does not have the topic yet, or has not loaded the group.
             return False
-        self._epoch = answer.member_epoch
-        return bool(answer.active_tasks)
+        self._epoch = response.member_epoch
+        return bool(response.active_tasks)
 
     def leave(self) -> None:
         """Leave the group, and close the connection."""

@@ -31,7 +31,7 @@ def open_transaction(tools: Tools) -> Iterator[tuple[str, str]]:
 
 
 def described(tools: Tools, transactional_id: str) -> dict[str, str]:
-    """The columns of `describe`."""
+    """Return the columns that `describe` prints."""
     heads, row = tools.rows(COMMAND, "describe", "--transactional-id", transactional_id)
     return dict(zip(heads, row, strict=False))
 
@@ -87,7 +87,7 @@ def test_an_ended_transaction_is_described_as_complete(tools: Tools) -> None:
             f"the state is not {state}",
         )
     found = described(tools, transactional_id)
-    # The last transaction's start is kept, its partitions are not.
+    # The start time of the last transaction is kept, but not its partitions.
     assert found["CurrentTransactionStartTimeMs"].isdigit()
     assert "TopicPartitions" not in found
 
@@ -127,5 +127,5 @@ def test_the_performance_producer_writes_in_transactions(tools: Tools) -> None:
 
     began = time.monotonic()
     eventually(lambda: stable() == 2000, lambda: f"{time.monotonic() - began:.0f} s")
-    # Each transaction has left a marker in each partition that it wrote to.
+    # Each transaction has a marker in each of its partitions.
     assert sum(tools.offsets(topic).values()) > 2000

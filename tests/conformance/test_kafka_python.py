@@ -1,4 +1,4 @@
-"""kafka-python, the latest version: all that it has for topics, records and classic groups."""
+"""kafka-python, the latest version: topics, records, classic groups and transactions."""
 
 from __future__ import annotations
 

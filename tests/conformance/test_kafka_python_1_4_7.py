@@ -1,4 +1,4 @@
-"""kafka-python 1.4.7 of 2019, which many applications still have pinned."""
+"""kafka-python 1.4.7 of 2019, which many applications still require."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_group_survives_the_death_of_members(client: ClientProgram) -> None:
 def test_the_client_works_with_api_versions_of_an_old_broker(
     client: ClientProgram, api_version: str
 ) -> None:
-    """It uses Produce v1 to v3, Fetch v1 to v4 and old message sets."""
+    """The client uses Produce v1 to v3, Fetch v1 to v4 and old message sets."""
     old = client.with_environment(API_VERSION=api_version)
     client_scenarios.produce_and_consume(
         old, ["none", "gzip", "snappy", "lz4"], timestamps=api_version != "0.9", headers=False

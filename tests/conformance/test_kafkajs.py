@@ -41,7 +41,7 @@ def test_partitions_are_paused_and_resumed(client: ClientProgram) -> None:
 
 
 def test_errors_have_their_expected_names(client: ClientProgram) -> None:
-    # It starts again at its default offset instead of saying that one is out of range.
+    # kafkajs resets to its default offset instead of reporting OFFSET_OUT_OF_RANGE.
     client_scenarios.errors(client, out_of_range="first")
 
 

@@ -1,4 +1,4 @@
-"""Debian's kcat (librdkafka 2.0.2): the tool that people reach for first."""
+"""Debian's kcat (librdkafka 2.0.2) lists, produces and consumes."""
 
 from __future__ import annotations
 

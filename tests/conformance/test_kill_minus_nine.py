@@ -1,11 +1,10 @@
-"""kill -9 under load, twenty times: each acknowledged record is there once, in order.
+"""After kill -9 under load, twenty times, each acknowledged record exists once and in order.
 
-Idempotent producers write numbered records, and a member of a group commits the offsets that it has
-reached: after each restart it continues there, never at a lower offset. `make kills KILLS=100`
-is the same for longer.
+An idempotent producer writes numbered records, and a member of a group commits its offsets. After
+each restart, the member continues at its last commit or above it. `make kills KILLS=100` runs the
+same test for longer.
 
-This shows durability against the death of the process (the page cache survives it), not against
-the loss of power.
+This shows durability when the process is killed (the page cache survives), not at a loss of power.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from waiting import eventually, eventually_equal
 TOPIC = "survivors"
 GROUP = "surviving-readers"
 PARTITIONS = 3
-# A group's first member starts at once.
+# The first member of a group does not wait for others.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 KILLS = int(os.environ.get("KILLS", "20"))
 SECONDS_BETWEEN_KILLS = 0.6
@@ -37,7 +36,7 @@ CONFIG = {"segment.bytes": "1048576", "index.interval.bytes": "512"}
 
 
 class Load:
-    """An idempotent producer that numbers its records per partition, until it is told to stop."""
+    """An idempotent producer that numbers its records per partition, until `stop`."""
 
     def __init__(self, address: str) -> None:
         self.sent = [0] * PARTITIONS
@@ -48,7 +47,7 @@ class Load:
         self._producer = Producer(
             {
                 "bootstrap.servers": address,
-                # A broker that is gone is what this is about: not worth a line each time.
+                # Do not log lost connections, because the broker is killed often.
                 "log_level": 0,
                 "enable.idempotence": True,
                 "linger.ms": 5,
@@ -65,7 +64,7 @@ class Load:
         return sum(map(len, self.acknowledged))
 
     def stop(self) -> None:
-        """Sends no more, and waits until all that was sent is acknowledged."""
+        """Stop sending, and wait until all sent records are acknowledged."""
         self._stopping.set()
         self._thread.join()
         assert self._producer.flush(DEADLINE_SECONDS) == 0, "not all records were acknowledged"
@@ -83,7 +82,7 @@ class Load:
                 except BufferError:
                     break
                 self.sent[partition] += 1
-            # Serves the callbacks, and keeps the load at a thousand or so a second.
+            # Run the callbacks, and limit the load to about a thousand records per second.
             self._producer.poll(0.002)
 
     def _on_delivery(self, error: object, message: confluent_kafka.Message) -> None:
@@ -95,13 +94,13 @@ class Load:
 
 
 class Reader:
-    """A member of a group that reads and commits its records until it is told to stop."""
+    """A member of a group that reads and commits its records until `stop`."""
 
     def __init__(self, address: str) -> None:
         # Per partition: the largest offset whose commit was acknowledged.
         self.committed = [0] * PARTITIONS
         self.read = 0
-        # Positions below its committed offsets from which it had to continue.
+        # Offsets below a committed offset that were read or committed again.
         self.setbacks: list[str] = []
         self._address = address
         self._stopping = threading.Event()
@@ -116,7 +115,7 @@ class Reader:
         consumer = Consumer(
             {
                 "bootstrap.servers": self._address,
-                # A broker that is gone is what this is about: not worth a line each time.
+                # Do not log lost connections, because the broker is killed often.
                 "log_level": 0,
                 "group.id": GROUP,
                 "enable.auto.commit": False,
@@ -138,8 +137,8 @@ class Reader:
             try:
                 done = consumer.commit(asynchronous=False)
             except confluent_kafka.KafkaException as error:
-                # Killed meanwhile: whether it holds is not known, and it is not counted on. Records
-                # of revoked partitions are read again.
+                # The outcome of a commit is unknown if the broker is killed, so it is not counted.
+                # Records of revoked partitions are read again.
                 is_to_commit = error.args[0].code() != KafkaError._NO_OFFSET
                 continue
             is_to_commit = False
@@ -150,7 +149,7 @@ class Reader:
         consumer.close()
 
     def check_committed(self) -> None:
-        """The broker has all records that it acknowledged."""
+        """Record a setback for each partition whose acknowledged commit the broker has lost."""
         offset_reader = Consumer({"bootstrap.servers": self._address, "group.id": GROUP})
         acknowledged = list(self.committed)
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
@@ -162,7 +161,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def reader() -> list[Reader]:
-    """The reader that took part, once `survivor` is there."""
+    """The reader that `survivor` starts; empty before that."""
     return []
 
 
@@ -170,7 +169,7 @@ def reader() -> list[Reader]:
 def survivor(
     tmp_path_factory: pytest.TempPathFactory, reader: list[Reader]
 ) -> Iterator[tuple[BrokerProcess, Load]]:
-    """A broker that was killed many times under load, and the load, fully acknowledged."""
+    """A broker that was killed many times under load, and the completely acknowledged load."""
     broker = BrokerProcess(tmp_path_factory.mktemp("killed"), SETTINGS)
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -186,7 +185,7 @@ def survivor(
                 load.acknowledged_count() >= acknowledged + 100
                 and sum(reader[0].committed) > committed
             ),
-            "the load does not go on after a kill",
+            "the load does not continue after a kill",
         )
         time.sleep(SECONDS_BETWEEN_KILLS * random.random())
         broker.kill()
@@ -221,7 +220,7 @@ def read_all(address: str, partition: int, count: int) -> list[confluent_kafka.M
         messages.extend(each for each in found if not each.error())
         return len(messages) >= count
 
-    eventually(has_read, lambda: f"{len(messages)} of {count} are there")
+    eventually(has_read, lambda: f"{len(messages)} of {count} have arrived")
     consumer.close()
     return messages
 
@@ -237,7 +236,7 @@ def test_every_acknowledged_record_exists_once_in_order_at_its_offset(
     sent = load.sent[partition]
     messages = read_all(broker.bootstrap, partition, sent)
     numbers = [int(m.value().split(b":")[0]) for m in messages]
-    assert numbers == list(range(sent)), "lost, doubled or reordered"
+    assert numbers == list(range(sent)), "lost, duplicate or reordered"
     assert [m.offset() for m in messages] == list(range(sent)), "offsets are not dense"
     assert load.acknowledged[partition] == {n: n for n in range(sent)}
 
@@ -258,11 +257,11 @@ def test_reads_by_offset_and_by_time_find_the_right_record_after_all_kills(
         found = consumer.poll(DEADLINE_SECONDS)
         assert found is not None
         assert (found.offset(), found.value()) == (offset, messages[offset].value())
-        wanted = times[offset]
+        timestamp = times[offset]
         [by_time] = consumer.offsets_for_times(
-            [TopicPartition(TOPIC, partition, wanted)], DEADLINE_SECONDS
+            [TopicPartition(TOPIC, partition, timestamp)], DEADLINE_SECONDS
         )
-        first = next(i for i, stamp in enumerate(times) if stamp >= wanted)
+        first = next(i for i, stamp in enumerate(times) if stamp >= timestamp)
         assert by_time.offset == first
     consumer.close()
 
@@ -273,7 +272,7 @@ def test_every_index_entry_names_the_start_of_a_batch(
     survivor: tuple[BrokerProcess, Load],
 ) -> None:
     broker, _ = survivor
-    # A clean stop cuts the indexes to their entries; the files are then as Kafka's tools read them.
+    # A clean stop truncates the indexes to their entries, as Kafka's tools expect.
     assert broker.stop() == 0
     checked = 0
     for index in sorted(broker.data_directory.glob(f"{TOPIC}-*/*.index")):
@@ -291,7 +290,7 @@ def test_every_index_entry_names_the_start_of_a_batch(
 
 
 def batch_starts(log: bytes) -> dict[int, tuple[int, int]]:
-    """First and last offset of each batch by its position in the file."""
+    """Return first and last offset of each batch by its position in the file."""
     starts = {}
     position = 0
     while position < len(log):

@@ -1,4 +1,4 @@
-"""librdkafka through confluent-kafka: the same scenarios as all clients, and ten members."""
+"""librdkafka through confluent-kafka: the scenarios of all clients, and a group of ten members."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance import client_scenarios
 from conformance.client_program import ClientProgram
 
 PROGRAM = Path(__file__).parent / "programs" / "librdkafka_program.py"
-# Its own code for a position that nothing may reset.
+# librdkafka's error code for a position without a reset policy.
 AUTO_OFFSET_RESET = -140
 
 

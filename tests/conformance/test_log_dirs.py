@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def describe(
     raw: RawClient, topic: str, partitions: list[int], version: int = 5
 ) -> list[DescribeLogDirsResult]:
-    asked = [DescribableLogDirTopic(topic=topic, partitions=partitions)]
-    response = raw.ask(DescribeLogDirsRequest(topics=asked), version)
+    topics = [DescribableLogDirTopic(topic=topic, partitions=partitions)]
+    response = raw.ask(DescribeLogDirsRequest(topics=topics), version)
     assert response.error_code == 0
     return response.results
 
@@ -47,7 +47,7 @@ def found_in(results: list[DescribeLogDirsResult]) -> dict[int, DescribeLogDirsP
 
 
 def directory_of(raw: RawClient, topic: str, partition: int = 0) -> str:
-    """Kafka makes the log a little later than the topic."""
+    """Return the directory of a replica; Kafka creates it after the topic."""
     return eventually(
         lambda: next(
             (each.log_dir for each in describe(raw, topic, [partition]) if each.topics), ""
@@ -56,8 +56,8 @@ def directory_of(raw: RawClient, topic: str, partition: int = 0) -> str:
 
 
 def alter(raw: RawClient, path: str, topic: str, partition: int, version: int = 2) -> int:
-    asked = AlterReplicaLogDirTopic(name=topic, partitions=[partition])
-    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[asked])])
+    topics = [AlterReplicaLogDirTopic(name=topic, partitions=[partition])]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
     return raw.ask(request, version).results[0].partitions[0].error_code
 
 
@@ -113,5 +113,5 @@ def test_a_name_too_long_for_a_future_replica_is_refused(
 
 @pytest.fixture
 def long_name() -> str:
-    """A legal name, with which `<name>-<partition>.<32 digits>-future` has more than 255 bytes."""
+    """A legal name for which `<name>-<partition>.<32 digits>-future` has more than 255 bytes."""
     return "x" * 249

@@ -1,4 +1,4 @@
-"""A scrape of a broker that real clients use, read by Prometheus' own parser; and the JSON log."""
+"""Metrics of a broker with real clients, read by the parser of Prometheus; and the JSON log."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from loop_turns import LOG_WORDS, loop_turns
 def get(broker: BrokerProcess, path: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection(broker.metrics_address, timeout=60)
     connection.request("GET", path)
-    answer = connection.getresponse()
-    body = answer.read().decode()
+    response = connection.getresponse()
+    body = response.read().decode()
     connection.close()
-    return answer.status, body
+    return response.status, body
 
 
 def test_a_scrape_contains_the_activity_of_real_clients() -> None:
@@ -71,7 +71,7 @@ def test_a_scrape_contains_the_activity_of_real_clients() -> None:
 
 
 def undisturbed(log: str) -> list[str]:
-    """The lines but for those that tell of a machine that was too slow."""
+    """Return the lines of a log without those about a slow machine."""
     words = ("stood still", "Not ready yet", "Waiting for the metadata quorum", LOG_WORDS)
     return [line for line in log.splitlines() if not any(each in line for each in words)]
 

@@ -51,7 +51,7 @@ MAGIC = {0: 0, 1: 0, 2: 1, 3: 1}
 def bootstrap(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """HOST:PORT of one and the other."""
+    """HOST:PORT of each kind of broker."""
     if request.param == "barnabas":
         yield request.getfixturevalue("broker").bootstrap
         return
@@ -68,9 +68,9 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def read(raw: RawClient, topic: str, offset: int, version: int) -> list[Record]:
-    answer = fetch(raw, topic, offset, version)
-    assert answer.error_code == 0
-    records = bytes(answer.records)
+    response = fetch(raw, topic, offset, version)
+    assert response.error_code == 0
+    records = bytes(response.records)
     if version in MAGIC:
         assert {magic for _, _, magic in entries(records)} <= {MAGIC[version]}
     return list(read_records(records))
@@ -82,8 +82,8 @@ def test_an_old_set_is_read_back_in_every_format(
     raw: RawClient, topic: str, version: int, magic: int, compression: int
 ) -> None:
     sent = rows(3, NOW)
-    answer = produce(raw, topic, write_message_set(magic, sent, compression), version)
-    assert (answer.error_code, answer.base_offset) == (0, 0)
+    response = produce(raw, topic, write_message_set(magic, sent, compression), version)
+    assert (response.error_code, response.base_offset) == (0, 0)
     assert produce(raw, topic, write_message_set(magic, sent), version, -1).base_offset == 3
     for fetch_version in range(5):
         found = read(raw, topic, 0, fetch_version)
@@ -105,7 +105,7 @@ def test_new_batches_are_converted_for_old_consumers(
     assert [(r.offset, r.key, r.value, tuple(r.headers)) for r in found[:4]] == [
         (i, b"k%d" % i, b"v", ()) for i in range(4)
     ]
-    # Uncompressed records before the offset are left out, a compressed batch is whole.
+    # Uncompressed records before the offset are left out; a compressed batch is complete.
     assert read(raw, topic, 6, version)[0].offset == (4 if compression else 6)
 
 
@@ -116,8 +116,8 @@ def test_large_sets_of_pipelined_requests_keep_their_order(
     large = write_message_set(1, rows(4000, NOW), compression)
     for records in (large, SET, large):
         raw.send(produce_request(topic, records), 2)
-    answers = [raw.receive(ProduceRequest, 2).responses[0] for _ in range(3)]
-    assert [each.partition_responses[0].base_offset for each in answers] == [0, 4000, 4003]
+    responses = [raw.receive(ProduceRequest, 2).responses[0] for _ in range(3)]
+    assert [each.partition_responses[0].base_offset for each in responses] == [0, 4000, 4003]
     for version in (0, 3):
         found = [record.offset for record in read(raw, topic, 0, version)]
         assert found == list(range(len(found)))
@@ -203,8 +203,8 @@ OLDER = write_message_set(0, rows(3, NOW))
 def test_a_malformed_message_set_is_refused(
     raw: RawClient, topic: str, records: bytes, error: ErrorCode
 ) -> None:
-    answer = produce(raw, topic, records, 2)
-    assert (answer.error_code, answer.base_offset) == (error, -1)
+    response = produce(raw, topic, records, 2)
+    assert (response.error_code, response.base_offset) == (error, -1)
     assert produce(raw, topic, SET, 2).base_offset == 0
 
 
@@ -213,8 +213,8 @@ def test_the_complete_messages_of_a_truncated_set_are_appended(
     raw: RawClient, topic: str, version: int
 ) -> None:
     for nothing in (b"", OLDER[:20]):
-        answer = produce(raw, topic, nothing, version)
-        assert (answer.error_code, answer.base_offset) == (0, -1)
+        response = produce(raw, topic, nothing, version)
+        assert (response.error_code, response.base_offset) == (0, -1)
     assert produce(raw, topic, OLDER[:-3], version).base_offset == 0
     assert produce(raw, topic, OLDER, version).base_offset == 2
 
@@ -251,22 +251,22 @@ def test_down_conversion_can_be_disabled(raw: RawClient, make_topic: MakeTopic) 
     topic = make_topic(message_downconversion_enable="false")
     produce(raw, topic, batch(2, NOW), 3)
     for version in range(4):
-        answer = fetch(raw, topic, 0, version)
-        assert (answer.error_code, answer.high_watermark) == (ErrorCode.UNSUPPORTED_VERSION, -1)
-        assert not answer.records
+        response = fetch(raw, topic, 0, version)
+        assert (response.error_code, response.high_watermark) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+        assert not response.records
     assert len(read(raw, topic, 0, 4)) == 2
 
 
 def test_the_byte_limit_is_hard_below_v3(raw: RawClient, topic: str) -> None:
     produce(raw, topic, batch(10, NOW), 3)
     for version in (0, 1, 2):
-        answer = fetch(raw, topic, 0, version, max_bytes=50)
-        assert (answer.error_code, answer.high_watermark, len(answer.records)) == (0, 10, 0)
+        response = fetch(raw, topic, 0, version, max_bytes=50)
+        assert (response.error_code, response.high_watermark, len(response.records)) == (0, 10, 0)
     assert len(list(read_records(bytes(fetch(raw, topic, 0, 3, max_bytes=50).records)))) == 10
     assert fetch(raw, topic, 11, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_list_offsets_v0_answers_with_segments_starts(
+def test_list_offsets_v0_returns_the_starts_of_segments(
     raw: RawClient, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(segment_bytes=str(1 << 20))
@@ -297,16 +297,16 @@ def test_topics_are_created_and_deleted_by_the_first_versions(raw: RawClient) ->
         request = CreateTopicsRequest(topics=[topic], timeout_ms=50_000)
         assert [raw.ask(request, version).topics[0].error_code for _ in range(2)] == [0, 36]
     request = DeleteTopicsRequest(topic_names=[*names, "no-such-topic"], timeout_ms=50_000)
-    answers = {each.name: each.error_code for each in raw.ask(request, 0).responses}
-    assert answers == {names[0]: 0, names[1]: 0, "no-such-topic": 3}
+    errors = {each.name: each.error_code for each in raw.ask(request, 0).responses}
+    assert errors == {names[0]: 0, names[1]: 0, "no-such-topic": 3}
 
 
 def test_leader_epoch_ends_are_returned_in_the_first_versions(raw: RawClient, topic: str) -> None:
     produce(raw, topic, batch(4, NOW), 3)
     for version in (0, 1):
-        asked = [OffsetForLeaderPartition(partition=i, leader_epoch=0) for i in (0, 9)]
+        partitions = [OffsetForLeaderPartition(partition=i, leader_epoch=0) for i in (0, 9)]
         request = OffsetForLeaderEpochRequest(
-            topics=[OffsetForLeaderTopic(topic=topic, partitions=asked)]
+            topics=[OffsetForLeaderTopic(topic=topic, partitions=partitions)]
         )
         found = raw.ask(request, version).topics[0].partitions
         assert [(each.error_code, each.end_offset) for each in found] == [(0, 4), (3, -1)]
@@ -335,14 +335,14 @@ def commit(raw: RawClient, version: int, topic: str, offset: int, **options: obj
         committed_metadata="m",
         commit_timestamp=options.pop("commit_timestamp", -1),  # type: ignore[arg-type]
     )
-    asked = OffsetCommitRequestTopic(name=topic, partitions=[partition])
-    request = OffsetCommitRequest(group_id=f"group-of-{topic}", topics=[asked], **options)  # type: ignore[arg-type]
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    request = OffsetCommitRequest(group_id=f"group-of-{topic}", topics=topics, **options)  # type: ignore[arg-type]
     return raw.ask(request, version).topics[0].partitions[0].error_code
 
 
 def committed(raw: RawClient, version: int, topic: str) -> tuple[int, int]:
-    asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
-    request = OffsetFetchRequest(group_id=f"group-of-{topic}", topics=[asked])
+    topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
+    request = OffsetFetchRequest(group_id=f"group-of-{topic}", topics=topics)
     (found,) = raw.ask(request, version).topics[0].partitions
     return found.error_code, found.committed_offset
 
@@ -350,27 +350,27 @@ def committed(raw: RawClient, version: int, topic: str) -> tuple[int, int]:
 def test_offsets_of_a_group_are_committed_by_v1_and_not_in_zookeeper(
     raw: RawClient, topic: str
 ) -> None:
-    sought = FindCoordinatorRequest(key=f"group-of-{topic}")
-    eventually(lambda: not raw.ask(sought, 0).error_code)
-    not_here = ErrorCode.UNSUPPORTED_VERSION
+    request = FindCoordinatorRequest(key=f"group-of-{topic}")
+    eventually(lambda: not raw.ask(request, 0).error_code)
+    unsupported = ErrorCode.UNSUPPORTED_VERSION
     # The coordinator loads its log before it responds.
     errors: list[int] = []
     eventually(lambda: errors.append(commit(raw, 1, topic, 6)) or errors[-1] not in (14, 16))
     assert errors[-1] == 0
     assert committed(raw, 1, topic) == (0, 6)
     assert commit(raw, 1, topic, 7, commit_timestamp=NOW) == 0
-    assert (commit(raw, 0, topic, 8), committed(raw, 0, topic)) == (not_here, (not_here, -1))
+    assert (commit(raw, 0, topic, 8), committed(raw, 0, topic)) == (unsupported, (unsupported, -1))
     assert committed(raw, 1, topic) == (0, 7)
     assert commit(raw, 0, "no-such-topic", 1) == 3
     assert commit(raw, 1, "no-such-topic", 1) == 3
-    stranger = commit(raw, 1, topic, 1, generation_id_or_member_epoch=3, member_id="x")
-    assert stranger == ErrorCode.UNKNOWN_MEMBER_ID
+    error = commit(raw, 1, topic, 1, generation_id_or_member_epoch=3, member_id="x")
+    assert error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_describe_log_dirs_v0_returns_sizes(raw: RawClient, topic: str) -> None:
     produce(raw, topic, batch(4, NOW), 3)
-    asked = DescribableLogDirTopic(topic=topic, partitions=[0])
-    (directory,) = raw.ask(DescribeLogDirsRequest(topics=[asked]), 0).results
+    topics = [DescribableLogDirTopic(topic=topic, partitions=[0])]
+    (directory,) = raw.ask(DescribeLogDirsRequest(topics=topics), 0).results
     ((partition,),) = [each.partitions for each in directory.topics]
     assert (directory.error_code, partition.partition_index) == (0, 0)
     assert (partition.offset_lag, partition.is_future_key) == (0, False)

@@ -163,7 +163,7 @@ def test_a_port_in_use_is_an_error(broker_process: BrokerProcess, tmp_path: Path
         other.start()
 
 
-def test_a_file_in_the_place_of_the_data_directory_is_an_error_that_says_what_to_do(
+def test_a_file_in_the_place_of_the_data_directory_is_an_error_with_a_remedy(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").write_text("")

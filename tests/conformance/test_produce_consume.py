@@ -18,7 +18,7 @@ WAIT_S = 60.0
 
 
 def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **config: Any) -> None:
-    """Produce all, and fail if one of them fails."""
+    """Produce all records, and fail if one of them is not delivered."""
     errors: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **config})
 
@@ -35,7 +35,7 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **config:
 def consume(
     bootstrap: str, topic: str, count: int, offset: int = 0, **config: Any
 ) -> list[Message]:
-    """The next `count` records of partition 0."""
+    """Return `count` records of partition 0 from an offset on."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, **config}
     )
@@ -124,7 +124,7 @@ def test_an_unknown_partition_is_refused(bootstrap: str, topic: str) -> None:
             topic, b"x", partition=9, on_delivery=lambda error, _: errors.append(error)
         )
     except KafkaException as refused:
-        # librdkafka knows the topic's partitions already.
+        # librdkafka raises the error at once if it already has the metadata of the topic.
         errors.append(refused.args[0])
     producer.flush(WAIT_S)
     assert errors[0].code() == KafkaError._UNKNOWN_PARTITION
@@ -141,8 +141,8 @@ def test_offsets_are_found_by_timestamp(bootstrap: str, topic: str) -> None:
     for at in times:
         produce(bootstrap, topic, [{"value": b"v", "timestamp": at}])
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
-    asked = [(times[20], 20), (times[20] - 1, 20), (times[20] + 1, 21), (0, 0), (times[-1] + 1, -1)]
-    for at, offset in asked:
+    cases = [(times[20], 20), (times[20] - 1, 20), (times[20] + 1, 21), (0, 0), (times[-1] + 1, -1)]
+    for at, offset in cases:
         (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, at)], WAIT_S)
         assert found.offset == offset, at - times[0]
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S) == (0, 50)
@@ -171,7 +171,7 @@ def test_a_waiting_consumer_gets_a_record_immediately(bootstrap: str, topic: str
         {
             "bootstrap.servers": bootstrap,
             "group.id": "none",
-            # Longer than this test waits, so that the record alone can end the waiting.
+            # Longer than this test waits, so only the record can complete the fetch.
             "fetch.wait.max.ms": 200_000,
             "socket.timeout.ms": 250_000,
         }

@@ -64,7 +64,7 @@ def fetch_request(topic: str, offset: int = 0, **options: int) -> FetchRequest:
     return FetchRequest(topics=[FetchTopic(topic=topic, partitions=[partition])], **values)
 
 
-def test_all_versions_of_api_versions_are_answered(raw: RawClient) -> None:
+def test_all_versions_of_api_versions_get_a_response(raw: RawClient) -> None:
     for version in range(5):
         request = ApiVersionsRequest()
         if version >= 3:
@@ -119,8 +119,8 @@ def test_half_a_frame_does_not_delay_other_clients(raw: RawClient, bootstrap: st
     other.close()
 
 
-def test_requests_sent_together_are_answered_in_order(raw: RawClient, topic: str) -> None:
-    # The fetch has to wait for data; the request behind it must not overtake it.
+def test_requests_sent_together_get_responses_in_order(raw: RawClient, topic: str) -> None:
+    # The fetch waits for data. The response of the second request must not overtake its response.
     raw.send(fetch_request(topic, max_wait_ms=300), 11)
     raw.send(ApiVersionsRequest(), 0)
     assert raw.receive(FetchRequest, 11).error_code == ErrorCode.NONE
@@ -130,13 +130,13 @@ def test_requests_sent_together_are_answered_in_order(raw: RawClient, topic: str
 @pytest.mark.parametrize("version", range(3, 13))
 def test_every_produce_version_appends(raw: RawClient, topic: str, version: int) -> None:
     response = raw.ask(produce_request(topic, batch(b"a", b"b")), version)
-    answer = response.responses[0].partition_responses[0]
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+    partition = response.responses[0].partition_responses[0]
+    assert (partition.error_code, partition.base_offset) == (ErrorCode.NONE, 0)
 
 
 def test_produce_accepts_topic_ids(raw: RawClient, topic: str) -> None:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    topic_id = raw.ask(asked, 12).topics[0].topic_id
+    metadata = raw.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12)
+    topic_id = metadata.topics[0].topic_id
     request = produce_request("", batch(b"a"))
     request.topic_data[0].topic_id = topic_id
     assert produce_error(raw, request, 13) is ErrorCode.NONE
@@ -178,8 +178,8 @@ def test_an_unknown_topic_is_refused(raw: RawClient) -> None:
 def test_one_bad_partition_does_not_affect_another(raw: RawClient, topic: str) -> None:
     request = produce_request(topic, batch(b"a"))
     request.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch(b"b")))
-    answers = raw.ask(request, 9).responses[0].partition_responses
-    assert {answer.index: answer.error_code for answer in answers} == {
+    partitions = raw.ask(request, 9).responses[0].partition_responses
+    assert {each.index: each.error_code for each in partitions} == {
         0: ErrorCode.NONE,
         7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
@@ -196,16 +196,20 @@ def test_a_produce_with_acks_0_has_no_response(raw: RawClient, topic: str) -> No
 
 
 def test_a_sequence_is_appended_once_and_a_gap_is_refused(raw: RawClient, topic: str) -> None:
-    made = raw.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
-    assert (made.error_code, made.producer_epoch) == (ErrorCode.NONE, 0)
+    producer = raw.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
+    assert (producer.error_code, producer.producer_epoch) == (ErrorCode.NONE, 0)
 
     def send(sequence: int, epoch: int = 0) -> tuple[ErrorCode, int]:
         records = batch(
-            b"a", b"b", producer_id=made.producer_id, producer_epoch=epoch, base_sequence=sequence
+            b"a",
+            b"b",
+            producer_id=producer.producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
         )
         response = raw.ask(produce_request(topic, records, acks=-1), 9)
-        answer = response.responses[0].partition_responses[0]
-        return ErrorCode(answer.error_code), answer.base_offset
+        partition = response.responses[0].partition_responses[0]
+        return ErrorCode(partition.error_code), partition.base_offset
 
     assert send(0) == (ErrorCode.NONE, 0)
     assert send(2) == (ErrorCode.NONE, 2)
@@ -241,18 +245,18 @@ def test_fetch_sessions_return_only_changed_partitions(raw: RawClient, topic: st
     assert first.session_id > 0
     assert len(first.responses) == 1
 
-    def go_on(epoch: int, **values: object) -> Message:
+    def fetch(epoch: int, **values: object) -> Message:
         options = {"max_wait_ms": 0, "min_bytes": 1, "topics": [], **values}
         return raw.ask(
             FetchRequest(session_id=first.session_id, session_epoch=epoch, **options), 11
         )
 
     moved = fetch_request(topic, offset=1).topics
-    assert go_on(1, topics=moved).responses == []
+    assert fetch(1, topics=moved).responses == []
     raw.ask(produce_request(topic, batch(b"b")), 9)
-    news = go_on(2)
-    assert news.responses[0].partitions[0].high_watermark == 2
-    assert go_on(9).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    changed = fetch(2)
+    assert changed.responses[0].partitions[0].high_watermark == 2
+    assert fetch(9).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def test_an_unknown_fetch_session_is_refused(raw: RawClient) -> None:
@@ -275,14 +279,14 @@ def test_every_list_offsets_version_finds_both_ends(
                 )
             ],
         )
-        answer = raw.ask(request, version).topics[0].partitions[0]
-        assert (answer.error_code, answer.offset) == (ErrorCode.NONE, offset)
+        partition = raw.ask(request, version).topics[0].partitions[0]
+        assert (partition.error_code, partition.offset) == (ErrorCode.NONE, offset)
 
 
 def test_topic_metadata_is_returned_in_every_version(raw: RawClient, topic: str) -> None:
     for version in range(14):
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-        response = raw.ask(asked, version)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        response = raw.ask(request, version)
         assert len(response.brokers) == 1
         (found,) = response.topics
         assert (found.name, found.error_code) == (topic, ErrorCode.NONE)
@@ -290,22 +294,22 @@ def test_topic_metadata_is_returned_in_every_version(raw: RawClient, topic: str)
 
 
 def test_metadata_without_auto_creation_creates_no_topic(raw: RawClient) -> None:
-    asked = [MetadataRequestTopic(name="absent"), MetadataRequestTopic(name="bad/name")]
+    topics = [MetadataRequestTopic(name="absent"), MetadataRequestTopic(name="bad/name")]
     for _ in range(2):
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        topics = raw.ask(request, 12).topics
-        assert {topic.name: topic.error_code for topic in topics} == {
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        found = raw.ask(request, 12).topics
+        assert {topic.name: topic.error_code for topic in found} == {
             "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "bad/name": ErrorCode.INVALID_TOPIC_EXCEPTION,
         }
 
 
 def test_metadata_by_topic_id_returns_only_these_topics(raw: RawClient, topic: str) -> None:
-    asked = [
+    topics = [
         MetadataRequestTopic(name=topic),
         MetadataRequestTopic(topic_id=b"\x01" * 16, name=None),
     ]
-    (found,) = raw.ask(MetadataRequest(topics=asked), 12).topics
+    (found,) = raw.ask(MetadataRequest(topics=topics), 12).topics
     assert (found.name, found.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
 
 

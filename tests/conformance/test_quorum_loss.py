@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def ask(port: int, path: str) -> tuple[int, str]:
-    """Status and body of an answer of the metrics listener."""
+def get(port: int, path: str) -> tuple[int, str]:
+    """Return status and body of a response of the metrics listener."""
     connection = http.client.HTTPConnection(HOST, port, timeout=60)
     connection.request("GET", path)
     response = connection.getresponse()
@@ -33,22 +33,22 @@ def test_the_remaining_node_names_the_silent_voters(tmp_path: Path, manner: str)
     survivor, *others = cluster.controllers
     survivor.settings["metrics.listener"] = f"{HOST}:{port}"
     with cluster:
-        eventually(lambda: ask(port, "/readyz")[0] == 200)
+        eventually(lambda: get(port, "/readyz")[0] == 200)
         eventually(lambda: "kafka_server_raft_metrics_current_leader -1" not in
-                   ask(port, "/metrics")[1])  # fmt: skip
+                   get(port, "/metrics")[1])  # fmt: skip
         for node in others:
             node.kill() if manner == "kill" else node.pause()
-        _, reason = eventually(lambda: found if (found := ask(port, "/readyz"))[0] == 503 else None)
+        _, reason = eventually(lambda: found if (found := get(port, "/readyz"))[0] == 503 else None)
         for node in others:
             assert f"{node.node_id} at {node.address}" in reason
         assert "the metadata quorum is lost" in reason
-        assert ask(port, "/healthz")[0] == 200
-        metrics = ask(port, "/metrics")[1]
+        assert get(port, "/healthz")[0] == 200
+        metrics = get(port, "/metrics")[1]
         assert "kafka_server_raft_metrics_current_leader -1" in metrics
         assert "barnabas_quorum_silent_voters 2" in metrics
         assert survivor.log().count("The metadata quorum is lost") == 1
         for node in others:
             node.start() if manner == "kill" else node.resume()
-        eventually(lambda: ask(port, "/readyz")[0] == 200)
+        eventually(lambda: get(port, "/readyz")[0] == 200)
         eventually(lambda: "The metadata quorum is back" in survivor.log())
         assert survivor.log().count("The metadata quorum is lost") == 1

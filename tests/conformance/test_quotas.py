@@ -59,8 +59,8 @@ def set_quota(bootstrap: str, raw: RawClient) -> Iterator[Callable[[Entity, str,
         request = AlterClientQuotasRequest(
             entries=[alteration(entity, {key: value})], validate_only=False
         )
-        answer: Any = client.ask(request, 1)
-        assert answer.entries[0].error_code == 0, answer
+        response: Any = client.ask(request, 1)
+        assert response.entries[0].error_code == 0, response
 
     def set_one(entity: Entity, key: str, value: float) -> None:
         made.append((entity, key))
@@ -68,7 +68,7 @@ def set_quota(bootstrap: str, raw: RawClient) -> Iterator[Callable[[Entity, str,
         await_quota(raw, entity, key, value)
 
     yield set_one
-    # Another connection, since the test's own may be throttled for a while.
+    # Use another connection, because that of the test may be throttled.
     other = RawClient(bootstrap)
     for entity, key in made:
         alter(other, entity, key, None)
@@ -126,8 +126,8 @@ def test_validate_only_checks_quotas_without_setting_them(
     raw: RawClient, entity: Entity, values: dict[str, float | None], error: int, version: int
 ) -> None:
     request = AlterClientQuotasRequest(entries=[alteration(entity, values)], validate_only=True)
-    answer: Any = raw.ask(request, version)
-    [entry] = answer.entries
+    response: Any = raw.ask(request, version)
+    [entry] = response.entries
     assert entry.error_code == error, entry.error_message
     assert {each.entity_type: each.entity_name for each in entry.entity} == entity
 
@@ -165,13 +165,13 @@ def test_quotas_are_found_by_exact_default_and_any_names(
 def test_an_invalid_filter_is_refused(
     raw: RawClient, components: list[tuple[str, int, str | None]], error: int
 ) -> None:
-    answer = describe(
+    response = describe(
         raw,
         *[ComponentData(entity_type=k, match_type=t, match=m) for k, t, m in components],
         strict=False,
     )
-    assert answer.error_code == error
-    assert answer.entries is None
+    assert response.error_code == error
+    assert response.entries is None
 
 
 def test_the_throttle_time_brings_the_rate_back_to_the_quota(
@@ -188,13 +188,13 @@ def test_the_throttle_time_brings_the_rate_back_to_the_quota(
     )
 
     def throttle_time_ms() -> int:
-        answer: Any = raw.ask(request, 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0
-        time_ms: int = answer.throttle_time_ms
+        response: Any = raw.ask(request, 9)
+        assert response.responses[0].partition_responses[0].error_code == 0
+        time_ms: int = response.throttle_time_ms
         return time_ms
 
-    # 400 kB in a span of 10 s is twice the quota: as long again without any makes it right. What
-    # went in before Kafka's broker obeyed the quota is counted too: 20 s for each.
+    # 400 kB in a window of 10 s are twice the quota: 10 s without traffic compensate them. Requests
+    # from before Kafka's broker applied the quota count, too, and add 20 s each.
     assert 9_000 < eventually(throttle_time_ms) % 20_000 < 11_000
 
 
@@ -272,16 +272,16 @@ def new_topic(name: str, partitions: int) -> CreateTopicsRequest:
 def test_mutations_over_the_quota_are_refused(
     raw: RawClient, set_quota: Callable[..., None], client_id: str
 ) -> None:
-    # 11 s at 0.01 per second: a part of one at once, which may be overdrawn.
+    # The window of 11 s at 0.01 per second allows part of a mutation; one request may exceed it.
     set_quota({"client-id": "raw"}, "controller_mutation_rate", 0.01)
     numbers = itertools.count()
 
     def throttle_time_ms() -> int:
-        answer: Any = raw.ask(new_topic(f"{client_id}-{next(numbers)}", 2), 5)
-        time_ms: int = answer.throttle_time_ms
+        response: Any = raw.ask(new_topic(f"{client_id}-{next(numbers)}", 2), 5)
+        time_ms: int = response.throttle_time_ms
         return time_ms
 
-    # The quota holds where the controller is, which may know it later than the broker does.
+    # The controller enforces the quota, and may apply it later than the broker.
     assert eventually(throttle_time_ms) > 10_000
 
 
@@ -293,16 +293,16 @@ def test_a_strict_version_gets_the_error(
     numbers = itertools.count()
 
     def refusal() -> Any:
-        # A connection each, since one that is throttled is not served for a while.
+        # Use new connections, because a throttled connection is not served for some time.
         client = RawClient(bootstrap)
-        answer: Any = client.ask(new_topic(f"{client_id}-strict-{next(numbers)}", 2), 7)
+        response: Any = client.ask(new_topic(f"{client_id}-strict-{next(numbers)}", 2), 7)
         client.close()
-        return answer.topics[0].error_code and answer
+        return response.topics[0].error_code and response
 
     refused = eventually(refusal)
     assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert refused.throttle_time_ms > 0
     client = RawClient(bootstrap)
-    gone: Any = client.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000), 5)
+    deleted: Any = client.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000), 5)
     client.close()
-    assert gone.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert deleted.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED

@@ -39,7 +39,7 @@ NO_TIMESTAMP = -1
 def batch(
     stamps: Sequence[int], size: int = 100, compression: int = 0, key: bytes | None = b"k"
 ) -> bytearray:
-    """One record per timestamp."""
+    """Return a batch with one record per timestamp."""
     builder = BatchBuilder(compression=compression)
     for index, at in enumerate(stamps):
         builder.append(at, key, bytes([65 + index]) * size)
@@ -78,16 +78,16 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-@pytest.mark.parametrize("wanted", ["uncompressed", *NAMES[1:]])
-def test_a_topic_keeps_everything_in_its_own_compression(
-    raw: RawClient, make_topic: Callable[..., str], wanted: str
+@pytest.mark.parametrize("compression_type", ["uncompressed", *NAMES[1:]])
+def test_a_topic_stores_all_records_in_its_compression(
+    raw: RawClient, make_topic: Callable[..., str], compression_type: str
 ) -> None:
-    topic, now = make_topic(1, compression_type=wanted), now_ms()
+    topic, now = make_topic(1, compression_type=compression_type), now_ms()
     stamps = [now - 5, now - 3, now - 4]
     for code in range(len(NAMES)):
         assert produce(raw, topic, batch(stamps, 200, code)).base_offset == 3 * code
     found = stored(raw, topic)
-    code = CODES["none" if wanted == "uncompressed" else wanted]
+    code = CODES["none" if compression_type == "uncompressed" else compression_type]
     assert [header.compression for header, _ in found] == [code] * len(NAMES)
     assert [header.base_offset for header, _ in found] == [0, 3, 6, 9, 12]
     assert {header.max_timestamp for header, _ in found} == {now - 3}
@@ -125,11 +125,11 @@ def test_the_brokers_time_replaces_the_producers(
 ) -> None:
     topic, now = make_topic(1, message_timestamp_type="LogAppendTime"), now_ms()
     stamps = [now - 10**9, now + 10**9, 5]
-    answer = produce(raw, topic, batch(stamps, compression=compression))
-    assert answer.error_code == ErrorCode.NONE
+    response = produce(raw, topic, batch(stamps, compression=compression))
+    assert response.error_code == ErrorCode.NONE
     ((header, records),) = stored(raw, topic)
-    assert abs(answer.log_append_time_ms - now) < MINUTE_MS
-    assert {record.timestamp for record in records} == {answer.log_append_time_ms}
+    assert abs(response.log_append_time_ms - now) < MINUTE_MS
+    assert {record.timestamp for record in records} == {response.log_append_time_ms}
     assert header.timestamp_type == 1
     assert header.compression == compression
 
@@ -159,9 +159,9 @@ def test_timestamps_out_of_range_are_refused_and_named(
     for stamps in ([now], [now - 1000, now + 1000], [NO_TIMESTAMP]):
         assert error_of(raw, topic, batch(stamps, compression=compression)) == "NONE"
     stamps = [now, now - 10 * MINUTE_MS, now + 10 * MINUTE_MS]
-    answer = produce(raw, topic, batch(stamps, compression=compression))
-    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
-    assert [each.batch_index for each in answer.record_errors] == [1, 2]
+    response = produce(raw, topic, batch(stamps, compression=compression))
+    assert response.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in response.record_errors] == [1, 2]
 
 
 def test_a_time_an_hour_ahead_is_refused_by_default(raw: RawClient, topic: str) -> None:
@@ -188,11 +188,11 @@ def test_batch_sizes_are_limited_before_and_after_recompression(
     assert error_of(raw, segments, batch([now], 1_100_000)) == "RECORD_LIST_TOO_LARGE"
 
 
-@pytest.mark.parametrize("wanted", ["producer", "gzip", "uncompressed"])
+@pytest.mark.parametrize("compression_type", ["producer", "gzip", "uncompressed"])
 def test_a_batch_that_decompresses_to_too_much_is_refused(
-    raw: RawClient, make_topic: Callable[..., str], wanted: str
+    raw: RawClient, make_topic: Callable[..., str], compression_type: str
 ) -> None:
-    settings = {"max.decompressed.message.bytes": "1000", "compression.type": wanted}
+    settings = {"max.decompressed.message.bytes": "1000", "compression.type": compression_type}
     topic, now = make_topic(1, **settings), now_ms()
     assert error_of(raw, topic, batch([now], 2000)) == "NONE"
     for code in range(1, len(NAMES)):

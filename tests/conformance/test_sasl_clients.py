@@ -1,6 +1,6 @@
-"""Clients log in by PLAIN and SCRAM, write and read; wrong credentials are refused to all of them.
+"""Clients log in by PLAIN and SCRAM, write and read; wrong credentials are refused.
 
-Each test runs against our broker and against Apache Kafka.
+Each test runs against Barnabas and against Apache Kafka.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def login_of(broker: Broker, mechanism: str) -> Login:
 
 
 class RefusedError(Exception):
-    """The client says that its login was refused."""
+    """The client reports that its login was refused."""
 
 
-# -- what each client does ------------------------------------------------------------------------
+# -- clients --------------------------------------------------------------------------------------
 
 
 def with_ours(login: Login) -> bytes:
@@ -243,11 +243,11 @@ def with_kafkajs(login: Login) -> bytes:
         timeout=60,
         check=True,
     )
-    answer = json.loads(done.stdout.splitlines()[-1])
-    if "error" in answer:
-        assert answer["error"] == "KafkaJSSASLAuthenticationError", answer
-        raise RefusedError(answer["detail"])
-    return str(answer["value"]).encode()
+    result = json.loads(done.stdout.splitlines()[-1])
+    if "error" in result:
+        assert result["error"] == "KafkaJSSASLAuthenticationError", result
+        raise RefusedError(result["detail"])
+    return str(result["value"]).encode()
 
 
 CLIENTS: list[Callable[[Login], bytes]] = [
@@ -282,7 +282,7 @@ def test_a_client_is_refused(
 
 
 def properties(login: Login, directory: Path) -> str:
-    """A file for --command-config, as the documentation of Kafka has it."""
+    """Write a file for --command-config as in Kafka's documentation, and return its path."""
     module = PLAIN_MODULE if login.mechanism == "PLAIN" else SCRAM_MODULE
     file = directory / "client.properties"
     file.write_text(

@@ -1,4 +1,4 @@
-"""SASL byte by byte: the same frames to our broker and to Apache Kafka."""
+"""SASL frames get the same responses from Barnabas and from Apache Kafka."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ def log_in(client: RawClient, message: bytes = GOOD) -> Any:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_right_password_is_accepted_in_every_version(client: RawClient, version: int) -> None:
-    shaken = handshake(client)
-    assert set(shaken.mechanisms) == set(MECHANISMS)
+    offered = handshake(client)
+    assert set(offered.mechanisms) == set(MECHANISMS)
     done = authenticate(client, GOOD, version)
     assert (done.error_code, done.error_message, done.auth_bytes) == (0, "", b"")
     assert done.session_lifetime_ms == 0
-    answer: Any = client.ask(METADATA, 1)
-    assert len(answer.brokers) == 1
+    response: Any = client.ask(METADATA, 1)
+    assert len(response.brokers) == 1
 
 
 def test_a_password_in_a_bare_frame_is_accepted_after_a_handshake_v0(client: RawClient) -> None:
     assert handshake(client, version=0).error_code == 0
     client.send_frame(GOOD)
     assert client.receive_frame() == b""
-    answer: Any = client.ask(METADATA, 1)
-    assert len(answer.brokers) == 1
+    response: Any = client.ask(METADATA, 1)
+    assert len(response.brokers) == 1
 
 
 def test_a_wrong_password_in_a_bare_frame_ends_the_connection(client: RawClient) -> None:
@@ -98,7 +98,7 @@ def test_a_wrong_password_in_a_bare_frame_ends_the_connection(client: RawClient)
         (b"\0\0\0\0\0\0", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
     ],
 )
-def test_a_wrong_message_is_answered_and_the_connection_ends(
+def test_a_wrong_message_gets_an_error_and_the_connection_ends(
     client: RawClient, message: bytes, text: str
 ) -> None:
     began = time.monotonic()
@@ -115,15 +115,15 @@ def test_the_id_of_another_user_is_refused(client: RawClient) -> None:
     assert client.is_closed_by_broker()
 
 
-def test_the_own_id_is_accepted(client: RawClient) -> None:
+def test_the_id_of_the_user_is_accepted(client: RawClient) -> None:
     assert log_in(client, b"alice\0alice\0alice-secret").error_code == 0
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_mechanism_that_is_not_enabled_is_refused(client: RawClient, version: int) -> None:
-    shaken = handshake(client, "GSSAPI", version)
-    assert shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert set(shaken.mechanisms) == set(MECHANISMS)
+    offered = handshake(client, "GSSAPI", version)
+    assert offered.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert set(offered.mechanisms) == set(MECHANISMS)
     assert client.is_closed_by_broker()
 
 
@@ -159,7 +159,7 @@ def test_a_length_above_the_limit_ends_the_connection(client: RawClient, length:
     assert client.is_closed_by_broker()
 
 
-def test_versions_may_be_asked_again_after_an_error(client: RawClient) -> None:
+def test_api_versions_may_be_requested_again_after_an_error(client: RawClient) -> None:
     bad = ApiVersionsRequest(client_software_name="-a", client_software_version="b")
     first: Any = client.ask(bad, 3)
     assert first.error_code == ErrorCode.INVALID_REQUEST
@@ -174,8 +174,8 @@ def test_versions_may_be_asked_again_after_an_error(client: RawClient) -> None:
 )
 def test_a_step_back_during_the_login_is_an_illegal_state(client: RawClient, request_: Any) -> None:
     handshake(client)
-    answer: Any = client.ask(request_, 1)
-    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    response: Any = client.ask(request_, 1)
+    assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert client.is_closed_by_broker()
 
 
@@ -188,8 +188,8 @@ def test_sasl_after_the_login_is_an_illegal_state_and_harmless(client: RawClient
     assert refused.error_message == (
         "SaslAuthenticate request received after successful authentication"
     )
-    answer: Any = client.ask(METADATA, 1)
-    assert len(answer.brokers) == 1
+    response: Any = client.ask(METADATA, 1)
+    assert len(response.brokers) == 1
 
 
 def test_sasl_on_an_open_listener_is_an_illegal_state(broker: SaslBarnabas | SaslKafka) -> None:
@@ -216,27 +216,27 @@ def test_a_session_ends_unless_the_client_authenticates_again(short: RawClient) 
     time.sleep((SESSION_MS - 100) / 1000)
     assert log_in(short).session_lifetime_ms == SESSION_MS
     time.sleep(0.5)
-    answer: Any = short.ask(METADATA, 1)
-    assert len(answer.brokers) == 1
+    response: Any = short.ask(METADATA, 1)
+    assert len(response.brokers) == 1
     time.sleep(SESSION_MS / 1000)
     short.send(METADATA, 1)
     assert short.is_closed_by_broker()
 
 
-def test_a_session_that_has_ended_can_still_be_made_longer(short: RawClient) -> None:
+def test_an_expired_session_can_still_be_extended(short: RawClient) -> None:
     log_in(short)
     time.sleep(SESSION_MS / 1000 + 0.2)
     assert log_in(short).session_lifetime_ms == SESSION_MS
-    answer: Any = short.ask(METADATA, 1)
-    assert len(answer.brokers) == 1
+    response: Any = short.ask(METADATA, 1)
+    assert len(response.brokers) == 1
 
 
 def test_a_second_login_within_a_second_is_an_illegal_state(short: RawClient) -> None:
     log_in(short)
     log_in(short)
     assert handshake(short).error_code == ErrorCode.ILLEGAL_SASL_STATE
-    answer: Any = short.ask(METADATA, 1)
-    assert len(answer.brokers) == 1
+    response: Any = short.ask(METADATA, 1)
+    assert len(response.brokers) == 1
 
 
 def test_another_user_cannot_take_over_a_connection(short: RawClient) -> None:
@@ -261,5 +261,5 @@ def test_bare_frames_authenticate_again_too(short: RawClient) -> None:
         assert handshake(short, version=0).error_code == 0
         short.send_frame(GOOD)
         assert short.receive_frame() == b""
-    answer: Any = short.ask(METADATA, 1)
-    assert len(answer.brokers) == 1
+    response: Any = short.ask(METADATA, 1)
+    assert len(response.brokers) == 1

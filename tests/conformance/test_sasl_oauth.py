@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the same tokens to our broker and to Apache Kafka, and clients that get tokens."""
+"""OAUTHBEARER tokens on Barnabas and Apache Kafka, and clients that get tokens."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from waiting import eventually
 Broker = SaslBarnabas | SaslKafka
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
-STRANGE_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-# The issuer publishes it later.
+UNKNOWN_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+# The issuer publishes this key later.
 NEXT_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 ISSUER, AUDIENCE = "https://issuer.example", "kafka"
 
@@ -79,12 +79,12 @@ class Publishing(BaseHTTPRequestHandler):
         self.wfile.write(self.published.encode())
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """URL of an HTTP server."""
+    """Run an HTTP server, and yield its URL."""
     server = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -106,8 +106,8 @@ def token(key: Any = KEY, kid: str = "rsa", algorithm: str = "RS256", **claims: 
         "exp": now_s + 300,
         **claims,
     }
-    given = {name: value for name, value in made.items() if value is not None}
-    return jwt.encode(given, key, algorithm, {"kid": kid})
+    payload = {name: value for name, value in made.items() if value is not None}
+    return jwt.encode(payload, key, algorithm, {"kid": kid})
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def keys_url() -> Iterator[str]:
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, keys_url: str
 ) -> Iterator[Broker]:
-    """A broker with two listeners: one gets the keys from a server, the other one from a file."""
+    """A broker with two listeners, one with keys from a server and one with keys from a file."""
     Publishing.published = key_set()
     directory = tmp_path_factory.mktemp(request.param)
     file = directory / "keys.json"
@@ -151,7 +151,7 @@ def broker(
 
 
 def authenticate(client: RawClient, message: bytes) -> Any:
-    """Log in; the last response, and the first one if there were two."""
+    """Log in, and return the last response."""
     client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
     done: Any = client.ask(SaslAuthenticateRequest(auth_bytes=message), 2)
     if done.error_code == 0 and done.auth_bytes:
@@ -192,13 +192,13 @@ def test_a_valid_token_is_accepted(broker: Broker, make: Callable[[], str]) -> N
 
 def test_keys_may_be_in_a_file(broker: Broker) -> None:
     assert accepts(broker, token(), broker.short_bootstrap)
-    assert not accepts(broker, token(STRANGE_KEY), broker.short_bootstrap)
+    assert not accepts(broker, token(UNKNOWN_KEY), broker.short_bootstrap)
 
 
 def test_the_keys_of_the_issuer_may_change(broker: Broker) -> None:
     published = json.loads(key_set())["keys"] + rsa_keys(next=NEXT_KEY)
     Publishing.published = json.dumps({"keys": published})
-    # The token with the unknown key lets the broker load the keys.
+    # A token with an unknown key makes the broker load the keys.
     eventually(lambda: accepts(broker, token(NEXT_KEY, "next")), pause_s=0.1)
     assert accepts(broker, token())
 
@@ -206,8 +206,8 @@ def test_the_keys_of_the_issuer_may_change(broker: Broker) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: token(STRANGE_KEY),
-        lambda: token(STRANGE_KEY, "strange"),
+        lambda: token(UNKNOWN_KEY),
+        lambda: token(UNKNOWN_KEY, "strange"),
         lambda: token(EC_KEY, "rsa", "ES256"),
         lambda: token(exp=now_s() - 60),
         lambda: token(exp=None),
@@ -277,18 +277,18 @@ KEYS = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
 class Issuing(BaseHTTPRequestHandler):
     """A server that issues tokens to one client."""
 
-    asked: ClassVar[list[dict[str, str]]] = []
+    requests: ClassVar[list[dict[str, str]]] = []
     lifetime_s = 300
 
     def do_POST(self) -> None:
         form = dict(
             urllib.parse.parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode())
         )
-        self.asked.append(form)
+        self.requests.append(form)
         expected = "Basic " + base64.b64encode(b"the-client:the-secret").decode()
         is_known = self.headers["Authorization"] == expected
         expiry_s = int(time.time()) + self.lifetime_s
-        answer = {
+        response = {
             "access_token": token(sub="service", exp=expiry_s),
             "expires_in": self.lifetime_s,
             "token_type": "Bearer",
@@ -296,22 +296,22 @@ class Issuing(BaseHTTPRequestHandler):
         self.send_response(200 if is_known else 401)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
-        self.wfile.write(json.dumps(answer).encode() if is_known else b"{}")
+        self.wfile.write(json.dumps(response).encode() if is_known else b"{}")
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def issuer() -> Iterator[str]:
     """URL of a server that issues tokens."""
-    Issuing.asked, Issuing.lifetime_s = [], 300
+    Issuing.requests, Issuing.lifetime_s = [], 300
     with serving(Issuing) as url:
         yield f"{url}/token"
 
 
 class Provider:
-    """A token provider as kafka-python and aiokafka know it."""
+    """A token provider with the interface of kafka-python and aiokafka."""
 
     def token(self) -> str:
         return token()
@@ -346,8 +346,8 @@ def test_our_client_gets_tokens_from_an_issuer(broker: Broker, issuer: str) -> N
         for _ in range(8):
             assert admin.describe_cluster().brokers
             time.sleep(0.5)
-    assert Issuing.asked[0] == {"grant_type": "client_credentials", "scope": "a b"}
-    assert 2 <= len(Issuing.asked) <= 8, "a token is used for most of its time"
+    assert Issuing.requests[0] == {"grant_type": "client_credentials", "scope": "a b"}
+    assert 2 <= len(Issuing.requests) <= 8, "a token is used for most of its time"
 
 
 def test_our_client_reads_a_token_from_a_file(broker: Broker, tmp_path: Path) -> None:
@@ -430,7 +430,7 @@ def test_kafka_python_logs_in(broker: Broker) -> None:
 
 
 def test_tokens_without_a_signature_are_for_development(tmp_path: Path) -> None:
-    """Unsecured tokens of our client are those of Kafka's, for development."""
+    """Our client makes the same unsecured tokens as Kafka's client."""
     jaas = f'{OAUTHBEARER_MODULE} required unsecuredLoginStringClaim_sub="alice";'
     prefix = f"listener.name.{LISTENER.lower()}.oauthbearer"
     settings = {

@@ -26,7 +26,7 @@ PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 
 
 class Outputs:
-    """All that commands print, and the secrets that may not be in it."""
+    """The output of commands, and the secrets that must not be in it."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -34,7 +34,7 @@ class Outputs:
         self.secrets += [PROVIDED_SECRET, SCRAM_SECRET]
 
     def run(self, *words: str, stdin: str | None = None, fails: bool | None = False) -> str:
-        """Run a command of ours, which succeeds, fails, or (None) either; return what it prints."""
+        """Run a command that succeeds, fails, or (None) does either; return its output."""
         assert not any(secret in word for word in words for secret in self.secrets), words
         done = CliRunner().invoke(group, words, input=stdin)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exc_info
@@ -43,7 +43,7 @@ class Outputs:
         return done.output
 
     def start(self, path: str, data: Path) -> None:
-        """Start a broker in a process of its own, which has to fail."""
+        """Start a broker in a separate process, which must fail."""
         done = cli("start", path, "--data-dir", str(data))
         assert done.returncode == 1, done.stderr
         self.text += done.stdout + done.stderr
@@ -60,7 +60,7 @@ class Outputs:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     folder = tmp_path_factory.mktemp("secrets")
     secured = SecuredBroker(folder)
-    assert secured.made.returncode == 0, secured.made.stderr
+    assert secured.init_result.returncode == 0, secured.init_result.stderr
     (folder / "store.p12").write_bytes(shared_authority().issue().pkcs12(STORE_SECRET))
     (folder / "passwords").write_text(f"store={STORE_SECRET}\nclient={PROVIDED_SECRET}\n")
     properties = secured.files / "server.properties"
@@ -77,7 +77,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
         "listener.name.sasl_ssl.plain.sasl.jaas.config": (
             f'{PLAIN_MODULE} required user_paul="{PLAIN_SECRET}";'
         ),
-        # The most that a broker logs.
+        # The most verbose level.
         "barnabas.log.level": "debug",
     }
     properties.write_text(text + "".join(f"{key}={value}\n" for key, value in more.items()))
@@ -106,7 +106,7 @@ def test_log_ins_and_descriptions_show_no_secret(broker: SecuredBroker, tmp_path
     outputs.secrets.append(broker.password)
     admin = ("-F", broker.file("barnabas"))
 
-    # A user, refused log-ins, and connections of strangers.
+    # Log in with wrong credentials, and send a secret without a login.
     outputs.run("users", "add", "sam", "--password-file", "-", *admin, stdin=f"{SCRAM_SECRET}\n")
     for mechanism in ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256"):
         wrong = client_file(
@@ -121,14 +121,14 @@ def test_log_ins_and_descriptions_show_no_secret(broker: SecuredBroker, tmp_path
         tls.recv(10)
     eventually(lambda: "authentication" in broker.log().lower())
 
-    # What describes configurations.
+    # Describe and change configurations.
     outputs.run("configs", "describe", "broker", "1", "--all", "--sources", "--json", *admin)
     dynamic = "listener.name.ssl.ssl.keystore.password"
     outputs.run("configs", "set", "broker", "1", "--file", "-", *admin, fails=True,
                 stdin=f"{dynamic}={DYNAMIC_SECRET}\n")  # fmt: skip
     outputs.run("configs", "describe", "broker", "1", "--all", *admin)
 
-    outputs.check(outputs.text, "what commands print")
+    outputs.check(outputs.text, "the output of the commands")
     outputs.check(broker.log(), "the log of the broker")
     arguments = Path(f"/proc/{broker.pid}/cmdline").read_text()
     outputs.check(arguments, "the arguments of the broker")
@@ -166,4 +166,4 @@ def test_files_that_cannot_be_used_show_no_secret(broker: SecuredBroker, tmp_pat
         }
         path = client_file(broker, tmp_path, "provided", **keys)
         outputs.run("produce", "absent", "-F", path, stdin="x\n", fails=True)
-    outputs.check(outputs.text, "what commands print")
+    outputs.check(outputs.text, "the output of the commands")

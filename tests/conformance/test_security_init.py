@@ -1,4 +1,4 @@
-"""`barnabas security init`: the broker starts with its files, and only the right clients get in."""
+"""`barnabas security init`: the broker starts with its files, and only its users can connect."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from waiting import PATIENCE_S
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     secured = SecuredBroker(tmp_path_factory.mktemp("init"))
-    assert secured.made.returncode == 0, secured.made.stderr
+    assert secured.init_result.returncode == 0, secured.init_result.stderr
     with secured:
         yield secured
 
 
-def test_only_the_owner_may_read_what_is_written(broker: SecuredBroker) -> None:
+def test_only_the_owner_may_read_the_written_files(broker: SecuredBroker) -> None:
     assert broker.files.stat().st_mode & 0o777 == 0o700
     for path in broker.files.iterdir():
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_the_password_is_printed_once_and_lies_in_its_file(broker: SecuredBroker) -> None:
-    assert broker.made.stdout.count(broker.password) == 1
+def test_the_password_is_printed_once_and_stored_in_its_file(broker: SecuredBroker) -> None:
+    assert broker.init_result.stdout.count(broker.password) == 1
     assert len(broker.password) >= 32
 
 
@@ -76,14 +76,14 @@ def test_java_writes_and_reads_with_its_file(broker: SecuredBroker, tool_host: T
     assert read.stdout.strip() == "from java", read.stderr
 
 
-def test_our_client_takes_the_files_of_spark_without_their_prefix(broker: SecuredBroker) -> None:
+def test_our_client_accepts_the_files_of_spark_without_their_prefix(broker: SecuredBroker) -> None:
     keys = {key.removeprefix("kafka."): value for key, value in broker.keys("spark").items()}
     servers = keys.pop("bootstrap.servers")
     with barnabas.Client(servers, **keys) as client:
         assert client.describe_cluster().brokers
 
 
-def test_a_user_without_rights_gets_them(broker: SecuredBroker) -> None:
+def test_a_user_can_write_only_after_the_grant_of_rights(broker: SecuredBroker) -> None:
     file = ("-F", broker.file("barnabas"))
     assert cli("topics", "create", "owned", *file).returncode == 0
     words = ("users", "add", "ann", "--password-file", "-", *file)
@@ -92,8 +92,8 @@ def test_a_user_without_rights_gets_them(broker: SecuredBroker) -> None:
     refused = cli("produce", "owned", *file, *ann, stdin="x\n")
     assert refused.returncode == 1
     assert "AUTHORIZATION_FAILED" in refused.stderr
-    given = cli("acls", "add", "User:ann", "--producer", "--topic", "owned", *file)
-    assert given.returncode == 0, given.stderr
+    added = cli("acls", "add", "User:ann", "--producer", "--topic", "owned", *file)
+    assert added.returncode == 0, added.stderr
     assert cli("produce", "owned", *file, *ann, stdin="x\n").returncode == 0
 
 
@@ -115,22 +115,22 @@ def test_states_of_a_share_group_are_for_users_with_cluster_action(broker: Secur
 
     def kinds(*login: str) -> list[str]:
         done = cli("why", "--group", "inspectors", "--json", *file, *login)
-        (answer,) = json.loads(done.stdout)["answers"]
-        return [reason["kind"] for reason in answer["reasons"]]
+        (explanation,) = json.loads(done.stdout)["answers"]
+        return [reason["kind"] for reason in explanation["reasons"]]
 
     as_guest = ("-X", "sasl.username=guest", "-X", "sasl.password=guest-secret")
     assert kinds() == ["no-members", "delivered-before"]
     assert kinds(*as_guest) == ["no-members", "states-not-allowed"]
 
 
-def test_outsiders_are_refused(broker: SecuredBroker) -> None:
+def test_clients_without_valid_credentials_are_refused(broker: SecuredBroker) -> None:
     keys = broker.keys("barnabas")
     servers = keys.pop("bootstrap.servers")
     with pytest.raises(AuthenticationError):
         barnabas.Client(servers, **{**keys, "sasl.password": "wrong"}).describe_cluster()
     limits = {"default.api.timeout.ms": "2000"}
     without_certificate = {"security.protocol": "SSL", "ssl.ca.location": keys["ssl.ca.location"]}
-    for address, given in (
+    for address, properties in (
         (broker.with_certificate, without_certificate),
         (broker.with_password, {}),
         (broker.with_certificate, {}),
@@ -138,7 +138,7 @@ def test_outsiders_are_refused(broker: SecuredBroker) -> None:
         (broker.with_password, {"security.protocol": "SSL"}),
     ):
         with pytest.raises(ClientError):
-            barnabas.Client(address, **given, **limits).describe_cluster()
+            barnabas.Client(address, **properties, **limits).describe_cluster()
 
 
 def test_nothing_is_overwritten(broker: SecuredBroker, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_nothing_is_overwritten(broker: SecuredBroker, tmp_path: Path) -> None:
     assert written() == before
 
 
-def test_the_commands_of_the_page_name_what_is_written(
+def test_the_commands_of_the_page_name_the_written_files(
     broker: SecuredBroker, tmp_path: Path
 ) -> None:
     (block,) = [

@@ -15,7 +15,7 @@ LIMIT_S = 60.0
 
 @pytest.fixture
 def manager_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Stands for systemd: a datagram socket that the environment names."""
+    """The datagram socket of a service manager, which the environment names."""
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(path))
@@ -42,7 +42,7 @@ def test_a_broker_notifies_the_manager_when_it_is_ready_alive_and_stopping(
 
 
 @pytest.mark.conformance
-def test_a_broker_that_cannot_start_leaves_its_reason(
+def test_a_broker_that_cannot_start_reports_its_reason(
     manager_socket: socket.socket, tmp_path: Path
 ) -> None:
     (tmp_path / "data").write_text("a file in the place of the directory")

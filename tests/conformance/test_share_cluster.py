@@ -28,8 +28,8 @@ def test_records_follow_their_leaders(three_brokers: ClusterProcess) -> None:
         records = []
         while len(records) < PARTITIONS:
             records += read(consumer, 1, consumer.acknowledge)
-        # The last poll's acknowledgements are still here: the former leaders refuse them.
-        # Apache Kafka has dropped the share partition there, or knows that it does not lead.
+        # The acknowledgements of the last poll are not sent yet. The former leaders refuse them:
+        # in Apache Kafka, they have dropped the share partition, or know that they do not lead.
         move_leaders(client, partitions)
         results = consumer.commit_sync()
         refused = {tp.partition: error.error_code for tp, error in results.items() if error}

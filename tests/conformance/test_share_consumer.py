@@ -116,7 +116,7 @@ def test_an_explicit_consumer_must_acknowledge_all_records_before_a_poll(
             consumer.acknowledge(second)
 
 
-def test_commits_of_an_explicit_consumer_send_only_what_is_acknowledged(
+def test_commits_of_an_explicit_consumer_send_only_acknowledged_records(
     share_broker: Broker,
 ) -> None:
     group = ShareGroup(share_broker.bootstrap)
@@ -378,7 +378,9 @@ def test_a_share_group_is_described_and_reset_by_commands(share_broker: Broker) 
         consumer.commit_sync()
         shown = shell.json("groups", "describe", group.name)
         assert (shown["type"], shown["state"], len(shown["members"])) == ("share", "Stable", 1)
-        refused = shell.here("groups", "reset", group.name, "--all-topics", "--to-earliest")
+        refused = shell.run_in_process(
+            "groups", "reset", group.name, "--all-topics", "--to-earliest"
+        )
         assert refused.returncode == 1
         assert "stop them first" in refused.stderr
     shown = shell.json("groups", "describe", group.name)

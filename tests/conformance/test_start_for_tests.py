@@ -43,7 +43,7 @@ time.sleep(600)
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
+    """Return whether a process runs; a zombie does not run."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture
 def temporary(tmp_path: Path) -> Path:
-    """Where processes of this test make their temporary directories."""
+    """The directory in which processes of this test create temporary directories."""
     directory = tmp_path / "temporary"
     directory.mkdir()
     return directory
@@ -60,13 +60,13 @@ def temporary(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(temporary: Path) -> Iterator[object]:
-    """Starts a program with TMPDIR set; all are killed in the end."""
+    """Return a function that starts a program with TMPDIR; all are killed after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*words: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "TMPDIR": str(temporary)}
         process = subprocess.Popen(
-            # The tests may run under nohup, which has SIGHUP ignored.
+            # The tests may run under nohup, which ignores SIGHUP.
             ["env", "--default-signal=HUP", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -134,7 +134,7 @@ def test_an_existing_topic_is_not_changed(start, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("words", "message"),
     [
         (["--topic", "orders:none"], "NAME:PARTITIONS"),
         (["--topic", "bad/name"], "INVALID_TOPIC_EXCEPTION"),
@@ -144,13 +144,13 @@ def test_an_existing_topic_is_not_changed(start, tmp_path: Path) -> None:
     ],
 )
 def test_invalid_options_are_refused_and_leave_no_files(
-    start, temporary: Path, words: list[str], complaint: str
+    start, temporary: Path, words: list[str], message: str
 ) -> None:
     process = start(*START, "--temporary", "--port", "0", *words)
-    said, complained = process.communicate(timeout=WAIT_S)
+    output, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 1
-    assert complaint in complained
-    assert said == ""
+    assert message in errors
+    assert output == ""
     assert not list(temporary.iterdir())
 
 
@@ -168,7 +168,7 @@ def test_servers_end_with_a_killed_program_and_remove_its_directory(
     assert not list(temporary.iterdir())
 
 
-def test_a_directory_that_was_given_stays_when_the_program_is_killed(start, tmp_path: Path) -> None:
+def test_a_data_directory_is_kept_when_the_program_is_killed(start, tmp_path: Path) -> None:
     words = ["--port", "0", "--data-dir", str(tmp_path / "data")]
     with subprocess.Popen(["sleep", "600"]) as other:
         process = start(*START, *words, "--exit-with", str(other.pid))

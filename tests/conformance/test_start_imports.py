@@ -14,8 +14,8 @@ from waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Modules that cost milliseconds and that nothing needs before the first request, if ever. A class
-# made by `dataclasses` is compiled at each start: `msgspec.Struct` is there for values.
+# Modules that cost milliseconds and are not needed before the first request. `dataclasses` compiles
+# classes at each start, so values are instances of `msgspec.Struct`.
 UNWANTED = {"aiokafka", "click", "dataclasses", "h11", "prometheus_client", "pyarrow", "rich"}
 
 
@@ -56,7 +56,7 @@ def test_a_start_imports_no_unnecessary_module(tmp_path: Path) -> None:
     ):
         assert process.stdout
         ready = process.stdout.readline()
-        # "import time: own | cumulated | module", a line for each.
+        # Each line has the format "import time: own | cumulated | module".
         imported = {line.split("|")[-1].strip() for line in log.read_text().splitlines()}
         process.terminate()
     assert ready.startswith(b"ready ")

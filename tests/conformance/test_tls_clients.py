@@ -1,4 +1,4 @@
-"""Clients of all kinds write and read over TLS, with a certificate of their own."""
+"""Clients of all kinds write and read over TLS with a client certificate."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_barnabas_writes_and_reads_over_tls(
     running: tuple[ClusterProcess, TlsFiles], topic: str, names: str
 ) -> None:
     cluster, files = running
-    given = files.librdkafka() if names == "librdkafka" else files.java()
-    keys = {key.replace(".", "_"): value for key, value in given.items()}
+    properties = files.librdkafka() if names == "librdkafka" else files.java()
+    keys = {key.replace(".", "_"): value for key, value in properties.items()}
     with barnabas.Producer(cluster.bootstrap, max_request_size=8_000_000, **keys) as producer:
         for value in [*VALUES, LARGE]:
             producer.send(topic, value)

@@ -75,7 +75,7 @@ def test_every_listener_requires_tls(running: tuple[ClusterProcess, TlsFiles]) -
             with socket.create_connection(node.options.listeners[name], PATIENCE_S) as plain:
                 # ApiVersions 0 in plaintext.
                 plain.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff")
-                # A TLS alert, and the end.
+                # The broker sends a TLS alert.
                 assert plain.recv(2) == b"\x15\x03"
 
 

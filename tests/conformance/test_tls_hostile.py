@@ -20,7 +20,6 @@ from loop_turns import loop_turns
 from waiting import PATIENCE_S, eventually
 
 MEGABYTE = 1_000_000
-METRICS = "metrics "
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def attacked(
 
 
 def use(cluster: ClusterProcess, files: TlsFiles) -> None:
-    """A polite client writes and reads."""
+    """Write and read as a polite client."""
     keys = {"bootstrap.servers": cluster.bootstrap, **files.librdkafka()}
     producer = confluent_kafka.Producer(keys)
     producer.produce("polite", b"x")
@@ -80,7 +79,7 @@ def test_ten_thousand_incomplete_handshakes_do_not_stop_the_broker(
         for _ in range(10_000):
             end = stack.enter_context(socket.create_connection(address_of(node), PATIENCE_S))
             end.sendall(hello)
-        # Without a limit, OpenSSL alone takes 430 MB for so many.
+        # Without a limit, OpenSSL takes 430 MB for 10,000 handshakes.
         assert process.memory_info().rss - before < 250 * MEGABYTE
         use(cluster, files)
         assert process.memory_info().rss - before < 250 * MEGABYTE
@@ -105,7 +104,7 @@ def test_silent_connections_and_forged_handshakes_do_not_stop_the_broker(
                 while forged.recv(4096):
                     continue
         use(cluster, files)
-        # They are closed after ten seconds.
+        # The broker closes silent connections after ten seconds.
         for end in silent:
             assert end.recv(1) == b""
 
@@ -141,7 +140,7 @@ def test_costly_key_exchanges_do_not_block_the_event_loop(
 def test_endless_key_updates_affect_only_their_sender(
     attacked: tuple[ClusterProcess, TlsFiles],
 ) -> None:
-    """`s_client` sends a request for new keys for each line "K"."""
+    """For each line "K", `s_client` requests new keys."""
     cluster, files = attacked
     node = cluster.node(1)
     before = psutil.Process(node.pid).memory_info().rss

@@ -1,4 +1,4 @@
-"""Key stores that change while brokers run, by Kafka's tool and ours, without a lost connection."""
+"""Key stores are changed by Kafka's tool and ours, while brokers run, without lost connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def running(
 
 
 class SteadyProducer:
-    """Writes all the time, and counts failures and errors of connections."""
+    """Writes continuously, and records failed deliveries and connection errors."""
 
     def __init__(self, cluster: ClusterProcess, files: TlsFiles) -> None:
         self.errors: list[str] = []

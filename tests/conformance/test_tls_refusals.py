@@ -19,7 +19,7 @@ from certificates import Authority, Certificate
 from conformance.tls_cluster import tls_cluster
 from waiting import PATIENCE_S, eventually
 
-# Of this test's client, so that it does not go on for a minute.
+# A short timeout of our client; the default is a minute.
 SHORT = {"default_api_timeout_ms": 3000}
 
 
@@ -57,15 +57,15 @@ class Listeners:
             context.load_cert_chain(path)
         return context
 
-    def shake(self, name: str, context: ssl.SSLContext) -> str | None:
-        """Connect by Python's ssl; the error, or None if the broker goes on."""
+    def connection_error(self, name: str, context: ssl.SSLContext) -> str | None:
+        """Connect with Python's ssl, and return the error; None if the broker responds."""
         host, _, port = self.address[name].partition(":")
         try:
             with (
                 socket.create_connection((host, int(port)), PATIENCE_S) as plain,
                 context.wrap_socket(plain, server_hostname=host) as wire,
             ):
-                # ApiVersions 0. With TLS 1.3 the refusal of a certificate comes as late as this.
+                # ApiVersions 0. With TLS 1.3, a certificate is refused after the handshake.
                 wire.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff")
                 return None if wire.recv(4) else "closed"
         except OSError as error:
@@ -79,8 +79,8 @@ def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
         yield made
 
 
-def awaited_line(listeners: Listeners, listener: str, reason: str) -> None:
-    """The broker logs one line with the reason, and no traceback."""
+def await_log_line(listeners: Listeners, listener: str, reason: str) -> None:
+    """Wait until the broker logs the reason, and check that it logs no traceback."""
 
     def lines() -> list[str]:
         return [line for line in listeners.broker.log().splitlines() if reason in line]
@@ -92,9 +92,9 @@ def awaited_line(listeners: Listeners, listener: str, reason: str) -> None:
 
 
 def refusal(listeners: Listeners, name: str, **keys: object) -> str:
-    """What our client says after a moment."""
-    given = {key.replace(".", "_"): value for key, value in listeners.files.librdkafka().items()}
-    config: dict[str, object] = {**given, **SHORT, **keys}
+    """Return the error message of our client."""
+    usual = {key.replace(".", "_"): value for key, value in listeners.files.librdkafka().items()}
+    config: dict[str, object] = {**usual, **SHORT, **keys}
     started = time.monotonic()
     with (
         pytest.raises(ClientError) as raised,
@@ -102,7 +102,7 @@ def refusal(listeners: Listeners, name: str, **keys: object) -> str:
     ):
         admin.list_topics()
     if config["security_protocol"] == "SSL" and name != "PLAIN":
-        # Certificates do not change by waiting.
+        # The client does not retry, because a certificate does not change.
         assert time.monotonic() - started < 2.5
     return str(raised.value)
 
@@ -117,17 +117,17 @@ def test_a_client_that_does_not_trust_the_broker_is_refused(listeners: Listeners
     assert "the certificate of the peer is not valid" in refusal(
         listeners, "NONE", ssl_ca_location=foreign_ca(listeners)
     )
-    awaited_line(listeners, "NONE", "the peer does not trust the certificate of this side")
+    await_log_line(listeners, "NONE", "the peer does not trust the certificate of this side")
 
 
 def test_an_expired_certificate_is_refused(listeners: Listeners) -> None:
     assert "certificate has expired" in refusal(listeners, "EXPIRED")
-    awaited_line(listeners, "EXPIRED", "the certificate of this side has expired")
+    await_log_line(listeners, "EXPIRED", "the certificate of this side has expired")
 
 
 def test_a_certificate_for_another_host_is_refused(listeners: Listeners) -> None:
     assert "not valid for '127.0.0.1'" in refusal(listeners, "ELSEWHERE")
-    awaited_line(listeners, "ELSEWHERE", "the peer refused the certificate of this side")
+    await_log_line(listeners, "ELSEWHERE", "the peer refused the certificate of this side")
     keys = {key.replace(".", "_"): value for key, value in listeners.files.librdkafka().items()}
     with barnabas.Admin(
         listeners.address["ELSEWHERE"], ssl_endpoint_identification_algorithm="none", **keys
@@ -148,19 +148,19 @@ def test_a_plaintext_client_at_a_tls_listener_gets_an_error(listeners: Listeners
     assert "the listener requires TLS, so set security.protocol=SSL" in refusal(
         listeners, "NONE", security_protocol="PLAINTEXT"
     )
-    awaited_line(listeners, "NONE", "the client does not speak TLS")
+    await_log_line(listeners, "NONE", "the client does not speak TLS")
 
 
 def test_a_tls_client_at_a_plaintext_listener_gets_an_error(listeners: Listeners) -> None:
     assert "TLS handshake; its listener may be one without TLS" in refusal(listeners, "PLAIN")
-    awaited_line(listeners, "PLAIN", "the client speaks TLS to a listener without it")
+    await_log_line(listeners, "PLAIN", "the client speaks TLS to a listener without it")
 
 
 def test_a_missing_required_certificate_is_refused(listeners: Listeners) -> None:
     assert "requires a certificate" in refusal(
         listeners, "REQUIRED", ssl_certificate_location=None, ssl_key_location=None
     )
-    awaited_line(listeners, "REQUIRED", "the client sent no certificate, but one is required")
+    await_log_line(listeners, "REQUIRED", "the client sent no certificate, but one is required")
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -194,7 +194,7 @@ def test_certificates_of_clients_are_verified(
     }
     context = listeners.context(None if own is None else issued[own]())
     context.minimum_version = context.maximum_version = version
-    error = listeners.shake(listener, context)
+    error = listeners.connection_error(listener, context)
     assert (error is None) == is_served, error
 
 
@@ -214,15 +214,15 @@ def test_librdkafka_reports_the_reason(listeners: Listeners, name: str) -> None:
 
     def has_error() -> bool:
         admin.poll(0.1)
-        wanted = "certificate verify failed" if name == "NONE" else "SSL"
-        return any(wanted in each for each in errors)
+        expected = "certificate verify failed" if name == "NONE" else "SSL"
+        return any(expected in each for each in errors)
 
     eventually(has_error)
 
 
 def test_the_broker_serves_clients_afterwards(listeners: Listeners) -> None:
     for name in ("NONE", "REQUESTED", "REQUIRED"):
-        assert listeners.shake(name, listeners.context(listeners.files.client)) is None
+        assert listeners.connection_error(name, listeners.context(listeners.files.client)) is None
 
 
 def test_a_broker_with_unusable_key_stores_does_not_start(tmp_path: Path) -> None:

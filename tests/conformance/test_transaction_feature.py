@@ -1,4 +1,4 @@
-"""Transactions go on while the level of transaction.version changes, on brokers of each kind."""
+"""Transactions continue while the level of transaction.version changes, on each kind of broker."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def set_level(broker: BrokerProcess | KafkaProcess, level: int) -> None:
 
 
 class Worker(threading.Thread):
-    """Commits two of three transactions and aborts the third, until it is told to end.
+    """Commits two of three transactions and aborts the third, until `ending` is set.
 
     Each transaction has a record in every partition, and an offset of the worker's group.
     """
@@ -75,8 +75,9 @@ class Worker(threading.Thread):
         self._make = lambda: KINDS[kind](bootstrap, f"{topic}-{kind}")
         self.group = f"{topic}-{kind}"
         self.ending = threading.Event()
-        # How many transactions have ended, and the numbers of those that were committed.
+        # Number of ended transactions.
         self.ended = 0
+        # Numbers of the committed transactions.
         self.committed: list[int] = []
         self.errors: list[str] = []
 
@@ -117,7 +118,7 @@ def finalized(client: Client) -> int:
 
 
 def progress(workers: list[Worker]) -> Callable[[], bool]:
-    """Return whether each worker has since ended enough transactions, or has failed."""
+    """Return a condition: each worker has ended enough transactions since now, or one failed."""
     before = [worker.ended for worker in workers]
 
     def is_enough() -> bool:
@@ -168,9 +169,9 @@ def test_producers_continue_while_the_level_is_raised_and_lowered(
 def test_an_open_transaction_is_committed_after_a_downgrade_from_2_to_0(
     broker: BrokerProcess | KafkaProcess, client: Client, kind: str
 ) -> None:
-    """Kafka's coordinator fails: no record of version 0 holds the version of the client.
+    """Kafka's coordinator fails, because records of version 0 have no client version.
 
-    librdkafka's requests are older, and Kafka stores no version of the client for them.
+    For the older requests of librdkafka, Kafka stores no client version.
     """
     topic = f"open-{kind}"
     client.create_topic(topic, 2, 1)

@@ -1,7 +1,7 @@
 """Two-phase commit (KIP-939) against both brokers.
 
-Apache Kafka 4.4 never lets such a transaction time out, but does not keep one for the next producer
-yet: it answers UNSUPPORTED_VERSION. The effects of a kept transaction are tested on Barnabas only.
+In Apache Kafka 4.4, such a transaction has no timeout, but the next producer cannot keep it yet:
+the broker returns UNSUPPORTED_VERSION. Kept transactions are therefore tested on Barnabas only.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def producer_of(broker: Broker, transactional_id: str, **keys: object) -> barnab
 
 
 def committed(client: Client, topic: str) -> list[bytes | None]:
-    """Values that a read_committed reader sees once no transaction is open."""
+    """Wait until no transaction is open, and return the values of a read_committed reader."""
     place = {(topic, 0): "latest"}
 
     def is_none_open() -> bool:
@@ -101,7 +101,7 @@ def committed(client: Client, topic: str) -> list[bytes | None]:
 
 
 def prepared(broker: Broker, transactional_id: str, topic: str) -> PreparedTransaction:
-    """A transaction that its producer has prepared; the producer is gone."""
+    """Return a prepared transaction whose producer is closed."""
     with producer_of(broker, transactional_id) as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -138,7 +138,7 @@ def test_a_producer_completes_its_prepared_transaction(
 
 
 def test_a_prepared_transaction_does_not_time_out(broker: Broker, transactional_id: str) -> None:
-    """One of an ordinary producer with the shortest timeout is aborted meanwhile."""
+    """A transaction of an ordinary producer with a short timeout is aborted meanwhile."""
     ordinary = f"{transactional_id}-ordinary"
     with (
         reader(broker) as client,
@@ -253,7 +253,7 @@ def test_the_record_of_a_prepared_transaction_equals_kafkas(
 
 
 def last_record(client: Client, transactional_id: str) -> TransactionLogValue:
-    """The last record of the id in __transaction_state."""
+    """Return the last record of the id in __transaction_state."""
     places = {("__transaction_state", index): "latest" for index in range(3)}
     ends = client.list_offsets(places)
     values = [
@@ -279,7 +279,7 @@ def test_the_next_producer_completes_a_kept_transaction(
         topic = topic_of(client)
         stored = PreparedTransaction.parse(str(prepared(ours, transactional_id, topic)))
         with producer_of(ours, transactional_id) as crashed:
-            # Its epoch is the next one; the transaction keeps its own.
+            # The producer gets the next epoch; the transaction keeps its epoch.
             assert crashed.init_transactions(keep_prepared_txn=True) == stored
         with producer_of(ours, transactional_id) as successor:
             assert successor.init_transactions(keep_prepared_txn=True) == stored

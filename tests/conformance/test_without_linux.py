@@ -1,6 +1,6 @@
 """A broker process without the system calls that only Linux has.
 
-It shows that each has a replacement; it does not show that macOS has all other calls.
+The tests show that each call has a replacement, but not that macOS has all other calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ABSENT = Path(__file__).parent / "absent"
 
 @pytest.fixture
 def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Processes started from now on lack the calls, and write their ids to this file."""
+    """A file with the ids of all processes of the test, which lack the calls."""
     path = tmp_path / "processes"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ABSENT), *filter(None, sys.path)]))
     monkeypatch.setenv("ABSENT_NOTE", str(path))
@@ -65,8 +65,8 @@ def test_large_fetches_and_compaction_work(tmp_path: Path, note: Path) -> None:
             producer.produce("t", os.urandom(50_000), key=str(number % 4))
         assert producer.flush(60) == 0
         eventually(lambda: "cleaned" in broker.log() or _was_compacted(broker))
-        own = set(note.read_text().split()) - {str(broker.pid)}
-        assert own, "compaction runs in a child, which lacks the calls too"
+        children = set(note.read_text().split()) - {str(broker.pid)}
+        assert children, "compaction runs in a child process, which lacks the calls, too"
         reading = {"group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True}
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, **reading})
         consumer.subscribe(["t"])

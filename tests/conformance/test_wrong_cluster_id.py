@@ -1,4 +1,4 @@
-"""`barnabas start` with another `cluster.id` than that of the existing cluster."""
+"""`barnabas start` with a `cluster.id` that differs from that of the existing cluster."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class TlsFiles:
         return path
 
     def settings(self, **more: str) -> dict[str, str]:
-        """Keys of server.properties, with `_` for `.`: TLS between brokers and controllers, too."""
+        """Return server.properties with TLS on all listeners, and `more`, with `_` for `.`."""
         return {
             "listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:SSL",
             "ssl.keystore.location": str(self.key_store),
@@ -58,7 +58,7 @@ class TlsFiles:
         }
 
     def librdkafka(self, *, with_key: bool = True) -> dict[str, str]:
-        """Keys of librdkafka, and of our client."""
+        """Return properties for librdkafka and for our client."""
         keys = {"security.protocol": "SSL", "ssl.ca.location": str(self.ca)}
         if with_key:
             keys["ssl.certificate.location"] = str(self.client_certificate)
@@ -66,7 +66,7 @@ class TlsFiles:
         return keys
 
     def java(self) -> dict[str, str]:
-        """Keys of the Java client, and of our client."""
+        """Return properties for the Java client and for our client."""
         return {
             "security.protocol": "SSL",
             "ssl.truststore.location": str(self.trust_store),
@@ -79,7 +79,7 @@ class TlsFiles:
         }
 
     def java_file(self) -> Path:
-        """A properties file for Kafka's shell tools and for `barnabas --config`."""
+        """Write a properties file for Kafka's shell tools and for `barnabas`; return its path."""
         lines = [f"{key}={value}" for key, value in self.java().items()]
         return self._write("client.properties", "\n".join(lines) + "\n")
 
@@ -87,7 +87,7 @@ class TlsFiles:
 def tls_cluster(
     folder: Path, kind: str = "barnabas", brokers: int = 1, controllers: int = 0, **settings: str
 ) -> tuple[ClusterProcess, TlsFiles]:
-    """A cluster that is not started, and its certificates."""
+    """Return a cluster that is not started, and its certificates."""
     files = TlsFiles(folder / "certificates")
     cluster = ClusterProcess(
         brokers,

@@ -27,9 +27,8 @@ from conformance.raw_client import RawClient
 from jvm.kafka_process import QUICK_FENCING, KafkaProcess
 from storms.campaign import SETTINGS
 
-# Much longer than a call that need not wait, and much shorter than a session or another member's
-# timeout.
-FAR_S = 20.0
+# Limit for calls that must not wait. It is much shorter than sessions and timeouts of members.
+PROMPT_S = 20.0
 # Long sessions: no test waits for their end, and a busy machine must not end one.
 SESSIONS = {"group.consumer.session.timeout.ms": "45000"}
 numbers = itertools.count(1)
@@ -45,17 +44,17 @@ class Place(NamedTuple):
         return barnabas.Consumer(**self.keys(group, **keys))
 
     def keys(self, group: str | None = None, **keys: Any) -> dict[str, Any]:
-        given: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "bootstrap_servers": self.broker.bootstrap,
             "auto_offset_reset": "earliest",
             "fetch_max_wait_ms": 100,
             "reconnect_backoff_max_ms": 200,
         }
         if group is not None:
-            given |= {"group_id": group, "group_protocol": self.protocol}
+            defaults |= {"group_id": group, "group_protocol": self.protocol}
             if self.protocol == "classic":
-                given |= {"heartbeat_interval_ms": 200}
-        return given | keys
+                defaults |= {"heartbeat_interval_ms": 200}
+        return defaults | keys
 
     def write(self, topic: str, *values: str, partition: int = 0) -> None:
         with barnabas.Client(self.broker.bootstrap) as client, client.producer() as producer:
@@ -76,8 +75,8 @@ class Place(NamedTuple):
         return topic
 
 
-class Noting(RebalanceListener):
-    """Counts calls, and runs an action of the test inside them."""
+class RecordingListener(RebalanceListener):
+    """Records its calls, and runs actions of the test in them."""
 
     def __init__(self, **actions: Callable[[Collection[TopicPartition]], object]) -> None:
         self.seen: list[tuple[str, list[TopicPartition]]] = []
@@ -196,8 +195,8 @@ def offset_of(client: Client, group: str, tp: TopicPartition) -> int:
     return found.offset if found is not None else -1
 
 
-def make_forget(place: Place, metadata: GroupGeneration) -> None:
-    """Make the coordinator forget a member without informing the member."""
+def remove_silently(place: Place, metadata: GroupGeneration) -> None:
+    """Remove a member from its group without a notice to the member."""
     raw = RawClient(place.broker.bootstrap)
     request: Message
     if place.protocol == "classic":
@@ -207,6 +206,6 @@ def make_forget(place: Place, metadata: GroupGeneration) -> None:
         request = ConsumerGroupHeartbeatRequest(
             group_id=metadata.group_id, member_id=metadata.member_id, member_epoch=-1
         )
-    answer: Any = raw.ask(request, 4 if place.protocol == "classic" else 1)
-    assert answer.error_code == 0, answer
+    response: Any = raw.ask(request, 4 if place.protocol == "classic" else 1)
+    assert response.error_code == 0, response
     raw.close()

@@ -15,7 +15,7 @@ from scenario.doctor import await_finding, await_recovery, run_doctor
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     secured = SecuredBroker(tmp_path_factory.mktemp("secured"))
-    assert secured.made.returncode == 0, secured.made.stderr
+    assert secured.init_result.returncode == 0, secured.init_result.stderr
     with secured:
         yield secured
 

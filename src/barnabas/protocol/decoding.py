@@ -272,8 +272,8 @@ class _DecoderWriter:
         self._indent += 1
         if self._flexible:
             self._line("n -= 1")
-        fewest = self._fewest_bytes(element)
-        needed = "n" if fewest == 1 else f"n * {fewest}"
+        item_bytes = self._item_bytes_min(element)
+        needed = "n" if item_bytes == 1 else f"n * {item_bytes}"
         self._line(f"if {needed} > end - pos: raise short({self._path(each)}, n, end - pos)")
         if self._in_steps and not self._in_tags:
             self._line("left -= n")
@@ -306,11 +306,11 @@ class _DecoderWriter:
 
     # -- bounds
 
-    def _fewest_bytes(self, kind: Kind | Array | type[Struct]) -> int:
+    def _item_bytes_min(self, kind: Kind | Array | type[Struct]) -> int:
         """Return the smallest number of bytes of an item of this type; at least 1."""
-        return max(1, self._least(kind, nullable=False))
+        return max(1, self._bytes_min(kind, nullable=False))
 
-    def _least(self, kind: Kind | Array | type[Struct], nullable: bool) -> int:
+    def _bytes_min(self, kind: Kind | Array | type[Struct], nullable: bool) -> int:
         if isinstance(kind, Array):
             return 1 if self._flexible else 4
         if isinstance(kind, Kind):
@@ -325,7 +325,7 @@ class _DecoderWriter:
         for each in kind.__fields__:
             is_tagged = each.tag is not None and self._flexible
             if each.is_in(self._version) and not is_tagged:
-                total += self._least(each.kind, each.is_nullable(self._version))
+                total += self._bytes_min(each.kind, each.is_nullable(self._version))
         return total
 
 
@@ -353,7 +353,7 @@ def _check_tag_count(view: Bytes, position: int, end: int, count: int) -> tuple[
     if count * 2 > end - position:
         raise _short_error("tagged fields", count, end - position)
     if count > TAGS_MAX:
-        raise ProtocolError(f"{count} tagged fields in one struct; {TAGS_MAX} are allowed")
+        raise ProtocolError(f"a struct has {count} tagged fields; at most {TAGS_MAX} are allowed")
     return count, position
 
 
@@ -363,8 +363,7 @@ def _null_error(path: str) -> ProtocolError:
 
 def _too_many_error(path: str) -> ProtocolError:
     return ProtocolError(
-        f"{path}: a message of this size may have {ITEMS_MAX} items in its arrays; send "
-        "several messages"
+        f"{path}: the arrays of a message may have at most {ITEMS_MAX} items; send several messages"
     )
 
 

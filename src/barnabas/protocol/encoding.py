@@ -69,9 +69,9 @@ class _EncoderWriter:
             "pack": struct.pack,
             "unsigned_varint": unsigned_varint,
             "long_string": _long_string,
-            "lost": _lost_error,
-            "null": _null_error,
-            "stands_alone": _stands_alone,
+            "omitted": _omitted_error,
+            "invalid": _invalid_error,
+            "is_separate": _is_separate,
         }
 
     def compile(self) -> Encoder:
@@ -114,7 +114,7 @@ class _EncoderWriter:
         for each in cls.__fields__:
             value = f"{name}.{each.name}"
             if not each.is_in(self._version):
-                self._refuse_loss(each, value)
+                self._check_omitted(each, value)
             elif each.tag is not None and self._flexible:
                 tagged.append(each)
             else:
@@ -132,7 +132,7 @@ class _EncoderWriter:
         self._line(f"if {absent}: out.append(0)")
         self._line(f"else: out += {function}({name})")
 
-    def _refuse_loss(self, each: Field, value: str) -> None:
+    def _check_omitted(self, each: Field, value: str) -> None:
         """Write a check that raises an error if this version cannot carry a value that is set.
 
         Values of ignorable fields are dropped without an error.
@@ -140,15 +140,15 @@ class _EncoderWriter:
         if each.ignorable:
             return
         differs = self._differs(each, value)
-        self._line(f"if {differs}: raise lost({self._path(each)}, {self._version})")
+        self._line(f"if {differs}: raise omitted({self._path(each)}, {self._version})")
 
     def _differs(self, each: Field, value: str) -> str:
         default = each.default()
         if default is None:
             return f"{value} is not None"
         if isinstance(default, Struct):
-            known = self._default_name(each, default)
-            return f"{value} is not {known} and {value} != {known}"
+            name = self._default_name(each, default)
+            return f"{value} is not {name} and {value} != {name}"
         return f"{value} != {default!r}"
 
     def _is_absent(self, each: Field, name: str, *, by_identity: bool = False) -> str:
@@ -157,8 +157,8 @@ class _EncoderWriter:
         if default is None:
             return f"{value} is None"
         if isinstance(default, Struct):
-            known = self._default_name(each, default)
-            return f"{value} is {known}" if by_identity else f"{value} == {known}"
+            default_name = self._default_name(each, default)
+            return f"{value} is {default_name}" if by_identity else f"{value} == {default_name}"
         return f"{value} == {default!r}"
 
     def _default_name(self, each: Field, default: Struct) -> str:
@@ -176,7 +176,7 @@ class _EncoderWriter:
         indent, self._indent = self._indent, 1
         was_in_tags, self._in_tags = self._in_tags, True
         self._line("count = 0; whole = bytearray(); chunks = []")
-        for each in sorted(tagged, key=lambda one: one.tag or 0):
+        for each in sorted(tagged, key=lambda tagged_field: tagged_field.tag or 0):
             self._line(f"if not ({self._is_absent(each, 'o')}):")
             self._indent = 2
             self._line("count += 1; out = bytearray()")
@@ -203,7 +203,7 @@ class _EncoderWriter:
             self._nested_struct(each, kind, value, nullable)
         elif kind is UUID:
             self._line(f"b = {value}")
-            self._line(f"if len(b) != 16: raise null({self._path(each)}, 'a uuid has 16 bytes')")
+            self._line(f"if len(b) != 16: raise invalid({self._path(each)}, 'a uuid has 16 bytes')")
             self._run.append((kind.code, value))
         elif kind.code:
             self._run.append((kind.code, value))
@@ -287,7 +287,7 @@ class _EncoderWriter:
         if nullable:
             self._line(f"if {name} is not None:")
             self._indent += 1
-        self._line(f"if stands_alone({name}):")
+        self._line(f"if is_separate({name}):")
         self._line(f"    chunks.append(out); chunks.append({name}); out = bytearray()")
         self._line(f"else: out += {name}")
         self._indent = indent
@@ -324,7 +324,7 @@ class _EncoderWriter:
         self._indent = indent
 
 
-def _stands_alone(records: Any) -> bool:
+def _is_separate(records: Any) -> bool:
     """Return whether the records become a separate chunk and are not copied."""
     is_bytes = isinstance(records, bytes | bytearray | memoryview)
     return not is_bytes or len(records) >= CHUNK_BYTES_MIN
@@ -332,13 +332,16 @@ def _stands_alone(records: Any) -> bool:
 
 def _long_string(path: str, length_plus_one: int) -> bytes:
     if length_plus_one - 1 > STRING_BYTES_MAX:
-        raise ProtocolError(f"{path}: a string of {length_plus_one - 1} bytes is too long")
+        raise ProtocolError(
+            f"{path}: the string has {length_plus_one - 1} bytes; at most {STRING_BYTES_MAX} are "
+            "allowed"
+        )
     return unsigned_varint(length_plus_one)
 
 
-def _lost_error(path: str, version: int) -> ProtocolError:
+def _omitted_error(path: str, version: int) -> ProtocolError:
     return ProtocolError(f"version {version} cannot carry {path}, which is set")
 
 
-def _null_error(path: str, why: str) -> ProtocolError:
-    return ProtocolError(f"{path}: {why}")
+def _invalid_error(path: str, problem: str) -> ProtocolError:
+    return ProtocolError(f"{path}: {problem}")

@@ -34,7 +34,7 @@ def step_error_counter(
 def error_counter(response: type[Message]) -> Callable[[Message, list[int]], None]:
     """Return a function that adds one to `counts[code]` for each error code, including NONE.
 
-    The last element counts code -1 and codes that this version does not know.
+    The last element counts code -1 and unknown codes.
     """
     body = _lines(response, "response", 1) or ["    return"]
     source = "\n".join(["def count_errors(response, counts):", *body, ""])

@@ -6,7 +6,7 @@ __all__ = ["FINAL_EPOCH", "INITIAL_EPOCH", "NO_SESSION", "next_epoch"]
 
 # Session id of a request or response without a session.
 NO_SESSION = 0
-# Epoch of a full request. It asks for a new session, and closes the session whose id it carries.
+# Epoch of a full request. It requests a new session, and closes the session whose id it carries.
 INITIAL_EPOCH = 0
 # Epoch of a request that closes its session, or that uses no session.
 FINAL_EPOCH = -1

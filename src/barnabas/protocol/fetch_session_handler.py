@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_TOPIC_ID", "FetchSessionHandler", "FetchSessionRequest"]
 
-# The topic id of a topic that has none; its partitions can only be fetched by topic name.
+# Topic id of topics without an id. Their partitions can only be fetched by topic name.
 NO_TOPIC_ID = bytes(16)
 
 
 class FetchParameters(Protocol):
-    """The fetch parameters of one partition. The broker caches the last ones that it received."""
+    """The fetch parameters of one partition. The broker caches those of the last request."""
 
     @property
     def topic_id(self) -> bytes:
@@ -101,13 +101,13 @@ class FetchSessionHandler(Generic[K, P]):
             return True
         return any(each and each.topic_id == NO_TOPIC_ID for each in changes.values())
 
-    def build_all(self, wanted: Mapping[K, P]) -> FetchSessionRequest[K, P]:
-        """Return the next request, after which the broker reads exactly `wanted`."""
+    def build_all(self, partitions: Mapping[K, P]) -> FetchSessionRequest[K, P]:
+        """Return the next request, after which the broker reads exactly `partitions`."""
         if self._epoch != INITIAL_EPOCH:
-            removed = [key for key in self._partitions if key not in wanted]
+            removed = [key for key in self._partitions if key not in partitions]
             if removed:
-                return self.build({**dict.fromkeys(removed), **wanted})
-        return self.build(wanted)
+                return self.build({**dict.fromkeys(removed), **partitions})
+        return self.build(partitions)
 
     def build(self, changes: Mapping[K, P | None]) -> FetchSessionRequest[K, P]:
         """Return the next request. The caller sends it, unless it is empty.
@@ -122,26 +122,26 @@ class FetchSessionHandler(Generic[K, P]):
                 self._uses_topic_ids = uses_topic_ids
                 self.reset()
         if self._epoch == INITIAL_EPOCH:
-            wanted = {key: each for key, each in changes.items() if each}
-            self._partitions = wanted
-            self._topic_names = {each.topic_id: key[0] for key, each in wanted.items()}
-            return self._request(wanted, {})
+            requested = {key: each for key, each in changes.items() if each}
+            self._partitions = requested
+            self._topic_names = {each.topic_id: key[0] for key, each in requested.items()}
+            return self._request(requested, {})
         return self._build_incremental(changes)
 
     def _build_incremental(self, changes: Mapping[K, P | None]) -> FetchSessionRequest[K, P]:
-        known = self._partitions
+        cached = self._partitions
         to_send: dict[K, P] = {}
         to_forget: dict[K, bytes] = {}
         for key, each in changes.items():
-            before = known.get(key)
+            before = cached.get(key)
             if before == each:
                 continue
             if before is not None and (each is None or each.topic_id != before.topic_id):
                 to_forget[key] = before.topic_id
             if each is None:
-                del known[key]
+                del cached[key]
                 continue
-            known[key] = to_send[key] = each
+            cached[key] = to_send[key] = each
             self._topic_names[each.topic_id] = key[0]
         return self._request(to_send, to_forget)
 
@@ -189,8 +189,8 @@ class FetchSessionHandler(Generic[K, P]):
     def _is_permitted(self, received: Iterable[K] | None, is_full: bool) -> bool:
         if received is None:
             return True
-        known = self._partitions.keys()
-        return set(received) == known if is_full else all(key in known for key in received)
+        requested = self._partitions.keys()
+        return set(received) == requested if is_full else all(key in requested for key in received)
 
     def reset(self) -> None:
         """Make the next request a full one. That request also closes the current session."""

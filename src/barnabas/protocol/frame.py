@@ -1,10 +1,10 @@
 """Split a stream of bytes into frames: a 4-byte big-endian length, then that many bytes.
 
-This module is sans-IO, with the `get_buffer` and `on_received` calls of a buffered protocol. All
-connections of an event loop share one receive buffer, so complete frames are not copied. Only a
-frame that is incomplete at the end of a read moves into its own buffer. That buffer grows with the
-data that has arrived, so a forged length costs no memory. A client trusts the brokers it chose and
-receives large responses, so it reuses its buffers (`frame_buffers`).
+This module does no I/O. `get_buffer` and `received` correspond to the calls of a buffered protocol
+of asyncio. All connections of an event loop share one receive buffer, so complete frames are not
+copied. Only a frame that is incomplete at the end of a read moves into its own buffer. That buffer
+grows with the data that has arrived, so a forged length costs no memory. A client trusts its
+brokers and receives large responses, so it reuses its buffers (`frame_buffers`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class FrameSplitter:
         # Size of the buffer of an incomplete frame (bytes); 0 between frames and before the length
         # is known.
         self.own_bytes = 0
-        # The length prefix that was refused; empty before that.
+        # The first four bytes of the frame that caused the ProtocolError; empty before the error.
         self.refused_start = b""
         # While a frame is yielded: whether more bytes followed it in the same read.
         self.has_more = False
@@ -155,21 +155,21 @@ class FrameSplitter:
                 yield frame
             self._give_back(own)
         elif self._filled == self._own_end:
-            self._own = self._moved(own[: self._filled], whole)
+            self._own = self._copy_to_larger(own[: self._filled], whole)
             self._give_back(own)
 
     def _keep(self, left_over: memoryview) -> None:
-        """Move an incomplete frame out of the shared buffer, which other connections use next."""
+        """Copy an incomplete frame out of the shared buffer, which other connections use next."""
         self._filled = len(left_over)
         if self._filled >= 4:
-            self._own = self._moved(left_over, 4 + self._checked_length(left_over, 0))
+            self._own = self._copy_to_larger(left_over, 4 + self._checked_length(left_over, 0))
             return
         # Read the length alone first, so that a read never includes bytes of the next frame.
         self._own = memoryview(bytearray(4))
         self._own[: self._filled] = left_over
         self._own_end = 4
 
-    def _moved(self, arrived: memoryview, whole: int) -> memoryview:
+    def _copy_to_larger(self, arrived: memoryview, whole: int) -> memoryview:
         """Copy the start of a frame of `whole` bytes into a buffer that has room for more."""
         size = len(arrived)
         if self._large is not None and whole > OWN_BYTES_MIN:
@@ -191,4 +191,6 @@ class FrameSplitter:
         if 0 <= length <= self.max_frame_bytes:
             return length
         self.refused_start = bytes(view[position : position + 4])
-        raise ProtocolError(f"a frame claims {length} bytes; {self.max_frame_bytes} are allowed")
+        raise ProtocolError(
+            f"the length of a frame is {length} bytes; at most {self.max_frame_bytes} are allowed"
+        )

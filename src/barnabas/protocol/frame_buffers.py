@@ -1,8 +1,8 @@
 """Reusable buffers for frames that are larger than a receive buffer.
 
-A new buffer of several megabytes costs zeroing and page faults. With a new buffer for each
-response, that took a quarter of a consumer's time. The connections of one client therefore share a
-few buffers, which grow to the size of its responses.
+A new buffer of several megabytes costs zeroing and page faults. New buffers for all responses would
+take a quarter of a consumer's time. The connections of one client therefore share a few buffers,
+which grow to the size of its responses.
 """
 
 from __future__ import annotations

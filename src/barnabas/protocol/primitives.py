@@ -89,7 +89,9 @@ def string_length_tail(view: Bytes, position: int, first: int) -> tuple[int, int
     """Finish the compact length of a string like `varint_tail`; Kafka allows 32767 bytes."""
     value, position = varint_tail(view, position, first)
     if value - 1 > STRING_BYTES_MAX:
-        raise ProtocolError(f"a string claims {value - 1} bytes")
+        raise ProtocolError(
+            f"the length of a string is {value - 1} bytes; at most {STRING_BYTES_MAX} are allowed"
+        )
     return value, position
 
 

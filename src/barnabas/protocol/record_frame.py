@@ -28,9 +28,9 @@ def encode_metadata_record(record: Record, version: int) -> bytes:
     start = bytearray(unsigned_varint(FRAME_VERSION))
     start += unsigned_varint(record.__record_type__)
     start += unsigned_varint(version)
-    (whole,) = encode_onto(start, record, version)
-    assert isinstance(whole, bytearray)
-    return bytes(whole)
+    (encoded,) = encode_onto(start, record, version)
+    assert isinstance(encoded, bytearray)
+    return bytes(encoded)
 
 
 def decode_metadata_record(view: bytes | bytearray | memoryview) -> tuple[Record, int]:
@@ -64,12 +64,12 @@ def encode_coordinator_key(key: Record) -> bytes:
 
     The key consists of its record type and its content, which always has version 0.
     """
-    return _prefixed(key.__record_type__, key, 0)
+    return _encode_with_prefix(key.__record_type__, key, 0)
 
 
 def encode_coordinator_value(value: Record, version: int) -> bytes:
     """Encode the value of a record in a coordinator's log: its version, then its content."""
-    return _prefixed(version, value, version)
+    return _encode_with_prefix(version, value, version)
 
 
 def read_prefix(view: bytes | bytearray | memoryview) -> int:
@@ -82,20 +82,20 @@ def read_prefix(view: bytes | bytearray | memoryview) -> int:
 
 def decode_coordinator_key(cls: type[R], view: bytes | bytearray | memoryview) -> R:
     """Decode a key whose prefix is the record type of `cls`."""
-    return _whole(cls, 0, view)
+    return _decode_after_prefix(cls, 0, view)
 
 
 def decode_coordinator_value(cls: type[R], view: bytes | bytearray | memoryview) -> R:
     """Decode a value of the version in its prefix."""
-    return _whole(cls, read_prefix(view), view)
+    return _decode_after_prefix(cls, read_prefix(view), view)
 
 
-def _prefixed(prefix: int, record: Record, version: int) -> bytes:
-    (whole,) = encode_onto(bytearray(_INT16.pack(prefix)), record, version)
-    assert isinstance(whole, bytearray)
-    return bytes(whole)
+def _encode_with_prefix(prefix: int, record: Record, version: int) -> bytes:
+    (encoded,) = encode_onto(bytearray(_INT16.pack(prefix)), record, version)
+    assert isinstance(encoded, bytearray)
+    return bytes(encoded)
 
 
-def _whole(cls: type[R], version: int, view: bytes | bytearray | memoryview) -> R:
+def _decode_after_prefix(cls: type[R], version: int, view: bytes | bytearray | memoryview) -> R:
     record, _ = decode_from(cls, version, view, 2)
     return record

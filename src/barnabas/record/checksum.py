@@ -41,5 +41,5 @@ def _function() -> Callable[[Buffer], int]:
     return cast("Callable[[Buffer], int]", module.crc32c)
 
 
-# Takes bytes; returns the checksum as an unsigned 32-bit number.
+# The function takes bytes and returns the checksum as an unsigned 32-bit number.
 crc32c = _function()

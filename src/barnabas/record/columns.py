@@ -38,9 +38,9 @@ _LENGTH = Struct(">i")
 _ATTRIBUTES = Struct(">h")
 
 
-# Exceptions of the compiled reader besides its own error. A header key that is not UTF-8 must not
-# stop the read; Java replaces the invalid bytes. The other causes are invalid numbers: longer than
-# ten bytes (ValueError), or sizes whose sum overflows its bounds check.
+# Exceptions of the compiled reader besides its own error. One cause is a header key that is not
+# UTF-8: it must not stop the read, because Java replaces the invalid bytes. The other causes are
+# numbers longer than ten bytes (ValueError), and sizes whose sum overflows the bounds check.
 _UNREADABLE = (ValueError, OverflowError, MemoryError)
 
 
@@ -100,22 +100,22 @@ def uncompressed_records(batch: Buffer) -> Sequence[CompiledRecord]:
 def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[CompiledRecord]]:
     """Yield the records of a batch from `uncompressed`, up to RECORDS_PER_SLICE at a time.
 
-    If the compiled reader fails, Python code reads the batch again from its start. Slices whose
-    records were already yielded are then empty.
+    If the compiled reader fails, Python code reads the batch again from its start. Records that
+    were already yielded are left out of the slices.
 
     Raises:
         CorruptBatchError: the data is malformed; some slices may have been yielded.
     """
     reader = _reader()
     count = header.record_count
-    given = 0
+    yielded = 0
     try:
         unread = iter(reader.batch(batch))
-        while given < count:
-            size = min(count - given, RECORDS_PER_SLICE)
+        while yielded < count:
+            size = min(count - yielded, RECORDS_PER_SLICE)
             part = [next(unread) for _ in range(size)]
-            given += size
-            if given == count:
+            yielded += size
+            if yielded == count:
                 # Makes the reader check for remaining bytes.
                 next(unread, None)
             yield part
@@ -125,7 +125,7 @@ def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[Compi
     again = iter_records_of(batch, 0, read_header(batch))
     for start in range(0, count, RECORDS_PER_SLICE):
         found = list(islice(again, RECORDS_PER_SLICE))
-        yield found[max(given - start, 0) :]
+        yield found[max(yielded - start, 0) :]
 
 
 def append_columns(

@@ -2,7 +2,7 @@
 
 `import aiokafka.record` runs the package's `__init__`, which imports the whole client and takes
 longer than the reader itself. Here the package is registered without running its `__init__`, which
-runs when a missing name is first requested. Programs that use aiokafka notice no difference.
+runs when a missing name is first requested. Programs that use aiokafka need no change.
 """
 
 from __future__ import annotations

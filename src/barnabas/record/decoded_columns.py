@@ -1,7 +1,7 @@
 """Decoding of record batches into columns, without an object per record (KIP-98, with numpy).
 
-Only finding the start of each record is a Python loop; the fields of all records are decoded
-together. Keys and values stay in the buffer until Arrow collects them in one call.
+A Python loop finds the start of each record. The fields of all records are then decoded together.
+Keys and values stay in the buffer until Arrow collects them in one call.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 # Decompressed bytes that are decoded together.
 _CHUNK_BYTES = 64 << 20
-# Limit of records decoded together, which may be slightly exceeded. A small batch may have millions
-# of records.
+# Approximate limit of records decoded together. A small batch may have millions of records.
 DECODED_RECORDS_MAX = 500_000
-# A run of equally sized records is searched after this many records, and has at most this many.
+# After this many records, search for a run of equally sized records.
 _RUN_PROBE = 64
+# Maximum records of one run.
 _RUN_MAX = 1024
 
 
@@ -141,8 +141,8 @@ def _visible_batches(
 
 
 def _is_abort(data: bytes, position: int, header: BatchHeader) -> bool:
-    marks = records_of(data, position, header, DECOMPRESSED_BYTES_MAX)
-    return any(parse_control_key(mark.key) is ControlType.ABORT for mark in marks)
+    markers = records_of(data, position, header, DECOMPRESSED_BYTES_MAX)
+    return any(parse_control_key(marker.key) is ControlType.ABORT for marker in markers)
 
 
 def _decode_joined(parts: list[tuple[memoryview, BatchHeader]]) -> Iterator[DecodedRecords]:
@@ -209,8 +209,8 @@ def _skip_run(buffer: bytes, starts: list[int], position: int, end: int) -> int:
     if count < _RUN_PROBE or width > stride:
         return position
     rows = np.frombuffer(buffer, np.uint8, count * stride, position).reshape(count, stride)
-    wanted = np.frombuffer(buffer, np.uint8, width, starts[-1])
-    differs = (rows[:, :width] != wanted).any(axis=1)
+    length_bytes = np.frombuffer(buffer, np.uint8, width, starts[-1])
+    differs = (rows[:, :width] != length_bytes).any(axis=1)
     run = int(differs.argmax()) if differs.any() else count
     starts += range(position, position + run * stride, stride)
     return position + run * stride
@@ -245,7 +245,8 @@ def _decode(buffer: bytes, regions: list[Region]) -> Iterator[DecodedRecords]:
                 starts, parts, counts = [], [], []
         if count != region.header.record_count:
             raise CorruptBatchError(
-                f"batch contains {count} records, but its header says {region.header.record_count}"
+                f"batch contains {count} records, but the count in its header is "
+                f"{region.header.record_count}"
             )
     if starts:
         yield _decode_starts(buffer, starts, parts, counts)

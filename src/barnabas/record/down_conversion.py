@@ -46,14 +46,14 @@ _LENGTH = Struct(">i")
 _NULL = _LENGTH.pack(-1)
 _OFFSET_MAX = (1 << 63) - 1
 # A response ends with the batch that exceeds this size. A single compressed batch that exceeds it
-# is rejected. A message takes up to 34 bytes where a record takes 7.
+# is rejected. Conversion can enlarge a record from 7 bytes to a message of 34 bytes.
 CONVERTED_BYTES_MAX = 64 << 20
 
 # Maximum bytes decompressed on the loop; one sixteenth of it is compressed on the loop.
 _INLINE_BYTES = 1 << 20
-# Result if no batch is left: the start of a message that does not fit. From it an old
-# consumer learns that the log continues, as in Kafka's response.
-NOTHING_LEFT = OFFSET_AND_LENGTH.pack(-1, 61)
+# Result if all batches are skipped: the start of a truncated message. An old consumer skips it and
+# fetches again, as with Kafka's response.
+TRUNCATED_MESSAGE = OFFSET_AND_LENGTH.pack(-1, 61)
 
 
 def down_conversion(
@@ -108,7 +108,7 @@ def down_conversion(
             entry = memoryview(buffer)[position : position + size]
             for message, unwrapped in read_message_set(entry, max_bytes):
                 output += write_message_set(magic, unwrapped, message.compression)
-    return bytes(output) if output or is_empty else NOTHING_LEFT
+    return bytes(output) if output or is_empty else TRUNCATED_MESSAGE
 
 
 def _payload(
@@ -149,8 +149,8 @@ class _Batch:
         shift = -1 if self._magic == MAGIC_V1 else 0
         last = yield from self._write(inner, shift)
         if inner:
-            wrapped = (header.max_timestamp, header.timestamp_type)
-            work = partial(write_wrapper, self._magic, last, inner, header.compression, wrapped)
+            stamp = (header.max_timestamp, header.timestamp_type)
+            work = partial(write_wrapper, self._magic, last, inner, header.compression, stamp)
             if len(inner) <= _INLINE_BYTES >> 4:
                 output += work()
             else:

@@ -155,14 +155,14 @@ def records(
 def records_of(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """Do the same as `records` with a header that was already read."""
+    """Return the same as `records`, for a header that was already read."""
     return list(iter_records_of(buffer, position, header, max_bytes))
 
 
 def iter_records_of(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """Do the same as `records_of`, but return an iterator."""
+    """Return the records of `records_of` as an iterator."""
     return decoded_records(records_payload(buffer, position, header, max_bytes), header)
 
 

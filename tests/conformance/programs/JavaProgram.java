@@ -56,55 +56,55 @@ public final class JavaProgram {
     public static void main(String[] words) throws Exception {
         Object result = act(words[0], JSON.readTree(words[1]));
         if (result != null) {
-            say(result);
+            report(result);
         }
         System.exit(0);
     }
 
-    private static Object act(String action, JsonNode asked) throws Exception {
+    private static Object act(String action, JsonNode arguments) throws Exception {
         return switch (action) {
-            case "all" -> all(asked);
+            case "all" -> all(arguments);
             case "version" -> Map.of("version", AppInfoParser.getVersion());
-            case "admin" -> admin(asked);
-            case "produce" -> produce(asked);
-            case "consume" -> consume(asked);
-            case "offsets" -> offsets(asked);
-            case "pause" -> pause(asked);
-            case "errors" -> errors(asked);
-            case "transactions" -> transactions(asked);
-            case "fence" -> fence(asked);
-            case "member" -> member(asked);
+            case "admin" -> admin(arguments);
+            case "produce" -> produce(arguments);
+            case "consume" -> consume(arguments);
+            case "offsets" -> offsets(arguments);
+            case "pause" -> pause(arguments);
+            case "errors" -> errors(arguments);
+            case "transactions" -> transactions(arguments);
+            case "fence" -> fence(arguments);
+            case "member" -> member(arguments);
             default -> throw new IllegalArgumentException(action);
         };
     }
 
-    private static Object all(JsonNode asked) throws Exception {
+    private static Object all(JsonNode arguments) throws Exception {
         List<Object> results = new ArrayList<>();
-        for (JsonNode call : asked.get("calls")) {
+        for (JsonNode call : arguments.get("calls")) {
             results.add(act(call.get(0).asText(), call.get(1)));
         }
         return Map.of("results", results);
     }
 
-    private static void say(Object what) throws Exception {
-        String line = JSON.writeValueAsString(what);
+    private static void report(Object event) throws Exception {
+        String line = JSON.writeValueAsString(event);
         synchronized (System.out) {
             System.out.println(line);
             System.out.flush();
         }
     }
 
-    private static Properties settings(JsonNode asked, String... more) {
+    private static Properties settings(JsonNode arguments, String... more) {
         Properties settings = new Properties();
-        settings.put("bootstrap.servers", asked.get("bootstrap").asText());
+        settings.put("bootstrap.servers", arguments.get("bootstrap").asText());
         for (int i = 0; i < more.length; i += 2) {
             settings.put(more[i], more[i + 1]);
         }
         return settings;
     }
 
-    private static KafkaConsumer<String, String> consumer(JsonNode asked, String... more) {
-        Properties settings = settings(asked, more);
+    private static KafkaConsumer<String, String> consumer(JsonNode arguments, String... more) {
+        Properties settings = settings(arguments, more);
         settings.put("key.deserializer", STRINGS + "Deserializer");
         settings.put("value.deserializer", STRINGS + "Deserializer");
         settings.putIfAbsent("auto.offset.reset", "earliest");
@@ -112,14 +112,14 @@ public final class JavaProgram {
         return new KafkaConsumer<>(settings);
     }
 
-    private static KafkaProducer<String, String> producer(JsonNode asked, String... more) {
-        Properties settings = settings(asked, more);
+    private static KafkaProducer<String, String> producer(JsonNode arguments, String... more) {
+        Properties settings = settings(arguments, more);
         settings.put("key.serializer", STRINGS + "Serializer");
         settings.put("value.serializer", STRINGS + "Serializer");
         return new KafkaProducer<>(settings);
     }
 
-    /** The code of the error that a call ends with, 0 if it does not. */
+    /** Returns the error code of a call; 0 if it succeeds. */
     private static int codeOf(Future<?> call) throws InterruptedException {
         try {
             call.get();
@@ -145,20 +145,20 @@ public final class JavaProgram {
         return client.listTopics().names().get().contains(topic);
     }
 
-    /** What a look gives once that is what is wanted: brokers apply changes by and by. */
-    private static <T> T eventually(Callable<T> look, T wanted) throws Exception {
+    /** Calls `read` until it returns the expected value, because brokers apply changes later. */
+    private static <T> T eventually(Callable<T> read, T expected) throws Exception {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(40);
-        T found = look.call();
-        while (!wanted.equals(found) && System.nanoTime() < deadline) {
+        T found = read.call();
+        while (!expected.equals(found) && System.nanoTime() < deadline) {
             Thread.sleep(20);
-            found = look.call();
+            found = read.call();
         }
         return found;
     }
 
-    private static Object admin(JsonNode asked) throws Exception {
-        String topic = asked.get("topic").asText();
-        try (Admin client = Admin.create(settings(asked))) {
+    private static Object admin(JsonNode arguments) throws Exception {
+        String topic = arguments.get("topic").asText();
+        try (Admin client = Admin.create(settings(arguments))) {
             Map<String, Object> result = new LinkedHashMap<>();
             NewTopic made = new NewTopic(topic, 2, (short) 1).configs(Map.of("retention.ms", "60000"));
             client.createTopics(List.of(made)).all().get();
@@ -181,12 +181,12 @@ public final class JavaProgram {
         }
     }
 
-    private static Object produce(JsonNode asked) throws Exception {
-        String compression = asked.get("compression").asText();
-        String topic = asked.get("topic").asText();
+    private static Object produce(JsonNode arguments) throws Exception {
+        String compression = arguments.get("compression").asText();
+        String topic = arguments.get("topic").asText();
         List<Future<RecordMetadata>> sent = new ArrayList<>();
-        try (var producer = producer(asked, "compression.type", compression, "linger.ms", "50")) {
-            for (JsonNode each : asked.get("records")) {
+        try (var producer = producer(arguments, "compression.type", compression, "linger.ms", "50")) {
+            for (JsonNode each : arguments.get("records")) {
                 List<Header> headers = new ArrayList<>();
                 for (JsonNode header : each.get("headers")) {
                     headers.add(new RecordHeader(header.get(0).asText(), header.get(1).asText().getBytes()));
@@ -204,17 +204,17 @@ public final class JavaProgram {
         return Map.of("offsets", found);
     }
 
-    private static KafkaProducer<String, String> transactional(JsonNode asked) {
-        var producer = producer(asked, "transactional.id", asked.get("transactional_id").asText());
+    private static KafkaProducer<String, String> transactional(JsonNode arguments) {
+        var producer = producer(arguments, "transactional.id", arguments.get("transactional_id").asText());
         producer.initTransactions();
         return producer;
     }
 
-    private static Object transactions(JsonNode asked) throws Exception {
-        String topic = asked.get("topic").asText();
-        var member = new ConsumerGroupMetadata(asked.get("group").asText());
-        try (var producer = transactional(asked)) {
-            for (JsonNode each : asked.get("transactions")) {
+    private static Object transactions(JsonNode arguments) throws Exception {
+        String topic = arguments.get("topic").asText();
+        var member = new ConsumerGroupMetadata(arguments.get("group").asText());
+        try (var producer = transactional(arguments)) {
+            for (JsonNode each : arguments.get("transactions")) {
                 producer.beginTransaction();
                 for (int partition = 0; partition < each.get("values").size(); partition++) {
                     String value = each.get("values").get(partition).asText();
@@ -231,22 +231,22 @@ public final class JavaProgram {
             }
         }
         List<String> read = new ArrayList<>();
-        try (var consumer = consumer(asked, "isolation.level", "read_committed")) {
+        try (var consumer = consumer(arguments, "isolation.level", "read_committed")) {
             consumer.assign(List.of(new TopicPartition(topic, 0)));
-            while (read.size() < asked.get("count").asInt()) {
+            while (read.size() < arguments.get("count").asInt()) {
                 consumer.poll(Duration.ofMillis(500)).forEach(each -> read.add(each.value()));
             }
         }
         return Map.of("read", read);
     }
 
-    private static Object fence(JsonNode asked) throws Exception {
-        String topic = asked.get("topic").asText();
-        try (var old = transactional(asked)) {
+    private static Object fence(JsonNode arguments) throws Exception {
+        String topic = arguments.get("topic").asText();
+        try (var old = transactional(arguments)) {
             old.beginTransaction();
             old.send(new ProducerRecord<>(topic, 0, null, "old"));
             old.flush();
-            try (var successor = transactional(asked)) {
+            try (var successor = transactional(arguments)) {
                 successor.beginTransaction();
                 successor.send(new ProducerRecord<>(topic, 0, null, "successor"));
                 successor.commitTransaction();
@@ -278,40 +278,40 @@ public final class JavaProgram {
         return shown;
     }
 
-    private static Object consume(JsonNode asked) {
-        TopicPartition partition = new TopicPartition(asked.get("topic").asText(), 0);
+    private static Object consume(JsonNode arguments) {
+        TopicPartition partition = new TopicPartition(arguments.get("topic").asText(), 0);
         List<Object> records = new ArrayList<>();
-        try (var consumer = consumer(asked)) {
+        try (var consumer = consumer(arguments)) {
             consumer.assign(List.of(partition));
-            if (asked.has("timestamp")) {
-                long at = asked.get("timestamp").asLong();
+            if (arguments.has("timestamp")) {
+                long at = arguments.get("timestamp").asLong();
                 consumer.seek(partition, consumer.offsetsForTimes(Map.of(partition, at)).get(partition).offset());
             }
-            while (records.size() < asked.get("count").asInt()) {
+            while (records.size() < arguments.get("count").asInt()) {
                 consumer.poll(Duration.ofMillis(500)).forEach(each -> records.add(shown(each)));
             }
         }
         return Map.of("records", records);
     }
 
-    private static Object offsets(JsonNode asked) {
-        TopicPartition partition = new TopicPartition(asked.get("topic").asText(), 0);
+    private static Object offsets(JsonNode arguments) {
+        TopicPartition partition = new TopicPartition(arguments.get("topic").asText(), 0);
         List<Long> found = new ArrayList<>();
-        try (var consumer = consumer(asked)) {
-            for (JsonNode at : asked.get("timestamps")) {
+        try (var consumer = consumer(arguments)) {
+            for (JsonNode at : arguments.get("timestamps")) {
                 found.add(consumer.offsetsForTimes(Map.of(partition, at.asLong())).get(partition).offset());
             }
         }
         return Map.of("offsets", found);
     }
 
-    private static Object pause(JsonNode asked) {
-        String topic = asked.get("topic").asText();
-        int count = asked.get("count").asInt();
+    private static Object pause(JsonNode arguments) {
+        String topic = arguments.get("topic").asText();
+        int count = arguments.get("count").asInt();
         TopicPartition first = new TopicPartition(topic, 0);
         TopicPartition second = new TopicPartition(topic, 1);
         int[] got = new int[2];
-        try (var consumer = consumer(asked)) {
+        try (var consumer = consumer(arguments)) {
             consumer.assign(List.of(first, second));
             consumer.pause(Set.of(first));
             while (got[1] < count) {
@@ -327,13 +327,13 @@ public final class JavaProgram {
         }
     }
 
-    private static Object errors(JsonNode asked) throws Exception {
-        String topic = asked.get("topic").asText();
+    private static Object errors(JsonNode arguments) throws Exception {
+        String topic = arguments.get("topic").asText();
         Map<String, Object> found = new HashMap<>();
-        try (var producer = producer(asked)) {
+        try (var producer = producer(arguments)) {
             found.put("too_large", codeOf(producer.send(new ProducerRecord<>(topic, "x".repeat(5000)))));
         }
-        try (var consumer = consumer(asked, "auto.offset.reset", "none")) {
+        try (var consumer = consumer(arguments, "auto.offset.reset", "none")) {
             TopicPartition partition = new TopicPartition(topic, 0);
             consumer.assign(List.of(partition));
             consumer.seek(partition, 1000);
@@ -348,22 +348,22 @@ public final class JavaProgram {
         return found;
     }
 
-    private static Object member(JsonNode asked) throws Exception {
-        String topic = asked.get("topic").asText();
-        String strategy = asked.has("strategy") ? asked.get("strategy").asText() : "range";
+    private static Object member(JsonNode arguments) throws Exception {
+        String topic = arguments.get("topic").asText();
+        String strategy = arguments.has("strategy") ? arguments.get("strategy").asText() : "range";
         List<String> more = new ArrayList<>(List.of(
-            "group.id", asked.get("group").asText()));
-        if (asked.has("protocol") && asked.get("protocol").asText().equals("consumer")) {
+            "group.id", arguments.get("group").asText()));
+        if (arguments.has("protocol") && arguments.get("protocol").asText().equals("consumer")) {
             more.addAll(List.of("group.protocol", "consumer"));
         } else {
             more.addAll(List.of(
                 "group.protocol", "classic",
-                "session.timeout.ms", asked.get("session_timeout_ms").asText(),
+                "session.timeout.ms", arguments.get("session_timeout_ms").asText(),
                 "heartbeat.interval.ms", "300",
                 "partition.assignment.strategy", STRATEGIES.get(strategy)));
         }
-        if (asked.has("instance_id")) {
-            more.addAll(List.of("group.instance.id", asked.get("instance_id").asText()));
+        if (arguments.has("instance_id")) {
+            more.addAll(List.of("group.instance.id", arguments.get("instance_id").asText()));
         }
         AtomicBoolean ended = new AtomicBoolean();
         Thread reader = new Thread(() -> {
@@ -378,27 +378,27 @@ public final class JavaProgram {
         });
         reader.setDaemon(true);
         reader.start();
-        Set<Integer> said = null;
-        try (var consumer = consumer(asked, more.toArray(String[]::new))) {
+        Set<Integer> reported = null;
+        try (var consumer = consumer(arguments, more.toArray(String[]::new))) {
             consumer.subscribe(List.of(topic));
             while (!ended.get()) {
                 List<String> values = new ArrayList<>();
                 ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(100));
                 records.forEach(each -> values.add(each.value()));
                 Set<Integer> now = indexes(consumer.assignment());
-                if (!now.equals(said)) {
-                    say(Map.of("partitions", now));
-                    said = now;
+                if (!now.equals(reported)) {
+                    report(Map.of("partitions", now));
+                    reported = now;
                 }
                 if (values.isEmpty()) {
                     continue;
                 }
                 try {
                     consumer.commitSync();
-                    say(Map.of("values", values));
+                    report(Map.of("values", values));
                 } catch (CommitFailedException | RebalanceInProgressException problem) {
-                    // The group has moved on; whoever has the partition now reads them again.
-                    say(Map.of("commit", String.valueOf(problem.getMessage())));
+                    // The group is in another generation. The new owner reads the records again.
+                    report(Map.of("commit", String.valueOf(problem.getMessage())));
                     for (TopicPartition partition : records.partitions()) {
                         if (consumer.assignment().contains(partition)) {
                             consumer.seek(partition, records.records(partition).get(0).offset());

@@ -15,7 +15,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 
-/** What Java clients from 0.9 on have in common: BOOTSTRAP, then actions with their words. */
+/** Actions of Java clients from 0.9 on. Arguments: BOOTSTRAP, then actions with their arguments. */
 public final class OldJavaProgram {
     private static final String STRINGS = "org.apache.kafka.common.serialization.String";
 
@@ -48,7 +48,7 @@ public final class OldJavaProgram {
         return new KafkaProducer<>(settings);
     }
 
-    /** The offsets of COUNT records k-0: v-0 and so on; every third has no key. */
+    /** Produces COUNT records k-0: v-0 and so on, every third without a key; returns the offsets. */
     private static String produce(String bootstrap, String topic, String compression, int count)
             throws Exception {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
@@ -65,7 +65,7 @@ public final class OldJavaProgram {
         return "[" + String.join(",", offsets) + "]";
     }
 
-    /** What a group reads up to COUNT records: offset, key and value of each. Commits at the end. */
+    /** Reads COUNT records as a group member, and commits; returns offset, key and value of each. */
     private static String consume(String bootstrap, String topic, String group, int count) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
@@ -81,7 +81,7 @@ public final class OldJavaProgram {
                 public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
                 }
 
-                // Nothing is committed yet: whoever joins again begins again.
+                // Nothing is committed yet, so a member that rejoins reads all records again.
                 @Override
                 public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
                     records.clear();

@@ -1,4 +1,4 @@
-"""aiokafka."""
+"""Actions of aiokafka."""
 
 import asyncio
 import time
@@ -9,17 +9,17 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, ProducerFenced
-from frame import PATIENCE_S, Partitions, data, end_of_input, main, say, text
+from frame import PATIENCE_S, Partitions, data, end_of_input, main, report, text
 
 
-async def retention(client, topic, wanted):
-    """Return retention.ms; wait for some time until it is `wanted`."""
+async def retention(client, topic, expected):
+    """Return retention.ms, after it is `expected` or a timeout."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        (answer,) = await client.describe_configs([resource])
-        found = next(row[1] for row in answer.resources[0][4] if row[0] == "retention.ms")
-        if found == wanted:
+        (response,) = await client.describe_configs([resource])
+        found = next(row[1] for row in response.resources[0][4] if row[0] == "retention.ms")
+        if found == expected:
             break
         await asyncio.sleep(0.02)
     return found
@@ -32,12 +32,12 @@ async def partitions_of(client, topic):
     return found["partitions"]
 
 
-async def count_of(client, topic, wanted):
-    """Return the number of partitions, None without the topic; wait for some time for `wanted`."""
+async def count_of(client, topic, expected):
+    """Return the number of partitions (None without the topic), when `expected` or at a timeout."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         found = await partitions_of(client, topic)
-        if (None if found is None else len(found)) == wanted:
+        if (None if found is None else len(found)) == expected:
             break
         await asyncio.sleep(0.02)
     return None if found is None else len(found)
@@ -135,9 +135,9 @@ async def assigned(
         bootstrap_servers=bootstrap, auto_offset_reset=reset, isolation_level=isolation
     )
     await consumer.start()
-    wanted = [TopicPartition(topic, index) for index in partitions]
-    consumer.assign(wanted)
-    return consumer, wanted
+    assignment = [TopicPartition(topic, index) for index in partitions]
+    consumer.assign(assignment)
+    return consumer, assignment
 
 
 async def consume(bootstrap, topic, count, timestamp=None):
@@ -239,11 +239,11 @@ async def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, 
             except KafkaError as error:
                 # The group has removed this member; the new owner of the partition reads the
                 # records again.
-                say({"commit": str(error)})
+                report({"commit": str(error)})
                 for partition in batches.keys() & consumer.assignment():
                     consumer.seek(partition, batches[partition][0].offset)
                 continue
-            say({"values": values})
+            report({"values": values})
     await consumer.stop()
 
 

@@ -1,4 +1,4 @@
-"""A group member with our own client: `barnabas_program.py member JSON` (see client_program)."""
+"""A group member of the Barnabas client: `barnabas_program.py member JSON` (see client_program)."""
 
 import json
 import sys
@@ -8,8 +8,8 @@ import barnabas
 from barnabas.client.errors import ClientError
 
 
-def say(what):
-    print(json.dumps(what), flush=True)
+def report(event):
+    print(json.dumps(event), flush=True)
 
 
 def member(bootstrap, topic, group, session_timeout_ms, protocol="classic", strategy="range"):
@@ -28,27 +28,27 @@ def member(bootstrap, topic, group, session_timeout_ms, protocol="classic", stra
     )
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
-    said = None
+    reported = None
     with consumer:
         while not ended.is_set():
             records = list(consumer.poll(0.1))
             partitions = sorted(each.partition for each in consumer.assignment())
-            if partitions != said:
-                say({"partitions": partitions})
-                said = partitions
+            if partitions != reported:
+                report({"partitions": partitions})
+                reported = partitions
             if not records:
                 continue
             try:
                 consumer.commit()
             except ClientError as error:
-                # The group has moved on. The owner of the partition reads the records again.
-                say({"commit": str(error)})
+                # The group is in another generation. The new owner reads the records again.
+                report({"commit": str(error)})
                 for each in reversed(records):
                     place = barnabas.TopicPartition(each.topic, each.partition)
                     if place in consumer.assignment():
                         consumer.seek(place, each.offset)
                 continue
-            say({"values": [each.value.decode() for each in records]})
+            report({"values": [each.value.decode() for each in records]})
 
 
 if __name__ == "__main__":

@@ -16,15 +16,15 @@ def main(actions):
     name, text = sys.argv[1:3]
     if name == "all":
         calls = json.loads(text)["calls"]
-        say({"results": [actions[each](**arguments) for each, arguments in calls]})
+        report({"results": [actions[each](**arguments) for each, arguments in calls]})
         return
     result = actions[name](**json.loads(text))
     if result is not None:
-        say(result)
+        report(result)
 
 
-def say(what):
-    print(json.dumps(what), flush=True)
+def report(event):
+    print(json.dumps(event), flush=True)
 
 
 def end_of_input():
@@ -43,19 +43,19 @@ class Partitions:
     """Prints the partitions of a member at each change."""
 
     def __init__(self):
-        self._said = None
+        self._reported = None
 
     def note(self, partitions):
-        now = sorted(partitions)
-        if now != self._said:
-            self._said = now
-            say({"partitions": now})
+        current = sorted(partitions)
+        if current != self._reported:
+            self._reported = current
+            report({"partitions": current})
 
 
-def eventually(look, wanted):
-    """Call `look` until it returns the wanted value, because brokers apply changes later."""
+def eventually(read, expected):
+    """Call `read` until it returns the expected value, because brokers apply changes later."""
     deadline = time.monotonic() + PATIENCE_S
-    while (found := look()) != wanted and time.monotonic() < deadline:
+    while (found := read()) != expected and time.monotonic() < deadline:
         time.sleep(0.02)
     return found
 

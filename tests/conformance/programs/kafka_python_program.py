@@ -1,10 +1,10 @@
-"""kafka-python, of any version from 1.4.7 on."""
+"""Actions of kafka-python, for all versions from 1.4.7 on."""
 
 import functools
 import os
 
 import kafka
-from frame import Partitions, data, end_of_input, eventually, main, say, text
+from frame import Partitions, data, end_of_input, eventually, main, report, text
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -12,32 +12,32 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata
 
 MAJOR = int(kafka.__version__.split(".")[0])
-# The assumed version of the broker; if missing, the client asks the broker.
+# The assumed version of the broker; if missing, the client requests it from the broker.
 if "API_VERSION" in os.environ:
-    believed = tuple(map(int, os.environ["API_VERSION"].split(".")))
-    KafkaConsumer = functools.partial(KafkaConsumer, api_version=believed)
-    KafkaProducer = functools.partial(KafkaProducer, api_version=believed)
+    api_version = tuple(map(int, os.environ["API_VERSION"].split(".")))
+    KafkaConsumer = functools.partial(KafkaConsumer, api_version=api_version)
+    KafkaProducer = functools.partial(KafkaProducer, api_version=api_version)
 
 
 def code_of(call, *arguments):
     """Return the error code of a call; 0 if it succeeds."""
     try:
-        answer = call(*arguments)
+        response = call(*arguments)
     except KafkaError as error:
         return error.errno
-    # 1.4.7 returns most responses with their errors instead of raising.
-    errors = getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ())
+    # 1.4.7 returns most responses with their errors instead of raising exceptions.
+    errors = getattr(response, "topic_errors", None) or getattr(response, "topic_error_codes", ())
     return next((each[1] for each in errors if each[1]), 0)
 
 
 def retention(admin, topic):
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-    answer = admin.describe_configs([resource])
+    result = admin.describe_configs([resource])
     if MAJOR > 1:
-        found = answer["topic"][topic]["retention.ms"] if isinstance(answer, dict) else answer
+        found = result["topic"][topic]["retention.ms"] if isinstance(result, dict) else result
         return found["value"] if isinstance(found, dict) else found
-    answers = answer if isinstance(answer, list) else [answer]
-    rows = [row for each in answers for resource in each.resources for row in resource[4]]
+    responses = result if isinstance(result, list) else [result]
+    rows = [row for each in responses for resource in each.resources for row in resource[4]]
     return next(row[1] for row in rows if row[0] == "retention.ms")
 
 
@@ -140,9 +140,9 @@ def fence(bootstrap, topic, transactional_id):
 
 def assigned(bootstrap, topic, partitions=(0,), **settings):
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", **settings)
-    wanted = [TopicPartition(topic, index) for index in partitions]
-    consumer.assign(wanted)
-    return consumer, wanted
+    assignment = [TopicPartition(topic, index) for index in partitions]
+    consumer.assign(assignment)
+    return consumer, assignment
 
 
 def consume(bootstrap, topic, count, timestamp=None):
@@ -253,11 +253,11 @@ def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strate
             except KafkaError as error:
                 # The group has removed this member; the new owner of the partition reads the
                 # records again.
-                say({"commit": str(error)})
+                report({"commit": str(error)})
                 for partition in batches.keys() & consumer.assignment():
                     consumer.seek(partition, batches[partition][0].offset)
                 continue
-            say({"values": values})
+            report({"values": values})
     consumer.close()
 
 

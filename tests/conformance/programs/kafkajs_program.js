@@ -7,16 +7,16 @@ const {
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 
-const say = what => process.stdout.write(JSON.stringify(what) + '\n')
+const report = event => process.stdout.write(JSON.stringify(event) + '\n')
 const text = data => (data === null || data === undefined ? null : data.toString())
 const codes = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy }
 
-// What `look` gives once that is what is wanted: brokers apply changes by and by.
-const eventually = async (look, wanted) => {
+// Calls `read` until it returns the expected value, because brokers apply changes later.
+const eventually = async (read, expected) => {
   const deadline = Date.now() + 40000
   for (;;) {
-    const found = await look()
-    if (found === wanted || Date.now() > deadline) return found
+    const found = await read()
+    if (found === expected || Date.now() > deadline) return found
     await new Promise(resolve => setTimeout(resolve, 20))
   }
 }
@@ -66,12 +66,12 @@ const admin = ({ bootstrap, topic }) => withAdmin(bootstrap, async client => {
       configEntries: [{ name: 'retention.ms', value: '60000' }],
     }],
   })
-  if (!(await create())) throw new Error('the topic was there')
+  if (!(await create())) throw new Error('the topic exists already')
   const listed = async () => (await client.listTopics()).includes(topic)
   const result = { partitions: await eventually(partitions, 2) }
   result.config = await eventually(retention, '60000')
   result.listed = await eventually(listed, true)
-  // It says false for a topic that is there, and throws for any other error.
+  // kafkajs returns false for an existing topic, and throws for other errors.
   result.again = (await create()) ? 0 : 36
   await client.createPartitions({ topicPartitions: [{ topic, count: 4 }] })
   result.grown = await eventually(partitions, 4)
@@ -92,7 +92,7 @@ const admin = ({ bootstrap, topic }) => withAdmin(bootstrap, async client => {
 const produce = async ({ bootstrap, topic, compression, records }) => {
   const producer = connect(bootstrap).producer({ allowAutoTopicCreation: false, idempotent: true })
   await producer.connect()
-  const [answer] = await producer.send({
+  const [response] = await producer.send({
     topic,
     acks: -1,
     compression: codes[compression],
@@ -105,7 +105,7 @@ const produce = async ({ bootstrap, topic, compression, records }) => {
     })),
   })
   await producer.disconnect()
-  const first = Number(answer.baseOffset)
+  const first = Number(response.baseOffset)
   return { offsets: records.map((_, index) => first + index) }
 }
 
@@ -117,9 +117,9 @@ const transactional = async (bootstrap, id) => {
   return producer
 }
 
-const transactions = async ({ bootstrap, topic, transactional_id: id, group, transactions: asked, count }) => {
+const transactions = async ({ bootstrap, topic, transactional_id: id, group, transactions: planned, count }) => {
   const producer = await transactional(bootstrap, id)
-  for (const { values, offset, commits } of asked) {
+  for (const { values, offset, commits } of planned) {
     const transaction = await producer.transaction()
     await transaction.send({ topic, messages: values.map((value, partition) => ({ value, partition })) })
     await transaction.sendOffsets({
@@ -129,7 +129,7 @@ const transactions = async ({ bootstrap, topic, transactional_id: id, group, tra
   }
   await producer.disconnect()
   const read = []
-  // Committed records only are its default.
+  // By default, kafkajs returns committed records only.
   const consumer = await reading(bootstrap, topic, [[0, '0']], (partition, message) => {
     if (partition === 0) read.push(message.value.toString())
   })
@@ -158,13 +158,13 @@ const fence = async ({ bootstrap, topic, transactional_id: id }) => {
   return { fenced }
 }
 
-// A consumer of a group of its own, at the given offsets; `take` gets each message.
+// Returns a consumer with a unique group that starts at these offsets; `take` gets each message.
 const reading = async (bootstrap, topic, starts, take) => {
   const groupId = `kafkajs-${process.pid}-${Date.now()}`
   const consumer = connect(bootstrap).consumer({ groupId, maxWaitTimeInMs: 200 })
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
-  // A group whose coordinator is not ready is begun anew by the client: seeking waits for the join.
+  // The client joins again if the coordinator is not ready, so seek only after the join.
   const joined = new Promise(resolve => consumer.on(consumer.events.GROUP_JOIN, resolve))
   await consumer.run({
     autoCommit: false,
@@ -238,7 +238,7 @@ const errors = async ({ bootstrap, topic }) => {
   }))
   await producer.send({ topic, messages: [{ value: 'first', partition: 0 }] })
   await producer.disconnect()
-  // It goes back to its default offset by itself: the first record after an impossible offset.
+  // After an offset out of range, kafkajs resets to its default offset, that of the first record.
   const found = []
   const consumer = await reading(bootstrap, topic, [[0, '1000']], (_, message) => found.push(message))
   await until(() => found.length)
@@ -257,9 +257,9 @@ const member = async ({ bootstrap, topic, group, session_timeout_ms }) => {
   })
   const { GROUP_JOIN, REBALANCING } = consumer.events
   consumer.on(GROUP_JOIN, ({ payload }) => {
-    say({ partitions: (payload.memberAssignment[topic] || []).slice().sort((a, b) => a - b) })
+    report({ partitions: (payload.memberAssignment[topic] || []).slice().sort((a, b) => a - b) })
   })
-  consumer.on(REBALANCING, () => say({ partitions: [] }))
+  consumer.on(REBALANCING, () => report({ partitions: [] }))
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   await consumer.run({
@@ -269,7 +269,7 @@ const member = async ({ bootstrap, topic, group, session_timeout_ms }) => {
       await heartbeat()
       const offset = String(BigInt(batch.lastOffset()) + 1n)
       await consumer.commitOffsets([{ topic, partition: batch.partition, offset }])
-      say({ values: batch.messages.map(each => text(each.value)) })
+      report({ values: batch.messages.map(each => text(each.value)) })
     },
   })
   process.stdin.resume()
@@ -292,7 +292,7 @@ const actions = {
 const [name, argument] = process.argv.slice(2)
 actions[name](JSON.parse(argument)).then(
   result => {
-    if (result) say(result)
+    if (result) report(result)
     process.exit(0)
   },
   error => {

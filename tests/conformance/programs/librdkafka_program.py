@@ -1,4 +1,4 @@
-"""confluent-kafka, which is librdkafka."""
+"""Actions of librdkafka, through confluent-kafka."""
 
 import contextlib
 
@@ -11,7 +11,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
 )
-from frame import Partitions, data, end_of_input, eventually, main, say, text
+from frame import Partitions, data, end_of_input, eventually, main, report, text
 
 
 def code_of(futures):
@@ -82,7 +82,7 @@ def produce(bootstrap, topic, compression, records):
 
 
 def transactional(bootstrap, transactional_id):
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": id})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
     producer.init_transactions(60)
     return producer
 
@@ -234,14 +234,14 @@ def member(bootstrap, topic, group, session_timeout_ms, **more):
             except KafkaException as error:
                 # The group has removed this member; the new owner of the partition reads the
                 # records again.
-                say({"commit": str(error)})
-                go_back(consumer, messages)
+                report({"commit": str(error)})
+                seek_back(consumer, messages)
                 continue
-            say({"values": values})
+            report({"values": values})
     consumer.close()
 
 
-def go_back(consumer, messages):
+def seek_back(consumer, messages):
     """Read these records again if this member still owns the partition."""
     for each in reversed(messages):
         if each.error() is None:

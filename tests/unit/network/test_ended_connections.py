@@ -98,4 +98,6 @@ def test_the_error_of_a_malformed_frame_has_no_traceback() -> None:
     world, server, client = connected(1)
     client.stream.write([b"\xff\xff\xff\xff"])
     assert world.run_until(lambda: bool(server.closed))
-    assert server.connections[0].malformed == "a frame claims -1 bytes; 104857600 are allowed"
+    assert server.connections[0].malformed == (
+        "the length of a frame is -1 bytes; at most 104857600 are allowed"
+    )

@@ -39,7 +39,7 @@ COUNTS = [0, 1, 1, 2, 3]
 
 
 def message_classes() -> list[type[Message]]:
-    """Every request, response and record type."""
+    """Return all classes of requests, responses and records."""
     keys = [key for key in ApiKey if key not in APIS_WITHOUT_TABLES]
     requests = [request_class(key) for key in keys]
     responses = [response_class(key) for key in keys]
@@ -61,7 +61,7 @@ def versions_of(cls: type[Message]) -> range:
 
 
 def messages(seed: int, count: int = 2) -> Iterator[tuple[type[Message], int, Any]]:
-    """Every (class, version) with `count` arbitrary messages each."""
+    """Yield `count` arbitrary messages of each class and version."""
     for cls in message_classes():
         rng = random.Random(f"{seed} {cls.__name__}")
         for version in versions_of(cls):
@@ -70,7 +70,7 @@ def messages(seed: int, count: int = 2) -> Iterator[tuple[type[Message], int, An
 
 
 def arbitrary(cls: type[Struct], version: int, rng: random.Random, *, depth: int = 0) -> Any:
-    """A struct with arbitrary values in all fields that the version carries."""
+    """Return a struct with arbitrary values in all fields of the version."""
     values = {
         each.name: _value(each, each.kind, version, rng, depth)
         for each in cls.__fields__
@@ -112,7 +112,7 @@ def _primitive(name: str, kind: Kind, rng: random.Random) -> Any:
     if kind is schema.RECORDS:
         return rng.randbytes(rng.choice([0, 5, 1023, 1024, 3000]))
     if name.endswith("error_code") or name == "error_codes":
-        # Up to 133, the last that every implementation we compare with knows.
+        # The compared implementations know the codes up to 133.
         return int(rng.choice([code for code in ErrorCode if code <= 133]))
     if kind is schema.INT64 and ("timestamp" in name or name.endswith("_ms")):
         # Within the range of a calendar: other implementations convert it to a date.

@@ -49,7 +49,7 @@ def test_the_last_stable_version_excludes_unstable_versions() -> None:
     assert last_stable_version(ApiKey.PRODUCE) == 13
 
 
-def test_listeners() -> None:
+def test_an_api_has_the_kinds_of_its_listeners() -> None:
     assert listeners(ApiKey.PRODUCE) == ("broker",)
     assert listeners(ApiKey.VOTE) == ("controller",)
     assert listeners(ApiKey.LEADER_AND_ISR) == ()

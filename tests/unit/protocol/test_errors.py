@@ -32,7 +32,7 @@ def test_an_unknown_code_is_unexpected() -> None:
 
 
 def test_unknown_error_codes_are_counted_as_unknown_server_error() -> None:
-    """A newer controller's response is forwarded and counted, whatever its codes."""
+    """Responses of newer controllers are forwarded and counted with all their codes."""
     counts = [0] * (max(ErrorCode) + 2)
     count = error_counter(AlterPartitionResponse)
     for code in (0, 136, -1, 137, 32_767, -2, -32_768):

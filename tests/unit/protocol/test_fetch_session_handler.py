@@ -27,7 +27,7 @@ A, B = Partition("t", 0), Partition("t", 1)
 
 
 def established() -> Handler:
-    """A session with two partitions that the broker caches."""
+    """Return a session with two partitions that the broker caches."""
     session = Handler()
     session.build({A: Parameters(0), B: Parameters(0)})
     assert session.on_response(ErrorCode.NONE, 9, [A, B])
@@ -64,7 +64,7 @@ def test_a_removed_partition_is_forgotten() -> None:
     assert session.build({}).is_empty
 
 
-def test_build_all_forgets_the_partitions_that_are_not_wanted() -> None:
+def test_build_all_forgets_the_partitions_that_are_not_requested() -> None:
     request = established().build_all({A: Parameters(0)})
     assert not request.to_send
     assert request.to_forget == {B: OLD}

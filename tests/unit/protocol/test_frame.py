@@ -17,7 +17,7 @@ def frame(content: bytes) -> bytes:
 
 
 def feed(splitter: FrameSplitter, data: bytes, sizes: list[int]) -> list[bytes]:
-    """Hand over `data` in pieces of at most the given sizes, as a socket would."""
+    """Pass `data` to the splitter in pieces of at most these sizes, as a socket would."""
     found = []
     position = 0
     turn = 0

@@ -32,7 +32,7 @@ def test_constructor_takes_keywords_and_fills_defaults() -> None:
     assert Pair(left=1).right == 7
 
 
-def test_constructor_demands_fields_without_a_default() -> None:
+def test_constructor_requires_fields_without_a_default() -> None:
     with pytest.raises(TypeError, match="left"):
         Pair(right=1)  # type: ignore[call-arg]
 

@@ -1,7 +1,6 @@
 """The committed field tables agree with Kafka's schema files.
 
-They are read from the schema folder beside the repository, or from the jars of Kafka, which hold
-the same files.
+The schema files come from the schema folder beside the repository, or from the jars of Kafka.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MODULES = (
 
 @pytest.fixture(scope="session")
 def schemas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`4.4/<module>/*.json` and `3.9-clients/*.json`."""
+    """The folder with `4.4/<module>/*.json` and `3.9-clients/*.json`."""
     if FOLDER.is_dir():
         return FOLDER
     kafka_jars: Callable[[str], str] = request.getfixturevalue("kafka_jars")
@@ -66,25 +65,25 @@ def schema_of(schemas: Path, cls: type[Message], release: str) -> dict[str, Any]
     return None
 
 
-def plain(name: str) -> str:
+def normalized(name: str) -> str:
     return name.replace("_", "").lower()
 
 
 def default_of(each: dict[str, Any], kind: Any) -> Any:
-    given = each.get("default")
-    if given == "null":
+    text = each.get("default")
+    if text == "null":
         return None
-    if given is None or given == "":
+    if text is None or text == "":
         return kind.implicit_default if isinstance(kind, Kind) else "empty"
     if each["type"] == "bool":
-        return str(given).lower() == "true"
-    return given if each["type"] == "string" else int(str(given), 0)
+        return str(text).lower() == "true"
+    return text if each["type"] == "string" else int(str(text), 0)
 
 
 def differences(
     fields: tuple[Field, ...], listed: list[dict[str, Any]], common: dict[str, Any]
 ) -> list[str]:
-    ours = {plain(each.name): each for each in fields}
+    ours = {normalized(each.name): each for each in fields}
     found = []
     for theirs in listed:
         each = ours.get(theirs["name"].lower())
@@ -108,8 +107,8 @@ def differences(
         }
         found += [f"{each!r}: {fact}" for fact, is_same in facts.items() if not is_same]
         if not isinstance(element, Kind):
-            inside = theirs.get("fields") or common[listed_type]["fields"]
-            found += differences(element.__fields__, inside, common)
+            subfields = theirs.get("fields") or common[listed_type]["fields"]
+            found += differences(element.__fields__, subfields, common)
     return found
 
 
@@ -118,8 +117,8 @@ def common_structs(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_order(fields: tuple[Field, ...], listed: list[dict[str, Any]]) -> bool:
-    known = [each["name"].lower() for each in listed]
-    return [plain(each.name) for each in fields if plain(each.name) in known] == known
+    names = [each["name"].lower() for each in listed]
+    return [normalized(each.name) for each in fields if normalized(each.name) in names] == names
 
 
 @pytest.mark.parametrize("cls", message_classes(), ids=lambda cls: cls.__name__)
@@ -137,29 +136,28 @@ def test_tables_have_every_field_of_the_schema(schemas: Path, cls: type[Message]
 
 
 def their_layout(listed: list[dict[str, Any]], common: dict[str, Any], version: int) -> list[Any]:
-    """Name and type of every field that a version carries, by the schema."""
+    """Return name and type of every field of a version according to the schema."""
     layout = []
     for each in listed:
         limits = version_range(each.get("versions") or each["taggedVersions"])
         if limits is None or not limits[0] <= version <= limits[1]:
             continue
         nullable = version_range(each.get("nullableVersions", "none"))
-        inside = each.get("fields") or common.get(each["type"].removeprefix("[]"), {}).get("fields")
+        type_name = each["type"].removeprefix("[]")
+        subfields = each.get("fields") or common.get(type_name, {}).get("fields")
         layout.append(
             (
                 each["name"].lower(),
                 each["type"].startswith("[]"),
                 nullable is not None and nullable[0] <= version <= nullable[1],
-                their_layout(inside, common, version)
-                if inside
-                else each["type"].removeprefix("[]"),
+                their_layout(subfields, common, version) if subfields else type_name,
             )
         )
     return layout
 
 
 def our_layout(fields: tuple[Field, ...], version: int) -> list[Any]:
-    """The same by the committed table."""
+    """Return name and type of every field of a version according to the committed table."""
     layout = []
     for each in fields:
         if not each.is_in(version):
@@ -168,7 +166,7 @@ def our_layout(fields: tuple[Field, ...], version: int) -> list[Any]:
         is_primitive = isinstance(element, Kind)
         layout.append(
             (
-                plain(each.name),
+                normalized(each.name),
                 isinstance(each.kind, Array),
                 each.is_nullable(version),
                 element.name if is_primitive else our_layout(element.__fields__, version),
@@ -214,7 +212,7 @@ def test_committed_files_equal_the_output_of_the_tool(schemas: Path, tmp_path: P
 
 
 def test_each_committed_table_is_used() -> None:
-    """A table is imported by name, or found by its row in the table of record types."""
+    """Each table is imported by name, or has a row in the table of record types."""
     package = ROOT / "src" / "barnabas" / "protocol"
     folders = ("barnabas.protocol.messages", "barnabas.protocol.records")
     imported: set[str] = set()
@@ -231,6 +229,6 @@ def test_each_committed_table_is_used() -> None:
 
 
 @pytest.mark.parametrize("api_key", sorted(APIS_WITHOUT_TABLES))
-def test_an_api_without_tables_says_how_to_add_them(api_key: int) -> None:
+def test_the_error_of_an_api_without_tables_explains_how_to_add_them(api_key: int) -> None:
     with pytest.raises(ProtocolError, match="remove it from UNUSED_APIS in tools/import_schemas"):
         request_class(api_key)

@@ -55,7 +55,7 @@ def _response(count: int) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=partitions)])
 
 
-def test_an_item_is_a_step() -> None:
+def test_each_array_item_is_one_step() -> None:
     data = memoryview(encode_bytes(_request(1000), 9))
     request, steps = counted(decode_in_steps(MetadataRequest, 9, data))
     assert len(request.topics or ()) == 1000

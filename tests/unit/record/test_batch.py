@@ -1,4 +1,4 @@
-"""The v2 batch header: reading, walking and patching in place."""
+"""The v2 batch header is read, iterated and patched in place."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from barnabas.record.batch import (
 
 
 def foreign_batch(count: int = 3) -> bytearray:
+    """Return a batch that aiokafka built."""
     builder = DefaultRecordBatchBuilder(2, 0, True, 77, 4, 12, 1 << 20)
     for index in range(count):
         builder.append(index, 1000 + index, b"key", b"value", [])
@@ -49,8 +50,8 @@ def test_sequence_wraps_after_its_maximum() -> None:
 
 def test_batches_are_listed_without_a_truncated_last_one() -> None:
     one = bytes(foreign_batch())
-    walked = list(batches(one + one + one[:-1]))
-    assert [position for position, _ in walked] == [0, len(one)]
+    found = list(batches(one + one + one[:-1]))
+    assert [position for position, _ in found] == [0, len(one)]
     assert [position for position, _ in batches(one + one[:20])] == [0]
     assert list(batches(b"")) == []
 
@@ -101,7 +102,7 @@ def test_a_length_that_no_batch_can_have_is_corrupt(length: int) -> None:
         list(batches(raw[:30]))
 
 
-def test_another_format_is_named_in_the_error() -> None:
+def test_the_error_of_another_format_has_its_magic() -> None:
     raw = foreign_batch()
     raw[16] = 1
     with pytest.raises(UnsupportedMagicError) as caught:

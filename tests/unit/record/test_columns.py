@@ -1,4 +1,4 @@
-"""The compiled reader: the same records as the pure one, the same error for hostile bytes."""
+"""The compiled reader returns the records of the Python reader, and its error for hostile bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def v2(compression: int, base: int = 50) -> bytes:
 
 
 @pytest.mark.parametrize("compression", range(5))
-def test_compiled_and_pure_reader_agree(compression: int) -> None:
+def test_the_compiled_reader_returns_the_records_of_the_python_reader(compression: int) -> None:
     raw = v2(compression)
     rows = [
         (r.offset, r.timestamp, r.timestamp_type, r.key, r.value, list(r.headers))
@@ -47,10 +47,10 @@ def test_columns_equal_the_records_with_and_without_gaps(compression: int, gap: 
     offsets, keys, values = [1], [b"before"], [b""]
     for start, header in batches(raw):
         append_columns(uncompressed(raw, start, header), header, offsets, keys, values)
-    wanted = [*records(raw), *records(raw[read_header(raw).size :])]
-    assert offsets == [1, *(record.offset for record in wanted)]
-    assert keys == [b"before", *(record.key for record in wanted)]
-    assert values == [b"", *(record.value for record in wanted)]
+    expected = [*records(raw), *records(raw[read_header(raw).size :])]
+    assert offsets == [1, *(record.offset for record in expected)]
+    assert keys == [b"before", *(record.key for record in expected)]
+    assert values == [b"", *(record.value for record in expected)]
 
 
 def test_columns_of_records_with_invalid_header_keys_are_read() -> None:

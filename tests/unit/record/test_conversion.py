@@ -1,4 +1,4 @@
-"""Message formats 0 and 1: read, written and converted, against two other implementations."""
+"""Message formats 0 and 1 are read, written and converted as by two other implementations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.waiting.off_loop import OffLoop, Steps
 
 OLD = [(magic, compression) for magic in (0, 1) for compression in range(4)]
-# aiokafka's own lz4 of magic 0 has the checksum of the format, not that of old clients.
+# For lz4 in magic 0, aiokafka writes the checksum of the format instead of that of old clients.
 FOREIGN = [pair for pair in OLD if pair != (0, 3)]
 
 
@@ -37,7 +37,7 @@ def foreign_set(magic: int, compression: int) -> bytes:
     return bytes(builder.build())
 
 
-def wanted(magic: int) -> list[tuple[int, bytes, bytes | None]]:
+def expected(magic: int) -> list[tuple[int, bytes, bytes | None]]:
     return [(100 + i if magic else -1, b"k%d" % i, None if i == 3 else b"v") for i in range(5)]
 
 
@@ -46,7 +46,7 @@ def test_a_foreign_message_set_becomes_one_v2_batch(magic: int, compression: int
     raw = to_v2(foreign_set(magic, compression))
     header = read_header(raw)
     assert (header.compression, header.record_count, header.base_offset) == (compression, 5, 0)
-    assert [(r.timestamp, r.key, r.value) for r in records(raw)] == wanted(magic)
+    assert [(r.timestamp, r.key, r.value) for r in records(raw)] == expected(magic)
     assert newest_magic(raw) == 2
 
 
@@ -68,7 +68,7 @@ def test_old_consumers_read_down_converted_records(magic: int, compression: int)
     raw = down_convert(v2(compression) + v2(compression, base=90), magic)
     offsets = [*range(50, 55), *range(90, 95)]
     ours = [(r.offset, r.timestamp, r.key, r.value) for r in read_records(raw)]
-    assert ours == [(o, *w) for o, w in zip(offsets, wanted(magic) * 2, strict=True)]
+    assert ours == [(o, *w) for o, w in zip(offsets, expected(magic) * 2, strict=True)]
     assert newest_magic(raw) == magic
     if (magic, compression) == (0, 3):
         return
@@ -172,25 +172,25 @@ def test_large_sets_are_decompressed_and_compressed_outside_the_event_loop(
 ) -> None:
     value = bytes(3 << 20)
     old = write_message_set(1, [Record(0, 5, 0, b"k", value)], compression)
-    asked: list[OffLoop] = []
+    off_loop: list[OffLoop] = []
 
-    def followed(steps: Steps) -> Any:
-        answer = None
+    def run(steps: Steps) -> Any:
+        result = None
         while True:
             try:
-                step = steps.send(answer)
+                step = steps.send(result)
             except StopIteration as end:
                 return end.value
-            answer = None if step is None else step.work()
+            result = None if step is None else step.work()
             if step is not None:
-                asked.append(step)
+                off_loop.append(step)
 
-    batch = followed(up_conversion(old))
-    assert [each.result_bytes_max is not None for each in asked] == [True, False]
+    batch = run(up_conversion(old))
+    assert [each.result_bytes_max is not None for each in off_loop] == [True, False]
     assert records(batch)[0].value == value
-    asked.clear()
-    assert [each.value for each in read_records(followed(down_conversion(batch, 1)))] == [value]
-    assert [each.result_bytes_max is not None for each in asked] == [True, False]
+    off_loop.clear()
+    assert [each.value for each in read_records(run(down_conversion(batch, 1)))] == [value]
+    assert [each.result_bytes_max is not None for each in off_loop] == [True, False]
 
 
 def test_a_batch_that_would_become_too_many_messages_is_refused(

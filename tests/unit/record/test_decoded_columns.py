@@ -1,4 +1,4 @@
-"""Column decoding: the same records as the reader gives, whatever the batches look like."""
+"""Column decoding returns the same records as the reader for all batches."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_batches_of_very_many_records_are_decoded_in_parts(
             builder.append(number, None, bytes(number % 7))
         data += bytes(builder.build())
     parts = list(decode_record_set(data))
-    # A run of records of one size may come on top.
+    # A run of equally sized records may exceed the limit.
     assert max(len(part.offsets) for part in parts) <= 1_000 + 1_024 + 64
     assert len(parts) >= 4
     assert [offset for part in parts for offset in part.offsets] == list(range(7_503))
@@ -167,5 +167,5 @@ def test_a_wrong_count_is_found_in_a_batch_that_is_decoded_in_parts(
     data = builder.build()
     for claimed in (4_999, 5_001, 10):
         data[57:61] = claimed.to_bytes(4, "big")
-        with pytest.raises(CorruptBatchError, match="its header says"):
+        with pytest.raises(CorruptBatchError, match="the count in its header"):
             list(decode_record_set(bytes(data)))

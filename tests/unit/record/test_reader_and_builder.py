@@ -53,16 +53,16 @@ def test_built_batches_are_read_by_our_reader_and_by_others(
     for timestamp, key, value, headers in rows:
         builder.append(timestamp, key, value, headers)
     raw = bytes(builder.build())
-    wanted = [(90 + i, *row) for i, row in enumerate(rows)]
+    expected = [(90 + i, *row) for i, row in enumerate(rows)]
     ours = [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in records(raw)]
-    assert ours == wanted
-    # kafka-python reads the other three only with libraries that nothing else here needs.
+    assert ours == expected
+    # For the other three compression types, kafka-python needs libraries that are not installed.
     others = (DefaultRecordBatch, KafkaPythonBatch) if compression < 2 else (DefaultRecordBatch,)
     for other in others:
         batch = other(raw)
         assert batch.validate_crc()
         theirs = [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in batch]
-        assert theirs == wanted
+        assert theirs == expected
 
 
 def test_a_foreign_batch_with_producer_state_is_read() -> None:
@@ -93,7 +93,7 @@ def test_every_header_field_is_written() -> None:
     assert header.record_count == 2
 
 
-def test_log_append_time_is_every_records_time() -> None:
+def test_log_append_time_is_the_time_of_every_record() -> None:
     raw = built(timestamp_type=1, log_append_time_ms=4242)
     assert {(r.timestamp, r.timestamp_type) for r in records(raw)} == {(4242, 1)}
 

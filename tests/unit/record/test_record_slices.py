@@ -1,4 +1,4 @@
-"""Records in slices: all records, a few at a time, for any content."""
+"""Slices contain all records of a batch, a limited number at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_slices_contain_all_records_in_order(compression: int) -> None:
     assert [record.offset for part in parts for record in part] == list(range(50, 50 + MANY))
 
 
-def test_records_that_only_python_reads_are_returned_once_in_slices() -> None:
+def test_records_that_the_compiled_reader_rejects_are_returned_once_in_slices() -> None:
     # The compiled reader does not read header keys that are not UTF-8.
     whole = batch(MANY)
     last = whole.rindex(b"zz")

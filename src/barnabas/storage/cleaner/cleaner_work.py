@@ -294,14 +294,18 @@ def _blocks(
         file.close()
 
 
-def _block(file: File, position: int, wanted: int) -> tuple[memoryview, int]:
-    """Read `wanted` bytes, or more if the first batch needs more."""
-    wanted = max(wanted, HEADER_SIZE)
-    content = memoryview(file.read_at(wanted, position))
+def _block(file: File, position: int, read_bytes: int) -> tuple[memoryview, int]:
+    """Read `read_bytes` bytes, or the first batch if it is larger.
+
+    Returns:
+        The bytes, and the size of the complete batches at their start.
+    """
+    read_bytes = max(read_bytes, HEADER_SIZE)
+    content = memoryview(file.read_at(read_bytes, position))
     size = _whole_batches(file, position, content)
     if not size and len(content) >= HEADER_SIZE:
         first = BatchHeader._make(HEADER.unpack_from(content)).size
-        if first > wanted:
+        if first > read_bytes:
             content = memoryview(file.read_at(first, position))
             size = _whole_batches(file, position, content)
     return content, size

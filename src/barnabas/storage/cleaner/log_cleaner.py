@@ -239,19 +239,19 @@ class LogCleaner:
         waiting = [tp for tp, log in self._logs.logs.items() if log.config.is_compacted]
         found: list[Pass] = []
 
-        def look() -> None:
+        def examine_slice() -> None:
             if not self._is_running:
                 return
             for partition in waiting[:_SLICE]:
                 found.extend(self._check_log(partition))
             del waiting[:_SLICE]
             if waiting:
-                self._dependencies.timer.call_soon(look)
+                self._dependencies.timer.call_soon(examine_slice)
             else:
                 self._is_scanning = False
                 self._begin_with(found)
 
-        look()
+        examine_slice()
 
     def _check_log(self, partition: TopicPartition) -> Iterator[Pass]:
         """Yield a pass if the log can and should be compacted; also delete its old segments."""

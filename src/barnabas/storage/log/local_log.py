@@ -121,7 +121,7 @@ class LocalLog:
         """Return a slice of the log that starts with the batch of `offset` and ends before `bound`.
 
         Args:
-            offset: first wanted offset; it must be below `bound`.
+            offset: first offset to read; it must be below `bound`.
             max_bytes: maximum size of the slice.
             bound: exclusive end of the readable records.
             min_one_batch: return the first batch whole, even if it exceeds `max_bytes`.
@@ -156,12 +156,12 @@ class LocalLog:
             problem = f"offsets {offset} to {place.base_offset - 1} are missing before it"
             raise DamagedLogError(segment.path(LOG_SUFFIX), position, problem, is_gap=True)
         where = LogOffsetMetadata(offset, segment.base_offset, position)
-        wanted = max(max_bytes, place.size) if min_one_batch else max_bytes
-        length = min(limit - position, wanted)
+        length_max = max(max_bytes, place.size) if min_one_batch else max_bytes
+        length = min(limit - position, length_max)
         if length <= 0:
             return ReadResult(b"", where)
         # A hard limit below the first batch's size returns a part of the batch, as in Kafka.
-        incomplete = wanted < place.size
+        incomplete = length_max < place.size
         return ReadResult(FileSlice(segment.file, position, length), where, incomplete)
 
     def aborted_within(self, result: ReadResult, bound: int) -> list[AbortedTransaction]:

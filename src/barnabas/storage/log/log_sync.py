@@ -61,8 +61,8 @@ class LogSync:
         self._flusher = Flusher(self, dependencies)
         # Monotonic time of the last completed sync, in ms; at first, of the opening.
         self.last_flush_ms = dependencies.clock.monotonic_ms()
-        # Number of truncations since the log was opened. A sync that began before the latest one
-        # says nothing about the recovery point.
+        # Number of truncations since the log was opened. A sync that began before the latest
+        # truncation does not advance the recovery point.
         self.truncation_count = 0
 
     @property

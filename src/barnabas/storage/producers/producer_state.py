@@ -452,7 +452,7 @@ def _check_verification(
     header: BatchHeader,
     origin: AppendOrigin,
 ) -> None:
-    """Check that a transactional batch belongs to a transaction that the coordinator knows."""
+    """Check that the coordinator has verified the transaction of a transactional batch."""
     if (
         entry is not None
         and entry.txn_first_offset != NO_OFFSET

@@ -1,10 +1,11 @@
 """Which producers may begin a transaction in a log (Kafka's VerificationStateEntry; KIP-890).
 
-Before the first batch of a transaction, the leader asks the transaction coordinator whether the
-transaction has the partition. A marker that arrives meanwhile ends this verification: the batch of
-an ended transaction must not open it again. Clients of version 2 begin each transaction with a new
-epoch. They send its first batch before all markers of the former transaction are written. So a
-marker that began the epoch of the batch does not end its verification (Kafka's always does).
+Before the first batch of a transaction, the leader verifies with the transaction coordinator that
+the transaction includes the partition. A marker that arrives meanwhile ends this verification: the
+batch of an ended transaction must not open it again. Clients of version 2 begin each transaction
+with a new epoch. They send its first batch before all markers of the former transaction are
+written. So a marker that began the epoch of the batch does not end its verification (Kafka's always
+does).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One segment of a log: a file of batches and its indexes (Kafka's LogSegment).
 
 The file is opened on first use and closed when the segment is idle. Indexes are loaded on first
-use. A segment knows nothing of other segments, leaders or producers.
+use. A segment does not depend on other segments, leaders or producers.
 """
 
 from __future__ import annotations

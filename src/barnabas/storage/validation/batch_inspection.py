@@ -201,11 +201,11 @@ class Inspection:
         largest: int | None = None
         if not header.is_control and self._needs_records(header, target):
             whole = yield from self._uncompressed(batch, header)
-            look = _RecordScan(header, config, self._origin, self._now_ms)
-            yield from look.through(whole)
+            scan = _RecordScan(header, config, self._origin, self._now_ms)
+            yield from scan.through(whole)
             if header.has_log_append_time and self._has_time_of_append:
                 raise _refused_claim(header)
-            largest = look.largest
+            largest = scan.largest
             if header.compression != target:
                 made = yield from self._rebuilt(whole, header, target, largest)
         if self._has_time_of_append:

@@ -59,7 +59,7 @@ class AssignedLogs(Protocol):
 
 
 class EverythingAssigned:
-    """Used without metadata: every log found is wanted, in any directory."""
+    """Assignments without metadata: every log is kept, in any directory."""
 
     __slots__ = ()
 
