@@ -1,14 +1,16 @@
 """The project's performance budgets for one broker, by row of the table of `bench.run`.
 
-A budget is relative to another broker in the same run ("<= 0.5x of kafka") or absolute.
+A budget is relative to another broker in the same round ("<= 0.5x of kafka") or absolute. It is met
+if it is met in each round.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["BUDGETS", "Budget", "budget_of"]
 
@@ -22,15 +24,33 @@ class Budget(NamedTuple):
     times: Mapping[str, float] = {}
     at_most: float | None = None
 
-    def verdict(self, values: Mapping[str, float]) -> str:
-        """Return the budget and whether it is met; empty without the other broker's value."""
+    def verdict(self, rounds: Mapping[str, Sequence[float]]) -> str:
+        """Return the budget, whether it is met, and the worst round.
+
+        Args:
+            rounds: the values of a row by broker, one for each round.
+
+        Returns:
+            The text; empty without values of the other broker.
+        """
         parts = []
+        ours = rounds[OURS]
         for name, times in self.times.items():
-            if name in values:
-                parts.append((values[OURS] <= times * values[name], f"<= {times:g}x {name}"))
+            if name in rounds:
+                worst = max(
+                    own / other if other else inf
+                    for own, other in zip(ours, rounds[name], strict=True)
+                )
+                words = f"<= {times:g}x {name}"
+                parts.append(f"{words} {_met(worst <= times)} (worst {worst:.2f}x)")
         if self.at_most is not None:
-            parts.append((values[OURS] <= self.at_most, f"<= {self.at_most:g}"))
-        return ", ".join(f"{words} {'met' if is_met else 'MISSED'}" for is_met, words in parts)
+            worst = max(ours)
+            parts.append(f"<= {self.at_most:g} {_met(worst <= self.at_most)} (worst {worst:,.2f})")
+        return ", ".join(parts)
+
+
+def _met(is_met: bool) -> str:
+    return "met" if is_met else "MISSED"
 
 
 BUDGETS = {

@@ -21,7 +21,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from bench import brokers
-from bench.cases import new_parser
+from bench.cases import add_rounds, new_parser
 from bench.groups import (
     CONNECTS_AT_ONCE,
     HEARTBEAT_S,
@@ -135,6 +135,7 @@ def main() -> None:
     """Run all protocols on all brokers and print the table."""
     parser = new_parser(__doc__)
     parser.add_argument("--groups", type=int, default=1_000)
+    add_rounds(parser)
     parser.add_argument("--seconds", type=float, default=15.0, help="duration of the heartbeats")
     options = parser.parse_args()
     console = new_console()
@@ -144,8 +145,10 @@ def main() -> None:
         running = [stack.enter_context(brokers.running(name, SETTINGS)) for name in names]
         for broker in running:
             create_topic(broker.address, 1)
-        for groups, seconds in ((options.groups // 10, 5.0), (options.groups, options.seconds)):
-            counted = figures if groups == options.groups else Figures()
+        warm_up = (options.groups // 10, 5.0)
+        for number in range(options.rounds + 1):
+            groups, seconds = (options.groups, options.seconds) if number else warm_up
+            counted = figures if number else Figures()
             for protocol in PROTOCOLS:
                 for broker in running:
                     load = os.getloadavg()[0]
