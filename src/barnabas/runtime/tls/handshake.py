@@ -138,8 +138,7 @@ class Handshake:
             self._enter()
         elif self.phase is HandshakePhase.RECEIVING:
             assert self._session is not None
-            self._session.receive(data)
-            self._session.store_unread()
+            self._session.receive_for_handshake(data)
             self._step()
 
     def start(self, now_ms: float) -> None:
@@ -152,8 +151,7 @@ class Handshake:
             self.fail(describe_failure(error))
             return
         if self._first_bytes:
-            self._session.receive(memoryview(self._first_bytes))
-            self._session.store_unread()
+            self._session.receive_for_handshake(memoryview(self._first_bytes))
             self._first_bytes = b""
         if not self.is_outgoing:
             self._arm()

@@ -2,23 +2,33 @@
 
 OpenSSL keeps a buffer per direction, which grows to the largest amount it held and never shrinks.
 Therefore, both directions pass through it in pieces of about one TLS record.
+
+Each call of OpenSSL decrypts one record, and librdkafka sends each small value as a record of its
+own. So the loop in `read_into` does little else than these calls.
 """
 
 from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from barnabas.runtime.tls.tls_error import TlsError, describe_failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.runtime.disk import Bytes
     from barnabas.runtime.tls.contexts import TlsContext
 
 # Plain bytes in one TLS record at most.
 RECORD_BYTES = 16 * 1024
-_PIECE_BYTES = 16 * 1024
+# Encrypted bytes of a full record of TLS 1.3, so that pieces of a long stream end with a record.
+_PIECE_BYTES = RECORD_BYTES + 22
+# A read without input raises an exception, which takes as long as two small records. Therefore
+# OpenSSL is asked after each record whether it has more input, unless a piece may contain many
+# small records: that is a piece above this size, while its records are not full.
+_FEW_BYTES = 1024
 _NOTHING = memoryview(b"")
 
 
@@ -26,6 +36,7 @@ class TlsSession:
     """Encrypts and decrypts the bytes of one connection."""
 
     __slots__ = (
+        "_decrypt",
         "_incoming",
         "_outgoing",
         "_ssl",
@@ -52,8 +63,10 @@ class TlsSession:
             server_side=server_hostname is None,
             server_hostname=server_hostname,
         )
-        # Received encrypted bytes that OpenSSL has not taken; valid only during a call of the
-        # stream, because the buffer is shared by all connections.
+        # Decrypts at most one record into a buffer: `(size, buffer)`.
+        self._decrypt = cast("Callable[[int, memoryview], int]", self._ssl.read)
+        # Received encrypted bytes that OpenSSL has not taken. A view into the buffer that all
+        # connections share during a call of the stream, and into a copy after `store_unread`.
         self._unread = _NOTHING
         # Whether the peer has announced that it sends no more data.
         self.has_peer_ended = False
@@ -89,16 +102,22 @@ class TlsSession:
         self.peer_certificate = self._ssl.getpeercert(binary_form=True)
         return True
 
+    def receive_for_handshake(self, data: memoryview) -> None:
+        """Accept encrypted bytes during the handshake. The view may be reused afterwards."""
+        self._incoming.write(data)
+
     def receive(self, data: memoryview) -> None:
-        """Accept encrypted bytes. The view may be reused after `store_unread`."""
-        assert not self._unread, "encrypted bytes were not stored"
+        """Accept encrypted bytes after the handshake. The view may be reused after `store_unread`.
+
+        All bytes that were received before must have been read.
+        """
+        assert not self._unread, f"{len(self._unread)} encrypted bytes were not read"
         self._unread = data
 
     def store_unread(self) -> None:
         """Copy the received bytes that are not decrypted yet."""
         if self._unread:
-            self._incoming.write(self._unread)
-            self._unread = _NOTHING
+            self._unread = memoryview(bytes(self._unread))
 
     @property
     def has_unread(self) -> bool:
@@ -112,25 +131,43 @@ class TlsSession:
 
         At the end of the stream or after a failure, `has_peer_ended` or `error` is set.
         """
+        incoming = self._incoming
+        read = self._decrypt
         size = len(buffer)
         filled = 0
         while filled < size:
+            if not incoming.pending and not self._feed() and not self._ssl.pending():
+                break
+            checked_from = 0 if incoming.pending <= _FEW_BYTES else RECORD_BYTES
             try:
-                count = self._ssl.read(size - filled, buffer[filled:])
+                while filled < size:
+                    count = read(size - filled, buffer[filled:])
+                    if not count:
+                        self.has_peer_ended = True
+                        return filled
+                    filled += count
+                    if count >= checked_from and not incoming.pending:
+                        break
             except ssl.SSLWantReadError:
-                if not self._unread:
+                if not self._feed():
                     break
-                self._incoming.write(self._unread[:_PIECE_BYTES])
-                self._unread = self._unread[_PIECE_BYTES:]
-                continue
             except ssl.SSLError as error:
                 self.error = describe_failure(error)
                 break
-            if not count:
-                self.has_peer_ended = True
-                break
-            filled += int(count)
         return filled
+
+    def _feed(self) -> bool:
+        """Pass the next piece of the received bytes to OpenSSL. Return False if there is none."""
+        unread = self._unread
+        if not unread:
+            return False
+        if len(unread) <= _PIECE_BYTES:
+            self._incoming.write(unread)
+            self._unread = _NOTHING
+        else:
+            self._incoming.write(unread[:_PIECE_BYTES])
+            self._unread = unread[_PIECE_BYTES:]
+        return True
 
     def encrypt(self, data: Bytes) -> bytes:
         """Return the encrypted records of the data, at most `RECORD_BYTES` plain bytes.

@@ -11,7 +11,7 @@ hold for peers that have not completed it. An outgoing stream reports it after t
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -36,7 +36,9 @@ LOW_WATER_BYTES = 256 * 1024
 _SLICE_BYTES = 256 * 1024
 # Plain bytes that one turn of the loop encrypts; 512 KiB take about 0.5 ms.
 _TURN_BYTES = 512 * 1024
-_RECEIVE_BYTES = 64 * 1024
+# Encrypted bytes of one read. While a read fills the buffer, the rest is left to the next turn: a
+# buffer full of the smallest records takes several milliseconds.
+_RECEIVE_BYTES = 256 * 1024
 # Encrypted bytes that a connection may send in one read before its handshake is complete. A
 # connection whose handshake is queued holds so many bytes.
 _HANDSHAKE_READ_BYTES = 4 * 1024
@@ -115,7 +117,8 @@ class TlsStream:
         self._queued_bytes = 0
         # Plain bytes whose records the inner stream has not sent completely; 0 if it has.
         self._in_flight_bytes = 0
-        # Whether the next turn continues to encrypt, or to decrypt.
+        # Whether the next turn continues to encrypt, or to decrypt. Until it decrypts, the inner
+        # stream is not read, so that at most one read is stored.
         self._is_drain_due = False
         self._is_read_due = False
         # Whether the message that announces the end of the data was given to the inner stream.
@@ -163,6 +166,8 @@ class TlsStream:
         """Encrypt and send chunks in order; the remaining bytes wait in the queue."""
         if self.is_closing:
             return False
+        if not self._queue and not self._in_flight_bytes and self._wrote_at_once(chunks):
+            return not self._in_flight_bytes and not self.is_closing
         self._queue.extend(chunks)
         self._queued_bytes += sum(map(len, chunks))
         self._drain()
@@ -232,13 +237,16 @@ class TlsStream:
 
     def on_received(self, count: int) -> None:
         """Decrypt the received bytes. Called by the inner stream."""
-        data = self._dependencies.receive_buffer[:count]
+        buffer = self._dependencies.receive_buffer
         if self._handshake is not None:
-            self._handshake.receive(data)
+            self._handshake.receive(buffer[:count])
         elif self._session is not None and not self.is_closing:
-            self._session.receive(data)
+            self._session.receive(buffer[:count])
             self._read()
             self._session.store_unread()
+            if count == len(buffer):
+                self._read_later()
+                self._update_reading()
 
     def on_writable_changed(self, writable: bool) -> None:
         """Do nothing: this stream never gives more than a slice to the inner stream."""
@@ -315,7 +323,7 @@ class TlsStream:
 
     def _update_reading(self) -> None:
         inner = self._inner
-        wanted = self._wants_reading and self._wants_input
+        wanted = self._wants_reading and self._wants_input and not self._is_read_due
         if inner is None or wanted == self._is_reading:
             return
         self._is_reading = wanted
@@ -333,6 +341,7 @@ class TlsStream:
         self._is_read_due = False
         if self._inner is not None and not self.is_closing:
             self._read()
+        self._update_reading()
 
     def _read(self) -> None:
         """Decrypt received bytes and pass them to the handler until it pauses."""
@@ -349,6 +358,7 @@ class TlsStream:
                 break
         if self._inner is None:
             return
+        # Key updates of the peer are answered.
         output = session.take_output()
         if output and not self._inner.is_closing:
             self._inner.write([output])
@@ -357,11 +367,39 @@ class TlsStream:
         elif session.has_peer_ended:
             self.close()
 
+    def _wrote_at_once(self, chunks: Sequence[Chunk]) -> bool:
+        """Send chunks that fit into one record without the queue; False if that is not possible."""
+        session = self._session
+        if session is None or self._inner is None:
+            return False
+        size = 0
+        for chunk in chunks:
+            if not isinstance(chunk, _IN_MEMORY):
+                return False
+            size += len(chunk)
+        if not 0 < size <= RECORD_BYTES:
+            return False
+        try:
+            self._send([session.encrypt(b"".join(cast("Sequence[Bytes]", chunks)))], size)
+        except OSError as error:
+            self._fail(error)
+        return True
+
+    def _send(self, records: list[bytes], size: int) -> bool:
+        """Send the records of `size` plain bytes. Return whether the inner stream took them all."""
+        inner = self._inner
+        assert inner is not None
+        if inner.write(records):
+            return True
+        self._in_flight_bytes = size
+        if not inner.is_closing:
+            inner.watch_output(self._on_inner_sent)
+        return False
+
     def _drain(self) -> None:
         """Encrypt and send queued data until the inner stream is full or the turn is used up."""
         session = self._session
-        inner = self._inner
-        if session is None or inner is None or self._in_flight_bytes or self._is_drain_due:
+        if session is None or self._inner is None or self._in_flight_bytes or self._is_drain_due:
             return
         budget = _TURN_BYTES
         try:
@@ -369,12 +407,8 @@ class TlsStream:
                 records, size = self._encrypt_slice(session)
                 self._queued_bytes -= size
                 budget -= size
-                self._in_flight_bytes = size
-                if not inner.write(records):
-                    if not inner.is_closing:
-                        inner.watch_output(self._on_inner_sent)
+                if not self._send(records, size):
                     return
-                self._in_flight_bytes = 0
         except OSError as error:
             self._fail(error)
             return

@@ -38,8 +38,7 @@ def shake(
         for end, other in (ends, reversed(ends)):
             end.step()
             sent = end.take_output()
-            other.receive(memoryview(sent))
-            other.store_unread()
+            other.receive_for_handshake(memoryview(sent))
     return ends
 
 

@@ -1,6 +1,8 @@
-"""A TLS session that fails while data of the peer is still to be served."""
+"""A TLS session that gets its records in pieces, or that fails while data is to be served."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 
@@ -25,3 +27,49 @@ def test_the_certificate_of_a_client_is_known_after_a_failure(version: str, brok
     assert server.read_into(received) == len(b"a request")
     assert server.error is not None
     assert server.peer_certificate == own.der
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize("seed", range(8))
+def test_records_of_all_sizes_are_decrypted_whatever_the_pieces_they_come_in(
+    seed: int, version: str
+) -> None:
+    chosen = random.Random(seed)
+    server, client = shake_options(
+        server_options(enabled_protocols=(version,)), client_options(enabled_protocols=(version,))
+    )
+    # The last sizes are those around one piece and one record.
+    sizes = [1, 9, 100, 1000, 1024, 5000, 16_362, 16_383, 16_384]
+    sent = [chosen.randbytes(chosen.choice(sizes)) for _ in range(400)]
+    encrypted = b"".join(client.encrypt(plain) for plain in sent)
+    received = bytearray()
+    while encrypted:
+        piece = chosen.choice([1, 5, 20, 1023, 16_406, 40_000, 300_000])
+        shared = bytearray(encrypted[:piece])
+        encrypted = encrypted[piece:]
+        server.receive(memoryview(shared))
+        if chosen.random() < 0.5:
+            server.store_unread()
+            shared[:] = bytes(len(shared))
+        buffer = bytearray(chosen.choice([1, 100, 16_384, 100_000]) if len(shared) < 2000 else 7777)
+        count = len(buffer)
+        while count == len(buffer):
+            count = server.read_into(memoryview(buffer))
+            received += buffer[:count]
+        assert not server.has_unread
+    assert received == b"".join(sent)
+    assert server.error is None
+    assert not server.has_peer_ended
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_the_end_of_the_data_is_seen_behind_small_records(version: str) -> None:
+    server, client = shake_options(
+        server_options(enabled_protocols=(version,)), client_options(enabled_protocols=(version,))
+    )
+    encrypted = b"".join(client.encrypt(b"x") for _ in range(3)) + client.end()
+    server.receive(memoryview(encrypted))
+    received = memoryview(bytearray(100))
+    assert server.read_into(received) == 3
+    assert server.has_peer_ended
+    assert server.error is None

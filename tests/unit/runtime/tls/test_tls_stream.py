@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from barnabas.runtime.disk import FileSlice
@@ -61,14 +63,20 @@ class Pair:
         server: TlsOptions | None = None,
         client: TlsOptions | None = None,
         wait: bool = True,
+        receive_bytes: int = 0,
     ) -> None:
         runtime = place.runtime
         handshakes = Handshakes(runtime.clock, runtime.timer, runtime.executor)
         server_side = server_context(server or server_options())
         client_side = client_context(client or client_options())
+        dependencies = TlsDependencies(runtime.timer, handshakes)
+        if receive_bytes:
+            dependencies = msgspec.structs.replace(
+                dependencies, receive_buffer=memoryview(bytearray(receive_bytes))
+            )
         sockets = TlsSockets(
             runtime.sockets,
-            TlsDependencies(runtime.timer, handshakes),
+            dependencies,
             lambda: server_side,
             lambda: client_side,
         )
@@ -176,6 +184,72 @@ def test_a_handler_that_pauses_while_it_receives_gets_the_rest_later(place: Plac
         assert len(server.data) == before + min(1000, len(data) - before)
         pair.far.resume_reading()
     assert server.data == data
+
+
+def test_a_peer_that_sends_much_leaves_other_work_its_turns() -> None:
+    stepper = LoopStepper()
+    place = real_place(stepper)
+    receive_bytes = 16 * 1024
+    pair = Pair(place, receive_bytes=receive_bytes)
+    data = os.urandom(600_000)
+    # Bytes that the server has received at the start of each turn.
+    received: list[int] = []
+
+    def note_turn() -> None:
+        received.append(len(pair.server.data))
+        if received[-1] < len(data):
+            place.runtime.timer.call_soon(note_turn)
+
+    pair.far.pause_reading()
+    pair.near.write([data])
+    place.settle()
+    pair.far.resume_reading()
+    note_turn()
+    place.until(lambda: received[-1] == len(data))
+    assert pair.server.data == data
+    turns = [after - before for before, after in itertools.pairwise(received)]
+    assert max(turns) <= 2 * receive_bytes
+    stepper.close()
+
+
+def test_bytes_that_a_paused_handler_left_are_not_lost_to_another_connection(place: Place) -> None:
+    pair = Pair(place)
+    server = pair.server
+    usual = server.on_received
+
+    def pause_then_receive(count: int) -> None:
+        usual(count)
+        pair.far.pause_reading()
+
+    server.on_received = pause_then_receive  # type: ignore[method-assign]
+    server._buffer = bytearray(1000)
+    data = os.urandom(60_000)
+    pair.near.write([data])
+    place.until(lambda: len(server.data) > 0)
+    place.settle()
+    # All connections share this buffer.
+    shared = pair.far._dependencies.receive_buffer
+    shared[:] = bytes(len(shared))
+    server.on_received = usual  # type: ignore[method-assign]
+    pair.far.resume_reading()
+    place.until(lambda: len(server.data) == len(data))
+    assert server.data == data
+
+
+def test_small_and_large_chunks_keep_their_order(place: Place) -> None:
+    pair = Pair(place)
+    pair.far.pause_reading()
+    place.settle()
+    chunks = [b"%d" % number * (300_000 if number % 3 == 0 else 5) for number in range(60)]
+    for chunk in chunks:
+        pair.near.write([chunk])
+    assert pair.near.buffered_bytes > 0
+    pair.far.resume_reading()
+    size = sum(map(len, chunks))
+    place.until(lambda: len(pair.server.data) == size)
+    assert pair.server.data == b"".join(chunks)
+    place.until(lambda: pair.near.buffered_bytes == 0)
+    assert pair.near.write([b"a", b"b"])
 
 
 def test_a_changed_record_ends_the_connection_with_an_error(place: Place) -> None:
