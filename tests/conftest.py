@@ -21,7 +21,7 @@ from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
 from jvm.schema_registry import SchemaRegistryProcess
 from jvm.tool_host import ToolHost
-from schedule import DurationRecorder, LongestFirst, longest_first, read_durations
+from schedule import DurationRecorder, LongestFirst, early_first, longest_first, read_durations
 from selection import is_nightly, is_short, left_out, needs_kafka
 from summary import SUMMARY
 
@@ -76,6 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.option.nightly:
         config.hook.pytest_deselected(items=[item for item in items if is_nightly(item)])
         items[:] = [item for item in items if not is_nightly(item)]
+    early_first(items)
     if _is_worker(config):
         longest_first(items, read_durations())
 

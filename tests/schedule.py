@@ -29,6 +29,8 @@ _ALONE = {
     *(f"tests/spark/test_exactly_once_{name}.py" for name in ("cluster", "jobs")),
     *(f"tests/spark/test_{name}.py" for name in ("java", "slices", "transactions")),
 }
+# These run before other tests of their folder, whose objects would change and lengthen responses.
+_EARLY = {"tests/differential/test_mutations.py"}
 # These share two clusters of three brokers.
 _THREE_BROKERS = {
     f"tests/conformance/test_{name}.py" for name in ("cli_partitions", "cli_why", "client_cluster")
@@ -50,6 +52,11 @@ def read_durations(path: Path = DURATIONS_FILE) -> dict[str, float]:
     """Return the stored seconds by file."""
     lines = path.read_text().splitlines() if path.exists() else []
     return {file: float(seconds) for seconds, file in (line.split() for line in lines)}
+
+
+def early_first(items: list[pytest.Item]) -> None:
+    """Move the tests of some files to the beginning."""
+    items.sort(key=lambda item: item.nodeid.split("::", 1)[0] not in _EARLY)
 
 
 def longest_first(items: list[pytest.Item], durations: dict[str, float]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import schedule
 import selection
-from schedule import DurationRecorder, longest_first, read_durations, unit_of
+from schedule import DurationRecorder, early_first, longest_first, read_durations, unit_of
 
 
 def items(*node_ids: str) -> list[Any]:
@@ -21,6 +21,15 @@ def test_long_files_come_first_and_keep_the_order_of_their_tests() -> None:
     tests = items("tests/a.py::one", "tests/b.py::two", "tests/c.py::three", "tests/b.py::first")
     longest_first(tests, {"tests/b.py": 5.0, "tests/c.py": 9.0})
     assert [test.nodeid[-5:].lstrip(":") for test in tests] == ["three", "two", "first", "one"]
+
+
+def test_mutated_requests_come_before_other_comparisons() -> None:
+    (early,) = schedule._EARLY
+    assert (selection.TESTS.parent / early).exists()
+    tests = items("tests/differential/test_differential.py::one", f"{early}::two")
+    early_first(tests)
+    longest_first(tests, {})
+    assert [test.nodeid[-3:] for test in tests] == ["two", "one"]
 
 
 def test_files_with_a_common_broker_are_one_unit_of_work() -> None:
