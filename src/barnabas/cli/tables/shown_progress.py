@@ -1,0 +1,38 @@
+"""A bar of finished files on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.cli.common.tables import console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.spark.tables.reports import Progress
+
+
+@contextmanager
+def shown_progress(action: str) -> Iterator[Progress]:
+    """Yield a function that shows how many files are done, on standard error if it is a terminal.
+
+    Args:
+        action: what is done with the files.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn
+
+    with Bar(
+        TextColumn(action),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("files"),
+        console=console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task(action, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
