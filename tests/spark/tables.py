@@ -14,11 +14,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from barnabas.spark.delta.table import TableOptions
-from barnabas.spark.iceberg.catalog import open_table
+from barnabas.spark.iceberg.catalog import open_catalog, open_table
 from barnabas.spark.tables.delta_table import MaintainedDelta
 from barnabas.spark.tables.iceberg_table import MaintainedIceberg
 from barnabas.spark.tables.maintained_table import MaintainedTable
-from spark.iceberg_tables import named
+from spark.iceberg_tables import named, now_ms
 
 
 class SinkTable(ABC):
@@ -62,6 +62,10 @@ class SinkTable(ABC):
     def duckdb(self) -> str:
         """All rows, as a table in DuckDB's SQL."""
 
+    @abstractmethod
+    def cut_ms(self) -> int:
+        """A time before which nothing was written that is not committed yet, with one stream."""
+
     def command(self, command: str, *more: str) -> subprocess.Popen[str]:
         """Start `barnabas tables`."""
         words = [sys.executable, "-m", "barnabas", "tables", command, *self.words, *more]
@@ -98,11 +102,20 @@ class DeltaSinkTable(SinkTable):
     def duckdb(self) -> str:
         return f"delta_scan('{self.target}')"
 
+    def cut_ms(self) -> int:
+        """Below an hour, only files that a version named are removed."""
+        return now_ms()
+
 
 class IcebergSinkTable(SinkTable):
     """An Iceberg table in a catalog of SQLite."""
 
     sink = "barnabas_iceberg"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        # A new catalog is not made by two processes at once.
+        open_catalog(named(directory))
 
     @property
     def target(self) -> str:
@@ -131,6 +144,15 @@ class IcebergSinkTable(SinkTable):
     def duckdb(self) -> str:
         table = open_table(named(self.directory))
         return f"iceberg_scan('{table.metadata_location.removeprefix('file://')}')"
+
+    def cut_ms(self) -> int:
+        """The tasks of the next batch began after the commit of the last one."""
+        snapshots = open_table(named(self.directory)).snapshots()
+        return max(
+            each.timestamp_ms
+            for each in snapshots
+            if each.summary is not None and each.summary.get("barnabas.batch-id") is not None
+        )
 
 
 KINDS = {"delta": DeltaSinkTable, "iceberg": IcebergSinkTable}
