@@ -39,8 +39,8 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 SECTIONS = [section for page in PAGES if page not in GENERATED for section in sections_of(page)]
 BLOCKS = list(dict.fromkeys(block for section in SECTIONS for block in section.blocks))
 NOT_RUN_MAX = 12
-# The first starts four Kafkas, one after the other, the second Spark four times. The commands of the
-# third are also run by tests/spark.
+# The first starts four Kafkas, one after the other, the second Spark four times. Tests of Spark
+# show what the third says.
 NIGHTLY = ("docs/interop.md: A cluster", "docs/pipelines.md", "docs/tables.md")
 
 # Brokers that pages take as running.

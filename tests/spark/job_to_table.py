@@ -10,9 +10,8 @@ from late_workers import run_job
 from barnabas.spark.session import spark_session
 
 
-def main(
-    bootstrap: str, topic: str, directory: str, trigger: str, sink: str, target: str, options: str
-) -> None:
+def main(bootstrap: str, topic: str, directory: str, trigger: str, table: str) -> None:
+    sink, target, options = json.loads(table)
     spark = spark_session("job", "local[2]", {"spark.driver.memory": "1g"})
     spark.sparkContext.setLogLevel("OFF")
     writer = (
@@ -25,7 +24,7 @@ def main(
         .writeStream.format(sink)
         .option("checkpointLocation", f"{directory}/checkpoint")
         .option("partitionColumns", "partition")
-        .options(**json.loads(options))
+        .options(**options)
         .trigger(**json.loads(trigger))
     )
     run_job(lambda: writer.start(target))

@@ -46,11 +46,11 @@ def test_no_row_is_missing_or_duplicate_after_kills(
 ) -> None:
     fill(client, topic)
     chance = random.Random(SEED)
-    words = (table.sink, table.target, json.dumps(table.options))
+    words = json.dumps([table.sink, table.target, table.options])
     for batches in kills:
-        with Job(JOB, bootstrap, topic, tmp_path, FOREVER, *words) as job:
+        with Job(JOB, bootstrap, topic, tmp_path, FOREVER, words) as job:
             job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
-    with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END, *words) as job:
+    with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END, words) as job:
         job.finish()
     found = table.arrow().select(["partition", "offset", "value"])
     assert found.num_rows == RECORDS
