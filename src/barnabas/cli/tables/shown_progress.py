@@ -21,7 +21,8 @@ def shown_progress(action: str) -> Iterator[Progress]:
     Args:
         action: what is done with the files.
     """
-    if not sys.stderr.isatty():
+    output = console(stderr=True) if sys.stderr.isatty() else None
+    if output is None or output.is_dumb_terminal:
         yield lambda _done, _total: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn
@@ -31,7 +32,7 @@ def shown_progress(action: str) -> Iterator[Progress]:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("files"),
-        console=console(stderr=True),
+        console=output,
         transient=True,
     ) as bar:
         task = bar.add_task(action, total=None)
