@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
 
 from barnabas.spark.batch_identity import BatchIdentity, task_query_id
 from barnabas.spark.iceberg.commit import commit_files, remove_unnamed
+from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.layout import prepare_table
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class WrittenDataFiles(WriterCommitMessage):
     since_ms: int
 
 
-class IcebergWriter(DataSourceArrowWriter):
-    """Writes a DataFrame in one commit."""
+class _TableWriter:
+    """What both writers share. Spark makes one for each batch."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         self._name = options.name
@@ -49,30 +50,40 @@ class IcebergWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task to files."""
         return write_files(self._plan, iterator)
+
+    def _commit(self, found: WrittenDataFiles, identity: BatchIdentity | None) -> None:
+        try:
+            added = commit_files(self._name, self._plan, found.files, self._overwrite, identity)
+        except IcebergTableError:
+            remove_unnamed(self._name, found.files, found.since_ms)
+            raise
+        if not added:
+            remove_unnamed(self._name, found.files, found.since_ms)
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        # If all tasks are done, the commit failed. A catalog that did not answer may still add the
+        # files, so they stay until they are old.
+        if any(each is None for each in messages):
+            found = _gather(messages)
+            remove_unnamed(self._name, found.files, found.since_ms)
+
+
+class IcebergWriter(_TableWriter, DataSourceArrowWriter):
+    """Writes a DataFrame in one commit."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the files of all tasks to the table."""
-        files = _gather(messages).files
-        if files or self._overwrite:
-            commit_files(self._name, self._plan, files, self._overwrite, None)
+        found = _gather(messages)
+        if found.files or self._overwrite:
+            self._commit(found, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete the written files after a task or the commit failed."""
-        found = _gather(messages)
-        remove_unnamed(self._name, found.files, found.since_ms)
+        """Delete the files of the other tasks after a task failed."""
+        self._abort(messages)
 
 
-class IcebergStreamWriter(DataSourceStreamArrowWriter):
+class IcebergStreamWriter(_TableWriter, DataSourceStreamArrowWriter):
     """Writes each micro-batch in one commit, exactly once."""
-
-    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
-        self._name = options.name
-        self._plan = prepare_table(options, row_schema(schema))
-        self._overwrite = overwrite
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of one task to files."""
-        return write_files(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the files of all tasks, unless the table already has the batch."""
@@ -81,14 +92,11 @@ class IcebergStreamWriter(DataSourceStreamArrowWriter):
             # Without rows there is nothing to commit, and the same holds for a repetition of the
             # batch.
             return
-        identity = BatchIdentity(found.query_id, batchId)
-        if not commit_files(self._name, self._plan, found.files, self._overwrite, identity):
-            remove_unnamed(self._name, found.files, found.since_ms)
+        self._commit(found, BatchIdentity(found.query_id, batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Delete the written files after a task or the commit failed."""
-        found = _gather(messages)
-        remove_unnamed(self._name, found.files, found.since_ms)
+        """Delete the files of the other tasks after a task failed."""
+        self._abort(messages)
 
 
 def row_schema(schema: StructType) -> pa.Schema:

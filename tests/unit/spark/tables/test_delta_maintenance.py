@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,6 +69,19 @@ def test_a_recent_expiry_leaves_files_that_no_version_named(
     (tmp_path / "part-left.parquet").write_bytes(b"of a batch that is being written")
     assert not table.expire(now_ms(), execute=True, progress=quiet).files
     assert "part-left.parquet" in stored_files(tmp_path)
+
+
+def test_an_expiry_removes_old_files_that_no_version_named(
+    table: MaintainedDelta, tmp_path: Path
+) -> None:
+    for name, moment in (("part-old.parquet", 0), ("part-young.parquet", None)):
+        (tmp_path / name).write_bytes(b"of a killed task")
+        if moment is not None:
+            os.utime(tmp_path / name, (moment, moment))
+    before = now_ms() - 2 * HOUR_MS
+    assert table.expire(before, execute=True, progress=quiet).files == ("part-old.parquet",)
+    assert "part-young.parquet" in stored_files(tmp_path)
+    assert ids(tmp_path) == [0, 1, 2]
 
 
 def test_an_expiry_counts_whole_hours(table: MaintainedDelta, tmp_path: Path) -> None:
