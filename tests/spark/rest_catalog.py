@@ -33,7 +33,10 @@ class RestCatalog:
 
     def __init__(self, directory: Path) -> None:
         catalog = open_catalog(named(directory))
-        handler = type("Handler", (_Handler,), {"catalog": catalog})
+        handler: type[_Handler] = type("Handler", (_Handler,), {"catalog": catalog})
+        # So many commits are done, and answered by an error of a gateway.
+        self.lost: list[int] = []
+        handler.lost = self.lost
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.uri = f"http://127.0.0.1:{self._server.server_port}"
@@ -48,8 +51,22 @@ class RestCatalog:
         self._thread.join()
 
 
+class _LostError(Exception):
+    """The response of a commit is lost; the argument is the status instead."""
+
+
+def _status(error: Exception) -> int:
+    match error:
+        case _LostError():
+            return int(error.args[0])
+        case NoSuchTableError():
+            return 404
+    return 409
+
+
 class _Handler(BaseHTTPRequestHandler):
     catalog: Catalog
+    lost: list[int]
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -68,8 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, request: dict[str, Any]) -> None:
         try:
             status, body = 200, self._result(request)
-        except (*CONFLICTS, NoSuchTableError) as error:
-            status = 404 if isinstance(error, NoSuchTableError) else 409
+        except (*CONFLICTS, NoSuchTableError, _LostError) as error:
+            status = _status(error)
             kind = type(error).__name__
             body = {"error": {"message": str(error), "type": kind, "code": status}}
         data = json.dumps(body).encode()
@@ -95,7 +112,10 @@ class _Handler(BaseHTTPRequestHandler):
             case ("GET", ["namespaces", namespace, "tables", name]):
                 return _loaded(self.catalog.load_table((namespace, name)))
             case ("POST", ["namespaces", namespace, "tables", name]):
-                return self._commit((namespace, name), request)
+                done = self._commit((namespace, name), request)
+                if self.lost:
+                    raise _LostError(self.lost.pop())
+                return done
         raise AssertionError(self.path)
 
     def _create(self, namespace: str, request: dict[str, Any]) -> dict[str, Any]:

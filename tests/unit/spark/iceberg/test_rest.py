@@ -5,10 +5,24 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.tables.iceberg_table import MaintainedIceberg
 from spark.iceberg_tables import Writer, now_ms, rows
 from spark.rest_catalog import RestCatalog
+
+
+@pytest.mark.parametrize("batch", [0, None])
+def test_a_commit_whose_response_is_lost_is_not_repeated(tmp_path: Path, batch: int | None) -> None:
+    with RestCatalog(tmp_path) as catalog:
+        name = TableName("lake.flights", properties={"uri": catalog.uri, "type": "rest"})
+        writer = Writer(name)
+        catalog.lost.append(504)
+        assert writer.write(1, batch=batch)
+        assert not catalog.lost
+        assert len(open_table(name).snapshots()) == 1
+        assert rows(name) == [1]
 
 
 def test_batches_of_several_drivers_are_added_once(tmp_path: Path) -> None:
