@@ -79,6 +79,7 @@ bench: setup
 	$(BIN)/python -m bench.clients
 	$(BIN)/python -m bench.spark_read
 	$(BIN)/python -m bench.spark_write
+	$(BIN)/python -m bench.spark_tables
 	$(BIN)/python -m bench.scale
 	$(BIN)/python -m bench.failover
 

@@ -34,8 +34,14 @@ NEEDED = (
     "barnabas/testing/plugin.py",
     "pyspark_barnabas/__init__.py",
     "pyspark_barnabas_delta/__init__.py",
+    "pyspark_barnabas_iceberg/__init__.py",
 )
-PACKAGES = ("barnabas/", "pyspark_barnabas/", "pyspark_barnabas_delta/")
+PACKAGES = (
+    "barnabas/",
+    "pyspark_barnabas/",
+    "pyspark_barnabas_delta/",
+    "pyspark_barnabas_iceberg/",
+)
 MESSAGE = "a message for the release"
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 # Timeout for commands that hang.

@@ -39,8 +39,9 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 SECTIONS = [section for page in PAGES if page not in GENERATED for section in sections_of(page)]
 BLOCKS = list(dict.fromkeys(block for section in SECTIONS for block in section.blocks))
 NOT_RUN_MAX = 12
-# The first starts four Kafkas, one after the other, the second Spark four times.
-NIGHTLY = ("docs/interop.md: A cluster", "docs/pipelines.md")
+# The first starts four Kafkas, one after the other, the second Spark four times. Tests of Spark
+# show what the third says.
+NIGHTLY = ("docs/interop.md: A cluster", "docs/pipelines.md", "docs/tables.md")
 
 # Brokers that pages take as running.
 SETTINGS = {
@@ -128,7 +129,7 @@ def test_the_output_of_the_blocks_equals_the_page(
     request: pytest.FixtureRequest,
 ) -> None:
     need(*(each for each in section.needs if each not in ("kafka", "registry")))
-    if section.page in ("docs/pipelines.md", "docs/spark.md"):
+    if section.page in ("docs/pipelines.md", "docs/spark.md", "docs/tables.md"):
         monkeypatch.setenv(VARIABLE, quick_java())
     commands = kafka_scripts(section)
     with running_broker(broker, tmp_path / "broker") as bootstrap:

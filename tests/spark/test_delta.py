@@ -1,13 +1,11 @@
-"""`format("barnabas_delta")`: exactly once into a Delta table, with kills between all steps.
+"""`format("barnabas_delta")`: rows, types and partitions of a Delta table, and repeated batches.
 
-It is the death of processes that this shows, not the loss of power.
+`test_table_kills` has the kills.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from barnabas.client.facade import Client
-from spark.killed_job import FOREVER, KILLS, TO_THE_END, Job
 from spark.queries import to_the_end
 
 pytestmark = pytest.mark.spark
-
-JOB = Path(__file__).with_name("job_to_delta.py")
-# 10 batches of the job.
-RECORDS = 50_000
 
 
 def fill(client: Client, topic: str, first: int, end: int) -> None:
@@ -65,27 +58,6 @@ def parquet_files(directory: Path) -> set[str]:
 def write(frame: DataFrame, directory: Path, mode: str = "append", **options: str) -> None:
     writer = frame.write.format("barnabas_delta").mode(mode).options(**options)
     writer.save(str(directory / "table"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", KILLS)
-def test_no_row_is_missing_or_duplicate_after_kills(
-    kills: tuple[int, ...], client: Client, bootstrap: str, topic: str, tmp_path: Path
-) -> None:
-    fill(client, topic, 0, RECORDS)
-    seed = time.time_ns()
-    chance = random.Random(seed)
-    print("seed", seed)
-    for batches in kills:
-        with Job(JOB, bootstrap, topic, tmp_path, FOREVER) as job:
-            job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
-    with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END) as job:
-        job.finish()
-    table = DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["partition", "offset", "value"])
-    assert table.num_rows == RECORDS
-    places = set(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
-    assert len(places) == RECORDS
-    assert {int(each[1:]) for each in table["value"].to_pylist()} == set(range(RECORDS))
 
 
 def test_a_repeated_batch_is_not_added_again(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
 from barnabas.spark.pipelines.project import load_project
 from documents.blocks import sections_of
@@ -106,7 +107,7 @@ def test_a_reset_fills_a_table_again_and_state_reaches_the_status(
 
 
 @pytest.mark.nightly
-def test_expectations_and_a_delta_table_as_on_the_page(
+def test_expectations_and_tables_as_on_the_page(
     pipeline: Pipeline, fill: Fill, topic: str, tmp_path: Path
 ) -> None:
     expectations, lake = (
@@ -118,7 +119,7 @@ def test_expectations_and_a_delta_table_as_on_the_page(
     pipeline.replace(
         '    return expect(rows, "has a value", f.col("value").isNotNull(), otherwise="drop")\n',
         f"{indent(expectations, '    ')}    return rows\n\n\n"
-        + lake.replace("/data/flights", str(tmp_path / "lake")),
+        + lake.replace("/data/flights", f"{tmp_path}/lake").replace("/data/", f"{tmp_path}/"),
     )
     fill(topic, 0, [(b"a", b"one"), (None, b"two")])
     counts = {}
@@ -136,6 +137,9 @@ def test_expectations_and_a_delta_table_as_on_the_page(
     assert any("does not meet the expectation 'is valid'" in each for each in problems), problems
     assert keys(pipeline.rows("records")) == {("a", 0, 0): 1}
     assert keys(DeltaTable(tmp_path / "lake").to_pyarrow_table().to_pylist()) == {("a", 0, 0): 1}
+    properties = {"uri": f"sqlite:///{tmp_path}/catalog.db"}
+    iceberg = open_table(TableName("lake.flights", properties=properties)).scan().to_arrow()
+    assert keys(iceberg.to_pylist()) == {("a", 0, 0): 1}
 
 
 def committed_batches(pipeline: Pipeline) -> int:

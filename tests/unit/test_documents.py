@@ -119,7 +119,7 @@ def test_every_planned_kip_has_its_row() -> None:
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["spark"], *extras["delta"]]
+    wanted = [*project["dependencies"], *extras["spark"], *extras["delta"], *extras["iceberg"]]
     names = {re.split(r"[\[<>=]", each)[0] for each in wanted} - {"barnabas"}
     reasons = (ROOT / "ARCHITECTURE.md").read_text().partition("**Dependencies**")[2]
     assert not sorted(name for name in names if f"`{name}" not in reasons)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2] / "src"
 
 # What these packages are for: the doors themselves, and the outermost layer that people start.
 OUTSIDE = ("barnabas/runtime", "barnabas/sim", "barnabas/testing", "barnabas/cli", "barnabas/spark")
-OUTSIDE_TOP = ("pyspark_barnabas", "pyspark_barnabas_delta")
+OUTSIDE_TOP = ("pyspark_barnabas", "pyspark_barnabas_delta", "pyspark_barnabas_iceberg")
 # The asynchronous faces are written in the language of asyncio.
 ASYNC_FACES = ("barnabas/client/aio", "barnabas/console")
 

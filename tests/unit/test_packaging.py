@@ -38,6 +38,7 @@ def test_the_wheel_holds_all_packages_their_types_and_the_licence(wheel: zipfile
         "barnabas",
         "pyspark_barnabas",
         "pyspark_barnabas_delta",
+        "pyspark_barnabas_iceberg",
     }
 
 

@@ -79,6 +79,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "pipeline": LazyCommand(
         "barnabas.cli.pipeline.commands", "pipeline", "Create, run and reset pipelines of Spark."
     ),
+    "tables": LazyCommand(
+        "barnabas.cli.tables.commands", "tables", "Maintain tables of Delta and Iceberg."
+    ),
     "quotas": LazyCommand(
         "barnabas.cli.admin.quotas", "quotas", "List, set and unset client quotas."
     ),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import AddAction
 
+    from barnabas.spark.batch_identity import BatchIdentity
     from barnabas.spark.delta.files import WrittenFile
 
 
@@ -37,15 +38,6 @@ class TableOptions:
     def is_local(self) -> bool:
         """Whether the table is a local directory."""
         return "://" not in self.address
-
-
-@dataclass(frozen=True, slots=True)
-class BatchIdentity:
-    """Identifies a batch that Spark may repeat."""
-
-    # Id of the streaming query; constant over restarts from the same checkpoint.
-    query_id: str
-    batch_id: int
 
 
 def open_files(options: TableOptions) -> pafs.FileSystem:

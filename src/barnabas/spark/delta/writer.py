@@ -11,7 +11,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from barnabas.spark.delta.table import BatchIdentity, commit_files, open_files, remove_unnamed
+from barnabas.spark.batch_identity import BatchIdentity, task_query_id
+from barnabas.spark.delta.table import commit_files, open_files, remove_unnamed
 from barnabas.spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ def write_files(
     options: TableOptions, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> WrittenFiles:
     """Write rows to uncommitted files; a failed task deletes its own files."""
-    from pyspark import TaskContext
-
     from barnabas.spark.delta.files import TableFiles
 
     files = TableFiles(open_files(options), schema, options.partition_by)
@@ -121,9 +120,7 @@ def write_files(
     except BaseException:
         files.discard()
         raise
-    context = TaskContext.get()
-    query_id = context.getLocalProperty("sql.streaming.queryId") if context else None
-    return WrittenFiles(written, query_id or "")
+    return WrittenFiles(written, task_query_id())
 
 
 def _gather(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[WrittenFile], str]:

@@ -1,4 +1,4 @@
-"""The job that `test_delta` kills: a topic to a Delta table."""
+"""The job that `test_table_kills` kills: a topic to a Delta or Iceberg table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from late_workers import run_job
 from barnabas.spark.session import spark_session
 
 
-def main(bootstrap: str, topic: str, directory: str, trigger: str) -> None:
+def main(bootstrap: str, topic: str, directory: str, trigger: str, table: str) -> None:
+    sink, target, options = json.loads(table)
     spark = spark_session("job", "local[2]", {"spark.driver.memory": "1g"})
     spark.sparkContext.setLogLevel("OFF")
     writer = (
@@ -20,12 +21,13 @@ def main(bootstrap: str, topic: str, directory: str, trigger: str) -> None:
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 5000)
         .load()
-        .writeStream.format("barnabas_delta")
+        .writeStream.format(sink)
         .option("checkpointLocation", f"{directory}/checkpoint")
         .option("partitionColumns", "partition")
+        .options(**options)
         .trigger(**json.loads(trigger))
     )
-    run_job(lambda: writer.start(f"{directory}/out"))
+    run_job(lambda: writer.start(target))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""`barnabas tables`: maintenance of tables of Delta and Iceberg."""

@@ -1,0 +1,242 @@
+"""Commits the files of all tasks to an Iceberg table on the driver, exactly once.
+
+The snapshot of a batch carries the id of the query and the number of the batch, and the same
+commit sets them as a property of the table. The property outlives the snapshot when it expires.
+If Spark repeats a batch after a crash, its number is already in the table, and the commit adds
+nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.spark.iceberg.catalog import open_table
+from barnabas.spark.iceberg.errors import IcebergTableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from barnabas.spark.batch_identity import BatchIdentity
+    from barnabas.spark.iceberg.catalog import TableName
+    from barnabas.spark.iceberg.layout import FilePlan
+
+# Properties of a snapshot.
+QUERY_ID, BATCH_ID = "barnabas.query-id", "barnabas.batch-id"
+# Property of the table for each query: the last batch and its snapshot, as BATCH@SNAPSHOT.
+LAST_BATCH_PREFIX = "barnabas.last-batch."
+# For how long a commit is tried while others change the table, and the pauses between (seconds).
+_TIMEOUT_S = 120.0
+_PAUSE_S, _PAUSE_MAX_S = 0.05, 2.0
+# A snapshot with a file may be older by this than the file if clocks differ (ms).
+_CLOCKS_MS = 3_600_000
+
+T = TypeVar("T")
+
+
+def commit_files(
+    name: TableName,
+    plan: FilePlan,
+    files: Sequence[DataFile],
+    overwrite: bool,
+    identity: BatchIdentity | None,
+) -> bool:
+    """Add the files to the table in one commit.
+
+    Args:
+        name: the table.
+        plan: the layout by which the files were written.
+        files: the files of all tasks.
+        overwrite: whether the files replace all existing rows.
+        identity: identity of the batch, None if Spark does not repeat it.
+
+    Returns:
+        False if the table already has this batch; then the files are not added.
+
+    Raises:
+        IcebergTableError: the table was changed, or is newer than the checkpoint.
+        CommitFailedException: other writers changed the table during all attempts.
+    """
+    attempted: list[int] = []
+
+    def attempt() -> bool:
+        table = loaded(name)
+        if any(table.snapshot_by_id(each) for each in attempted):
+            # An earlier attempt succeeded, and its response was lost.
+            return True
+        if identity is not None and _has_batch(table, identity, name.table):
+            return False
+        check_plan(table, plan, name.table)
+        _commit_once(table, files, overwrite, identity, attempted)
+        return True
+
+    return retried(attempt)
+
+
+def loaded(name: TableName) -> Table:
+    """Load a table whose commits fail after a conflict, for `retried`.
+
+    `pyiceberg` would repeat an append against the new state without a look at it. That state may
+    have the batch already: from another driver of the same query.
+    """
+    table = open_table(name)
+    properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    return table
+
+
+def retried(attempt: Callable[[], T]) -> T:
+    """Repeat a commit until no other writer was faster.
+
+    Raises:
+        CommitFailedException: time is up.
+    """
+    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
+    deadline = time.monotonic() + _TIMEOUT_S
+    pause = _PAUSE_S
+    while True:
+        try:
+            return attempt()
+        except (CommitFailedException, CommitStateUnknownException):
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+        pause = min(2 * pause, _PAUSE_MAX_S)
+
+
+def _commit_once(
+    table: Table,
+    files: Sequence[DataFile],
+    overwrite: bool,
+    identity: BatchIdentity | None,
+    attempted: list[int],
+) -> None:
+    """Commit the files; before, add the id of the new snapshot to `attempted`."""
+    from pyiceberg.expressions import AlwaysTrue
+
+    with table.transaction() as transaction:
+        properties = {}
+        if identity is not None:
+            properties = {QUERY_ID: identity.query_id, BATCH_ID: str(identity.batch_id)}
+        if overwrite and _has_rows(table):
+            transaction.delete(AlwaysTrue(), snapshot_properties=properties)
+        snapshot = "none"
+        if files:
+            with transaction.update_snapshot(properties).merge_append() as append:
+                for file in files:
+                    append.append_data_file(file)
+            snapshot = str(append.snapshot_id)
+            attempted.append(append.snapshot_id)
+        if identity is not None:
+            value = f"{identity.batch_id}@{snapshot}"
+            transaction.set_properties({f"{LAST_BATCH_PREFIX}{identity.query_id}": value})
+
+
+def _has_rows(table: Table) -> bool:
+    current = table.current_snapshot()
+    return current is not None and any(current.manifests(table.io))
+
+
+def _has_batch(table: Table, identity: BatchIdentity, name: str) -> bool:
+    last = last_batch(table, identity.query_id)
+    if last is None or last < identity.batch_id:
+        return False
+    if last == identity.batch_id:
+        return True
+    # Spark repeats only the last batch. An earlier batch comes from an older checkpoint, and may
+    # hold other records than the batch in the table.
+    raise IcebergTableError(
+        f"{name} has batch {last} of this query already, and the checkpoint is at batch "
+        f"{identity.batch_id}: it is older than the table. Roll the table back to the snapshot "
+        "that matches the checkpoint, or start with a new checkpoint and table"
+    )
+
+
+def last_batch(table: Table, query_id: str) -> int | None:
+    """Return the number of a query's last batch in the table; None without one."""
+    stored = table.properties.get(f"{LAST_BATCH_PREFIX}{query_id}")
+    if stored is None:
+        return None
+    batch, _, snapshot = stored.partition("@")
+    snapshots = {each.snapshot_id: each for each in table.snapshots()}
+    if not snapshot.isdigit() or int(snapshot) not in snapshots:
+        # A batch without rows, or an expired snapshot.
+        return int(batch)
+    history = _ancestors(table, snapshots)
+    # Where snapshots between have expired, the way back to the batch's snapshot is gone.
+    reach = history[-1].sequence_number or 0 if history else 0
+    recorded = snapshots[int(snapshot)]
+    if recorded in history or (recorded.sequence_number or 0) < reach:
+        return int(batch)
+    # The table was rolled back to before this batch.
+    batches = [
+        int(summary[BATCH_ID] or -1)
+        for each in history
+        if (summary := each.summary) is not None and summary.get(QUERY_ID) == query_id
+    ]
+    return max(batches, default=None)
+
+
+def _ancestors(table: Table, snapshots: dict[int, Snapshot]) -> list[Snapshot]:
+    """Return the current snapshot and those before it that have not expired."""
+    found = []
+    current = table.current_snapshot()
+    while current is not None:
+        found.append(current)
+        parent = current.parent_snapshot_id
+        current = None if parent is None else snapshots.get(parent)
+    return found
+
+
+def check_plan(table: Table, plan: FilePlan, name: str) -> None:
+    """Refuse files whose field ids or partitions are not those of the table any more."""
+    schema, spec = plan.parsed()
+    now = table.schema()
+    written = {each.field_id: (each.name, each.field_type) for each in schema.fields}
+    fits = table.location() == plan.location and table.spec() == spec
+    for field in now.fields:
+        found = written.pop(field.field_id, None)
+        fits = fits and (not field.required if found is None else found[0] == field.name)
+    if written or not fits:
+        raise IcebergTableError(
+            f"the layout of {name} was changed while the batch was written. Nothing was added;"
+            " start the query again"
+        )
+
+
+def remove_unnamed(name: TableName, files: Sequence[DataFile], since_ms: int) -> None:
+    """Delete the files that no snapshot of the table contains.
+
+    The table may contain them although the commit failed: an error can follow the actual commit.
+
+    Args:
+        name: the table.
+        files: the files.
+        since_ms: when the first of their tasks began, by the clock of its machine.
+    """
+    from pyiceberg.exceptions import NoSuchTableError
+
+    if not files:
+        return
+    try:
+        table = open_table(name)
+    except NoSuchTableError:
+        return
+    paths = {each.file_path for each in files}
+    recent = [each for each in table.snapshots() if each.timestamp_ms >= since_ms - _CLOCKS_MS]
+    manifests = {
+        manifest.manifest_path: manifest
+        for snapshot in recent
+        for manifest in snapshot.manifests(table.io)
+    }
+    for manifest in manifests.values():
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            paths.discard(entry.data_file.file_path)
+    for path in paths:
+        table.io.delete(path)

@@ -1,0 +1,169 @@
+"""Parquet files that a task writes for an Iceberg table, at least one per table partition."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.iceberg.errors import IcebergTableError
+from barnabas.spark.iceberg.layout import partition_columns
+from barnabas.spark.partitioned_files import FILE_BYTES, PartitionedFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionKey, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.typedef import Record
+
+    from barnabas.spark.iceberg.layout import FilePlan
+
+# The table's property for the compression of files, and Iceberg's default of it.
+_CODEC, _CODEC_DEFAULT = "write.parquet.compression-codec", "zstd"
+
+
+class _DataFileWriter:
+    """One file that is being written."""
+
+    __slots__ = ("_io", "_key", "_output", "_path", "_plan", "_schema", "_writer")
+
+    def __init__(
+        self, io: FileIO, plan: FilePlan, schema: Schema, arrow: pa.Schema, key: PartitionKey | None
+    ) -> None:
+        import pyarrow.parquet as pq
+        from pyiceberg.table.locations import load_location_provider
+
+        locations = load_location_provider(plan.location, plan.table_properties)
+        self._path = locations.new_data_location(f"{uuid.uuid4()}.parquet", key)
+        self._io = io
+        self._plan = plan
+        self._schema = schema
+        self._key = key
+        # `tell` and `closed` are missing in the protocol of pyiceberg.
+        self._output: Any = io.new_output(self._path).create()
+        codec = plan.table_properties.get(_CODEC, _CODEC_DEFAULT)
+        self._writer = pq.ParquetWriter(
+            self._output,
+            arrow,
+            compression="none" if codec == "uncompressed" else codec,
+            store_decimal_as_integer=True,
+        )
+
+    def write(self, batch: pa.RecordBatch) -> int:
+        """Append rows; return the bytes written to the file so far."""
+        self._writer.write_batch(batch)
+        return int(self._output.tell())
+
+    def close(self) -> DataFile:
+        from pyiceberg.io.pyarrow import (
+            compute_statistics_plan,
+            data_file_statistics_from_parquet_metadata,
+            parquet_path_to_id_mapping,
+        )
+        from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+        from pyiceberg.typedef import Record
+
+        self._writer.close()
+        size = self._output.tell()
+        self._output.close()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=self._writer.writer.metadata,
+            stats_columns=compute_statistics_plan(self._schema, self._plan.table_properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(self._schema),
+        )
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=self._path,
+            file_format=FileFormat.PARQUET,
+            partition=self._key.partition if self._key else Record(),
+            file_size_in_bytes=size,
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+        file.spec_id = self._plan.parsed()[1].spec_id
+        return file
+
+    def delete(self) -> None:
+        if not self._output.closed:
+            self._writer.close()
+            self._output.close()
+        self._io.delete(self._path)
+
+
+class IcebergFiles:
+    """Writes batches of rows to files; `close` returns the files.
+
+    Args:
+        plan: layout of the table.
+        file_bytes: size at which a file is closed.
+        partition: the partition of all rows; None: the rows have those of their columns.
+    """
+
+    def __init__(
+        self, plan: FilePlan, file_bytes: int = FILE_BYTES, partition: Record | None = None
+    ) -> None:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        schema, spec = plan.parsed()
+        io = plan.open_files()
+        arrow = schema_to_pyarrow(schema, include_field_ids=True)
+        self._arrow = arrow
+
+        def open_file(values: tuple[Any, ...]) -> _DataFileWriter:
+            if partition is not None:
+                values = tuple(partition[index] for index in range(len(partition)))
+            key = partition_key(schema, spec, values)
+            return _DataFileWriter(io, plan, schema, arrow, key)
+
+        split_by = partition_columns(schema, spec) if partition is None else ()
+        self._files: PartitionedFiles[DataFile] = PartitionedFiles(split_by, open_file, file_bytes)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows; their columns are cast to the table's types."""
+        self._files.write(conformed(batch, self._arrow))
+
+    def close(self) -> list[DataFile]:
+        """Close all files and return them."""
+        return self._files.close()
+
+    def discard(self) -> None:
+        """Delete all written files after a failed task."""
+        self._files.discard()
+
+
+def partition_key(
+    schema: Schema, spec: PartitionSpec, values: tuple[Any, ...]
+) -> PartitionKey | None:
+    """Return the partition with these values; None for a table without partitions."""
+    from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+
+    if not spec.fields:
+        return None
+    pairs = zip(spec.fields, values, strict=True)
+    return PartitionKey([PartitionFieldValue(*pair) for pair in pairs], spec, schema)
+
+
+def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with the table's columns and types; columns that it lacks are null.
+
+    Raises:
+        IcebergTableError: a column has nulls that the table does not accept.
+    """
+    import pyarrow as pa
+
+    names = set(batch.schema.names)
+    columns = []
+    for field in schema:
+        if field.name not in names:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(field.name)
+        if not field.nullable and column.null_count:
+            raise IcebergTableError(
+                f"{field.name} is null in {column.null_count} rows, and required in the table"
+            )
+        columns.append(column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

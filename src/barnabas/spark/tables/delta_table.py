@@ -1,0 +1,101 @@
+"""Maintenance of a Delta table, by delta-rs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.tables.errors import MaintenanceError
+from barnabas.spark.tables.reports import SMALL_SHARE, Compaction, Expiry, TableStatus
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from barnabas.spark.delta.table import TableOptions
+    from barnabas.spark.tables.reports import Progress
+
+_HOUR_MS = 3_600_000
+# A long compaction commits so often: what came before survives a kill.
+_COMMIT_INTERVAL = dt.timedelta(seconds=30)
+# How often a commit is tried while others change the table.
+_ATTEMPTS = 10
+
+
+class MaintainedDelta:
+    """A Delta table under maintenance."""
+
+    def __init__(self, options: TableOptions) -> None:
+        self._options = options
+
+    def status(self, target_bytes: int) -> TableStatus:
+        """Return the state of the table."""
+        import pyarrow as pa
+
+        table = self._load()
+        actions: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        history = table.history()
+        sizes = [each["size_bytes"] for each in actions]
+        return TableStatus(
+            kind="delta",
+            snapshot=table.version(),
+            rows=sum(each["num_records"] or 0 for each in actions),
+            files=len(actions),
+            size=sum(sizes),
+            small_files=sum(each < SMALL_SHARE * target_bytes for each in sizes),
+            snapshots=len(history),
+            oldest_ms=min((each["timestamp"] for each in history), default=None),
+        )
+
+    def compact(self, target_bytes: int, progress: Progress) -> Compaction:
+        """Replace small files by files of about the target size."""
+        from deltalake.exceptions import CommitFailedError
+
+        total = self.status(target_bytes).small_files
+        progress(0, total)
+        for attempt in range(_ATTEMPTS):
+            try:
+                metrics = self._load().optimize.compact(
+                    target_size=target_bytes, min_commit_interval=_COMMIT_INTERVAL
+                )
+                break
+            except CommitFailedError:
+                # A writer that is no stream in append mode removed files.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        progress(total, total)
+        return Compaction(metrics["numFilesRemoved"], metrics["numFilesAdded"])
+
+    def expire(self, before_ms: int, *, execute: bool, progress: Progress) -> Expiry:
+        """Remove files that no version names or only old ones need, and old parts of the log.
+
+        delta-rs counts in hours. Below one hour, files that no version ever named are left: they
+        may be of a batch that is being written.
+        """
+        age_ms = max(time.time() * 1000 - before_ms, 0)
+        hours = math.ceil(age_ms / _HOUR_MS) if age_ms >= _HOUR_MS else int(age_ms > 60_000)
+        table = self._load()
+        files = table.vacuum(
+            hours,
+            dry_run=not execute,
+            enforce_retention_duration=False,
+            full=hours > 0,
+        )
+        if execute:
+            table = self._load()
+            table.create_checkpoint()
+            table.cleanup_metadata()
+        progress(len(files), len(files))
+        return Expiry((), tuple(sorted(files)))
+
+    def _load(self) -> DeltaTable:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(self._options.address, storage_options=self._options.storage)
+        except TableNotFoundError as error:
+            raise MaintenanceError(
+                f"{self._options.address} is no Delta table. For an Iceberg table, name its catalog"
+            ) from error

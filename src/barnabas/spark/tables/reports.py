@@ -1,0 +1,60 @@
+"""What maintenance found in a table, and what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    # Called with the number of finished files and of all files.
+    Progress = Callable[[int, int], None]
+
+# Files below this share of the target size count as small.
+SMALL_SHARE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """The state of a table."""
+
+    # delta or iceberg.
+    kind: str
+    # Version of a Delta table, or id of the current snapshot; None before the first one.
+    snapshot: int | None
+    rows: int
+    files: int
+    # Size of all files, bytes.
+    size: int
+    # Files that are smaller than SMALL_SHARE of the target size.
+    small_files: int
+    # Versions or snapshots that can still be read.
+    snapshots: int
+    # Time of the oldest of them, ms since 1970.
+    oldest_ms: int | None
+    # By id of a streaming query: its last batch. Delta tables cannot list them.
+    queries: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The result of a compaction."""
+
+    # Files that were replaced, and those that replace them.
+    removed_files: int = 0
+    added_files: int = 0
+    # Small files that another writer replaced at the same time.
+    lost_files: int = 0
+    # Files that cannot be compacted here, with the reason.
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What is, or would be, removed from a table."""
+
+    # Ids of snapshots; Delta tables have no such list.
+    snapshots: tuple[int, ...]
+    # Addresses of files.
+    files: tuple[str, ...]

@@ -1,0 +1,11 @@
+"""Where PySpark finds `format("barnabas_iceberg")`: it looks into modules named pyspark_*."""
+
+from __future__ import annotations
+
+from barnabas.spark.iceberg.sink import IcebergSink
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(IcebergSink):
+    """The sink under the name that PySpark looks for."""

@@ -1,0 +1,169 @@
+"""Tables of either kind, which the same tests write, read and maintain."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import duckdb
+import duckdb_ext
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from barnabas.spark.delta.table import TableOptions
+from barnabas.spark.iceberg.catalog import open_catalog, open_table
+from barnabas.spark.tables.delta_table import MaintainedDelta
+from barnabas.spark.tables.iceberg_table import MaintainedIceberg
+from barnabas.spark.tables.maintained_table import MaintainedTable
+from spark.iceberg_tables import named, now_ms
+
+
+class SinkTable(ABC):
+    """A table in a directory, and everything that can be done with it."""
+
+    # The name for `format`.
+    sink: str
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """What `start` takes."""
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, str]:
+        """Options of the sink."""
+
+    @property
+    @abstractmethod
+    def words(self) -> list[str]:
+        """The table for `barnabas tables`."""
+
+    @property
+    @abstractmethod
+    def maintained(self) -> MaintainedTable:
+        """The table for maintenance."""
+
+    @abstractmethod
+    def arrow(self) -> pa.Table:
+        """All rows."""
+
+    @abstractmethod
+    def polars(self) -> pl.LazyFrame:
+        """All rows, for Polars."""
+
+    @abstractmethod
+    def duckdb(self) -> str:
+        """All rows, as a table in DuckDB's SQL."""
+
+    @abstractmethod
+    def cut_ms(self) -> int:
+        """A time before which nothing was written that is not committed yet, with one stream."""
+
+    def command(self, command: str, *more: str) -> subprocess.Popen[str]:
+        """Start `barnabas tables`."""
+        words = [sys.executable, "-m", "barnabas", "tables", command, *self.words, *more]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+class DeltaSinkTable(SinkTable):
+    """A Delta table."""
+
+    sink = "barnabas_delta"
+
+    @property
+    def target(self) -> str:
+        return str(self.directory / "out")
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def words(self) -> list[str]:
+        return [self.target]
+
+    @property
+    def maintained(self) -> MaintainedTable:
+        return MaintainedDelta(TableOptions(self.target))
+
+    def arrow(self) -> pa.Table:
+        return DeltaTable(self.target).to_pyarrow_table()
+
+    def polars(self) -> pl.LazyFrame:
+        return pl.scan_delta(self.target)
+
+    def duckdb(self) -> str:
+        return f"delta_scan('{self.target}')"
+
+    def cut_ms(self) -> int:
+        """Below an hour, only files that a version named are removed."""
+        return now_ms()
+
+
+class IcebergSinkTable(SinkTable):
+    """An Iceberg table in a catalog of SQLite."""
+
+    sink = "barnabas_iceberg"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        # A new catalog is not made by two processes at once.
+        open_catalog(named(directory))
+
+    @property
+    def target(self) -> str:
+        return "lake.flights"
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {f"catalog.{key}": value for key, value in named(self.directory).properties.items()}
+
+    @property
+    def words(self) -> list[str]:
+        properties = named(self.directory).properties.items()
+        given = [word for key, value in properties for word in ("-c", f"{key}={value}")]
+        return [self.target, *given]
+
+    @property
+    def maintained(self) -> MaintainedTable:
+        return MaintainedIceberg(named(self.directory))
+
+    def arrow(self) -> pa.Table:
+        return open_table(named(self.directory)).scan().to_arrow()
+
+    def polars(self) -> pl.LazyFrame:
+        return pl.scan_iceberg(open_table(named(self.directory)))
+
+    def duckdb(self) -> str:
+        table = open_table(named(self.directory))
+        return f"iceberg_scan('{table.metadata_location.removeprefix('file://')}')"
+
+    def cut_ms(self) -> int:
+        """The tasks of the next batch began after the commit of the last one."""
+        snapshots = open_table(named(self.directory)).snapshots()
+        return max(
+            each.timestamp_ms
+            for each in snapshots
+            if each.summary is not None and each.summary.get("barnabas.batch-id") is not None
+        )
+
+
+KINDS = {"delta": DeltaSinkTable, "iceberg": IcebergSinkTable}
+
+
+def duckdb_connection() -> duckdb.DuckDBPyConnection:
+    """DuckDB with its extensions for both kinds, from packages; nothing is downloaded."""
+    directory = Path(next(iter(duckdb_ext.__path__))) / "extensions"
+    connection = duckdb.connect(
+        config={"extension_directory": str(directory), "autoinstall_known_extensions": False}
+    )
+    for extension in ("avro", "delta", "iceberg"):
+        connection.load_extension(extension)
+    return connection

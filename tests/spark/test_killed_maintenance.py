@@ -1,0 +1,120 @@
+"""`barnabas tables` killed at random moments, beside a writer that commits batches."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from barnabas.spark.batch_identity import BatchIdentity
+from barnabas.spark.delta.files import TableFiles
+from barnabas.spark.delta.table import TableOptions, commit_files, open_files
+from spark.iceberg_tables import SCHEMA, Writer, named, stored_files
+from spark.tables import KINDS, SinkTable
+from waiting import eventually
+
+# Batches before the first command.
+BATCHES = 20
+SEEDS = [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.nightly)]
+
+
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> SinkTable:
+    made: SinkTable = KINDS[request.param](tmp_path)
+    return made
+
+
+def batch_writer(table: SinkTable) -> Callable[[int], None]:
+    """Return a function that commits a batch as the sink does; its row is the batch's number."""
+    if table.sink == "barnabas_iceberg":
+        iceberg = Writer(named(table.directory))
+        return lambda batch: _check(iceberg.write(batch, batch=batch))
+    options = TableOptions(table.target)
+
+    def write(batch: int) -> None:
+        files = TableFiles(open_files(options), SCHEMA, ())
+        files.write(pa.record_batch({"id": pa.array([batch]), "kind": ["x"]}))
+        _check(commit_files(options, SCHEMA, files.close(), False, BatchIdentity("query", batch)))
+
+    return write
+
+
+def _check(added: bool) -> None:
+    assert added
+
+
+class Writing:
+    """Commits a batch after the other in a thread."""
+
+    def __init__(self, write: Callable[[int], None]) -> None:
+        self.batches = 0
+        self._write = write
+        self._end = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+        self._future = self._pool.submit(self._run)
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            self._write(self.batches)
+            self.batches += 1
+
+    def has_written(self, batches: int) -> bool:
+        return self._future.done() or self.batches >= batches
+
+    def stop(self) -> None:
+        """End the thread; raise its error if it has one."""
+        self._end.set()
+        self._pool.shutdown()
+        self._future.result()
+
+
+def run(table: SinkTable, *words: str) -> float:
+    """Run a command to its end; return the seconds that it took."""
+    began = time.monotonic()
+    with table.command(*words) as process:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
+    return time.monotonic() - began
+
+
+def run_until_killed(table: SinkTable, after_s: float, *words: str) -> None:
+    """Run a command, and kill it after so many seconds if it still runs."""
+    with table.command(*words) as process:
+        try:
+            process.communicate(timeout=after_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_commands_lose_and_double_no_row(
+    table: SinkTable, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    writing = Writing(batch_writer(table))
+    try:
+        eventually(lambda: writing.has_written(BATCHES), "no batches")
+        took_s = run(table, "compact")
+        for _ in range(3):
+            run_until_killed(table, chance.uniform(0.3, 1.1) * took_s, "compact")
+    finally:
+        writing.stop()
+    rows = list(range(writing.batches))
+    assert sorted(table.arrow()["id"].to_pylist()) == rows
+    expire = ("expire", "--older-than", "0s", "--allow-recent", "--execute")
+    run_until_killed(table, chance.uniform(0.3, 1.1) * took_s, *expire)
+    assert sorted(table.arrow()["id"].to_pylist()) == rows
+    run(table, "compact")
+    run(table, *expire)
+    assert sorted(table.arrow()["id"].to_pylist()) == rows
+    if table.sink == "barnabas_iceberg":
+        # Delta keeps files that no version named for an hour.
+        assert len(stored_files(tmp_path)) == 1

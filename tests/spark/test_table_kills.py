@@ -1,0 +1,59 @@
+"""Exactly once into tables of Delta and Iceberg, with kills between all steps.
+
+It is the death of processes that this shows, not the loss of power.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.facade import Client
+from spark.killed_job import FOREVER, KILLS, TO_THE_END, Job
+from spark.tables import KINDS, DeltaSinkTable, IcebergSinkTable, SinkTable
+
+pytestmark = pytest.mark.spark
+
+JOB = Path(__file__).with_name("job_to_table.py")
+# 10 batches of the job.
+RECORDS = 50_000
+SEED = 20_261_127
+
+
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> SinkTable:
+    kind: type[DeltaSinkTable | IcebergSinkTable] = KINDS[request.param]
+    return kind(tmp_path)
+
+
+def fill(client: Client, topic: str) -> None:
+    with client.producer() as producer:
+        producer.send_batch(topic, [(b"%d" % i, b"v%d" % i, [], None) for i in range(RECORDS)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", KILLS)
+def test_no_row_is_missing_or_duplicate_after_kills(
+    kills: tuple[int, ...],
+    table: SinkTable,
+    client: Client,
+    bootstrap: str,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    fill(client, topic)
+    chance = random.Random(SEED)
+    words = json.dumps([table.sink, table.target, table.options])
+    for batches in kills:
+        with Job(JOB, bootstrap, topic, tmp_path, FOREVER, words) as job:
+            job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
+    with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END, words) as job:
+        job.finish()
+    found = table.arrow().select(["partition", "offset", "value"])
+    assert found.num_rows == RECORDS
+    places = set(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
+    assert len(places) == RECORDS
+    assert {int(each[1:]) for each in found["value"].to_pylist()} == set(range(RECORDS))

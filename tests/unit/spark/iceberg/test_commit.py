@@ -1,0 +1,145 @@
+"""Commits to Iceberg tables: each batch once, beside other writers."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from barnabas.spark.batch_identity import BatchIdentity
+from barnabas.spark.iceberg.catalog import TableName, open_table
+from barnabas.spark.iceberg.commit import commit_files, last_batch, remove_unnamed
+from barnabas.spark.iceberg.errors import IcebergTableError
+from barnabas.spark.tables.iceberg_expiry import expire_snapshots
+from spark.iceberg_tables import SCHEMA, Writer, named, now_ms, rows, stored_files
+
+
+@pytest.fixture
+def name(tmp_path: Path) -> TableName:
+    return named(tmp_path)
+
+
+@pytest.fixture
+def writer(name: TableName) -> Writer:
+    return Writer(name)
+
+
+def test_a_commit_names_query_and_batch(writer: Writer, name: TableName) -> None:
+    assert writer.write(1, 2, batch=0)
+    table = open_table(name)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary["barnabas.query-id"] == "query"
+    assert snapshot.summary["barnabas.batch-id"] == "0"
+    assert last_batch(table, "query") == 0
+
+
+def test_a_batch_is_added_once(writer: Writer, name: TableName) -> None:
+    assert writer.write(1, batch=0)
+    assert writer.write(2, batch=1)
+    assert not writer.write(2, batch=1)
+    assert writer.write(3, batch=1, query="another query")
+    assert rows(name) == [1, 2, 3]
+
+
+def test_a_batch_is_known_after_its_snapshot_has_expired(writer: Writer, name: TableName) -> None:
+    writer.write(1, batch=0)
+    writer.write(2, batch=0, query="another query")
+    assert len(expire_snapshots(name, now_ms())) == 1
+    assert not writer.write(1, batch=0)
+    assert rows(name) == [1, 2]
+
+
+def test_a_batch_with_a_tag_is_known_after_later_snapshots_have_expired(
+    writer: Writer, name: TableName
+) -> None:
+    writer.write(1, batch=0)
+    table = open_table(name)
+    current = table.metadata.current_snapshot_id
+    assert current is not None
+    table.manage_snapshots().create_tag(current, "kept").commit()
+    writer.write(2, batch=0, query="another query")
+    writer.write(3, batch=1, query="another query")
+    assert len(expire_snapshots(name, now_ms())) == 1
+    assert not writer.write(1, batch=0)
+
+
+def test_a_checkpoint_older_than_the_table_is_refused(writer: Writer, name: TableName) -> None:
+    for batch in range(3):
+        writer.write(batch, batch=batch)
+    with pytest.raises(IcebergTableError, match=r"has batch 2 .* the checkpoint is at batch 1"):
+        writer.write(1, batch=1)
+    assert rows(name) == [0, 1, 2]
+
+
+def test_a_table_that_was_rolled_back_takes_the_batches_again(
+    writer: Writer, name: TableName
+) -> None:
+    for batch in range(3):
+        writer.write(batch, batch=batch)
+    table = open_table(name)
+    first = table.history()[0].snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert last_batch(open_table(name), "query") == 0
+    assert not writer.write(0, batch=0)
+    assert writer.write(10, batch=1)
+    assert rows(name) == [0, 10]
+
+
+def test_concurrent_writers_lose_no_batch(writer: Writer, name: TableName) -> None:
+    def write(number: int) -> None:
+        for batch in range(5):
+            assert writer.write(number * 5 + batch, batch=batch, query=f"query {number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert rows(name) == list(range(20))
+    assert {last_batch(open_table(name), f"query {n}") for n in range(4)} == {4}
+
+
+def test_two_drivers_of_a_query_add_a_batch_once(writer: Writer, name: TableName) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for batch in range(3):
+            added = list(pool.map(lambda batch: writer.write(batch, batch=batch), [batch] * 4))
+            assert sorted(added) == [False, False, False, True]
+    assert rows(name) == [0, 1, 2]
+
+
+def test_an_overwrite_replaces_all_rows(writer: Writer, name: TableName) -> None:
+    writer.write(1, 2, batch=0, overwrite=True)
+    writer.write(3, batch=1, overwrite=True)
+    assert not writer.write(3, batch=1, overwrite=True)
+    assert rows(name) == [3]
+    assert commit_files(name, writer.plan, [], True, BatchIdentity("query", 2))
+    assert rows(name) == []
+
+
+def test_only_files_that_no_snapshot_names_are_removed(
+    writer: Writer, name: TableName, tmp_path: Path
+) -> None:
+    committed, left = writer.files(1), writer.files(2)
+    commit_files(name, writer.plan, committed, False, None)
+    writer.write(3, overwrite=True)
+    before = stored_files(tmp_path)
+    remove_unnamed(name, [*committed, *left], 0)
+    assert before - stored_files(tmp_path) == {Path(left[0].file_path).name}
+
+
+def test_files_of_an_earlier_schema_fit_a_table_with_more_columns(
+    writer: Writer, name: TableName
+) -> None:
+    Writer(name, schema=SCHEMA.append(pa.field("more", pa.string())), merge_schema=True)
+    assert writer.write(1, batch=0)
+    assert open_table(name).scan().to_arrow().to_pylist() == [
+        {"id": 1, "kind": "kind 1", "more": None}
+    ]
+
+
+def test_files_for_a_column_that_was_removed_are_refused(writer: Writer, name: TableName) -> None:
+    with open_table(name).update_schema() as update:
+        update.delete_column("kind")
+    with pytest.raises(IcebergTableError, match="was changed while the batch was written"):
+        writer.write(1, batch=0)

@@ -1,0 +1,123 @@
+"""Which rows an Iceberg table takes, and how it is changed for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.transforms import BucketTransform
+
+from barnabas.spark.errors import OptionError
+from barnabas.spark.iceberg.catalog import TableName, absolute, open_catalog, open_table
+from barnabas.spark.iceberg.errors import IcebergTableError
+from barnabas.spark.iceberg.files import conformed
+from spark.iceberg_tables import SCHEMA, Writer, named
+
+
+@pytest.fixture
+def name(tmp_path: Path) -> TableName:
+    return named(tmp_path)
+
+
+def columns(name: TableName) -> dict[str, str]:
+    return {each.name: str(each.field_type) for each in open_table(name).schema().fields}
+
+
+def test_a_new_table_has_the_columns_and_partitions_of_the_rows(name: TableName) -> None:
+    Writer(name, partition_by=("kind",))
+    assert columns(name) == {"id": "long", "kind": "string"}
+    assert [each.name for each in open_table(name).spec().fields] == ["kind"]
+    Writer(name)
+    Writer(name, partition_by=("kind",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([("id", pa.string()), ("kind", pa.string())], "id is string in the rows and long in"),
+        ([("id", pa.int64())], "kind is missing in the rows and string in the table"),
+        ([*SCHEMA, ("more", pa.int32())], "more is int in the rows and missing in the table"),
+    ],
+)
+def test_rows_with_other_columns_are_refused(
+    name: TableName, fields: list[tuple[str, pa.DataType]], message: str
+) -> None:
+    Writer(name)
+    with pytest.raises(IcebergTableError, match=f"{message}.*set mergeSchema to true"):
+        Writer(name, schema=pa.schema(fields))
+
+
+def test_smaller_types_fit_larger_ones(name: TableName) -> None:
+    Writer(name)
+    Writer(name, schema=pa.schema([("id", pa.int8()), ("kind", pa.string())]))
+    assert columns(name)["id"] == "long"
+
+
+def test_a_merge_adds_columns_and_widens_types(name: TableName) -> None:
+    Writer(name, schema=pa.schema([("id", pa.int32()), ("part", pa.struct([("x", pa.int32())]))]))
+    wider = pa.struct([("x", pa.int32()), ("y", pa.timestamp("us", "UTC"))])
+    Writer(
+        name,
+        schema=pa.schema([("id", pa.int64()), ("more", pa.string()), ("part", wider)]),
+        merge_schema=True,
+    )
+    assert {each: kind for each, kind in columns(name).items() if each != "part"} == {
+        "id": "long",
+        "more": "string",
+    }
+    assert "timestamptz" in columns(name)["part"]
+
+
+def test_a_merge_accepts_rows_without_a_column(name: TableName) -> None:
+    Writer(name)
+    Writer(name, schema=pa.schema([("id", pa.int64())]), merge_schema=True)
+    assert set(columns(name)) == {"id", "kind"}
+
+
+def test_a_merge_refuses_types_that_cannot_be_widened(name: TableName) -> None:
+    Writer(name)
+    with pytest.raises(IcebergTableError, match="id is string in the rows and long in the table"):
+        Writer(name, schema=pa.schema([("id", pa.string())]), merge_schema=True)
+
+
+def test_other_partitions_are_refused(name: TableName) -> None:
+    Writer(name, partition_by=("kind",))
+    with pytest.raises(IcebergTableError, match=r"partitioned by \(kind\).*not to \(id\)"):
+        Writer(name, partition_by=("id",))
+
+
+def test_partitions_by_a_transform_are_refused(name: TableName) -> None:
+    catalog: Catalog = open_catalog(name)
+    catalog.create_namespace("lake")
+    table = catalog.create_table(name.table, SCHEMA, partition_spec=PartitionSpec())
+    with table.update_spec() as update:
+        update.add_field("id", BucketTransform(4), "buckets")
+    with pytest.raises(IcebergTableError, match=r"partitioned by bucket\[4\]\(id\)"):
+        Writer(name)
+
+
+def test_a_type_that_iceberg_does_not_have_is_refused(name: TableName) -> None:
+    with pytest.raises(OptionError, match="duration"):
+        Writer(name, schema=pa.schema([("took", pa.duration("us"))]))
+
+
+def test_null_in_a_required_column_is_refused() -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    with pytest.raises(IcebergTableError, match="id is null in 1 rows, and required"):
+        conformed(pa.record_batch({"id": pa.array([1, None], pa.int64())}), schema)
+
+
+def test_paths_of_a_catalog_become_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = absolute({"uri": "sqlite:///catalog.db", "warehouse": "warehouse"})
+    assert found == {
+        "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=60",
+        "warehouse": f"{tmp_path}/warehouse",
+    }
+    remote = {"uri": "http://127.0.0.1:1", "warehouse": "prod"}
+    assert absolute(remote) == remote

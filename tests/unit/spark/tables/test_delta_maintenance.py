@@ -1,0 +1,96 @@
+"""Compaction and expiry of Delta tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from barnabas.spark.delta.table import TableOptions
+from barnabas.spark.tables.delta_table import MaintainedDelta
+from barnabas.spark.tables.errors import MaintenanceError
+from spark.iceberg_tables import now_ms, stored_files
+
+TARGET = 128 << 20
+HOUR_MS = 3_600_000
+
+
+def quiet(_done: int, _total: int) -> None:
+    """Progress that is not shown."""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> MaintainedDelta:
+    """A table of three files, each of a batch."""
+    for batch in range(3):
+        write_deltalake(
+            tmp_path,
+            pa.table({"id": [batch]}),
+            mode="append",
+            commit_properties=CommitProperties(app_transactions=[Transaction("query", batch)]),
+        )
+    return MaintainedDelta(TableOptions(str(tmp_path)))
+
+
+def ids(directory: Path) -> list[int]:
+    found: list[int] = DeltaTable(directory).to_pyarrow_table()["id"].to_pylist()
+    return sorted(found)
+
+
+def test_small_files_become_one_and_batches_stay_known(
+    table: MaintainedDelta, tmp_path: Path
+) -> None:
+    assert table.status(TARGET).small_files == 3
+    done = table.compact(TARGET, quiet)
+    assert (done.removed_files, done.added_files) == (3, 1)
+    found = table.status(TARGET)
+    assert (found.kind, found.rows, found.files) == ("delta", 3, 1)
+    assert ids(tmp_path) == [0, 1, 2]
+    assert DeltaTable(tmp_path).transaction_version("query") == 2
+
+
+def test_an_expiry_removes_replaced_files(table: MaintainedDelta, tmp_path: Path) -> None:
+    table.compact(TARGET, quiet)
+    planned = table.expire(now_ms(), execute=False, progress=quiet)
+    assert len(planned.files) == 3
+    assert len(stored_files(tmp_path)) == 4
+    assert table.expire(now_ms(), execute=True, progress=quiet).files == planned.files
+    assert len(stored_files(tmp_path)) == 1
+    assert ids(tmp_path) == [0, 1, 2]
+    assert DeltaTable(tmp_path).transaction_version("query") == 2
+
+
+def test_a_recent_expiry_leaves_files_that_no_version_named(
+    table: MaintainedDelta, tmp_path: Path
+) -> None:
+    (tmp_path / "part-left.parquet").write_bytes(b"of a batch that is being written")
+    assert not table.expire(now_ms(), execute=True, progress=quiet).files
+    assert "part-left.parquet" in stored_files(tmp_path)
+
+
+def test_an_expiry_removes_old_files_that_no_version_named(
+    table: MaintainedDelta, tmp_path: Path
+) -> None:
+    for name, moment in (("part-old.parquet", 0), ("part-young.parquet", None)):
+        (tmp_path / name).write_bytes(b"of a killed task")
+        if moment is not None:
+            os.utime(tmp_path / name, (moment, moment))
+    before = now_ms() - 2 * HOUR_MS
+    assert table.expire(before, execute=True, progress=quiet).files == ("part-old.parquet",)
+    assert "part-young.parquet" in stored_files(tmp_path)
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_an_expiry_counts_whole_hours(table: MaintainedDelta, tmp_path: Path) -> None:
+    table.compact(TARGET, quiet)
+    before = now_ms() - HOUR_MS // 2
+    assert not table.expire(before, execute=True, progress=quiet).files
+    assert len(stored_files(tmp_path)) == 4
+
+
+def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MaintenanceError, match="is no Delta table"):
+        MaintainedDelta(TableOptions(str(tmp_path))).compact(TARGET, quiet)
