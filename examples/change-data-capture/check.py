@@ -23,7 +23,8 @@ def differences(server: Postgres, tables: Path) -> list[str]:
     for name, key in TABLES.items():
         if DeltaTable.is_deltatable(str(tables / name)):
             delta = DeltaTable(tables / name).to_pyarrow_table()
-            problems += _differences(name, key, server, delta)
+            csv = server.run(f"\\copy {name} TO STDOUT (FORMAT csv, HEADER, NULL '{NULL}')")
+            problems += differences_of_table(name, key, csv, delta)
         else:
             problems.append(f"{name}: there is no Delta table")
     return problems
@@ -36,8 +37,8 @@ def count_rows(tables: Path) -> int:
     return sum(table.to_pyarrow_dataset().count_rows() for table in found)
 
 
-def _differences(name: str, key: list[str], server: Postgres, delta: pa.Table) -> list[str]:
-    csv = server.run(f"\\copy {name} TO STDOUT (FORMAT csv, HEADER, NULL '{NULL}')")
+def differences_of_table(name: str, key: list[str], csv: str, delta: pa.Table) -> list[str]:
+    """Compare a Delta table with the rows of PostgreSQL as CSV with a header."""
     columns = csv.partition("\n")[0].split(",")
     missing = [column for column in columns if column not in delta.column_names]
     if missing:

@@ -44,7 +44,8 @@ def apply_changes(path: Path, changes: TableChanges, batch: Batch) -> bool:
     names = [column.field for column in changes.columns] + [LSN]
     merger = table.merge(
         rows.arrow_table(),
-        " AND ".join(f"t.`{name}` = s.`{name}`" for name in changes.key),
+        # A batch that has TRUNCATE alone has no keys.
+        " AND ".join(f"t.`{name}` = s.`{name}`" for name in changes.key) or "false",
         source_alias="s",
         target_alias="t",
         commit_properties=CommitProperties(
@@ -162,17 +163,18 @@ class _Rows:
 
     def _origins(self) -> dict[tuple[Any, ...], Values]:
         """Return the rows in the Delta table whose primary keys change in this batch, by key."""
-        name = self._changes.key[0]
-        (first,) = (column for column in self._changes.columns if column.field == name)
-        keys = {
-            sql_literal(first, row.origin[name])
+        moved = [
+            row.origin
             for row in self._changes.rows
             if row.origin is not None and not row.is_complete and not row.is_deleted
-        }
-        if not keys:
+        ]
+        if not moved:
             return {}
+        name = self._changes.key[0]
+        (first,) = (column for column in self._changes.columns if column.field == name)
+        keys = sorted({sql_literal(first, key[name]) for key in moved})
         # A filter of pyarrow does not know the types of the statistics of this table's files.
-        query = f"SELECT * FROM t WHERE `{name}` IN ({', '.join(sorted(keys))})"
+        query = f"SELECT * FROM t WHERE `{name}` IN ({', '.join(keys)})"
         found = pa.table(QueryBuilder().register("t", self._table).execute(query))
         return {tuple(row[part] for part in self._changes.key): row for row in found.to_pylist()}
 

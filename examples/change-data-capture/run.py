@@ -88,6 +88,7 @@ class Run:
             (0.2, self._kill_connect),
             (0.5, workload.change_schema),
             (0.6, self._kill_job),
+            (0.7, workload.replace_airports),
             (0.8, workload.change_schema_again),
         ]
         self.say(f"random transactions for {seconds:.0f} s, seed {seed}")

@@ -1,6 +1,6 @@
 """Random transactions of an airline's business day, in one connection.
 
-Each kind is here for what it asks of change data capture; the comment says what.
+Each kind is here for what it asks of change data capture; its docstring says what.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ LATER_SCHEMA_CHANGE = """
 ALTER TABLE airlines ADD COLUMN founded date NOT NULL DEFAULT '1990-01-01';
 UPDATE airlines SET founded = '1926-04-15' WHERE name LIKE 'American%';
 """
+REPLACE_AIRPORTS = """
+CREATE TEMP TABLE kept ON COMMIT DROP AS SELECT * FROM airports WHERE random() < 0.9;
+TRUNCATE airports;
+INSERT INTO airports SELECT * FROM kept;
+UPDATE airports SET name = name || ' (renewed)' WHERE random() < 0.1;
+"""
 
 
 def _some(table: str, count: int, condition: str = "true") -> str:
@@ -45,6 +51,7 @@ class Workload:
             self.depart: 8, self.delay: 6, self.cancel: 3, self.refit: 4, self.reregister: 3,
             self.renumber: 2, self.rename_airline: 1, self.charter: 2, self.retire: 1,
             self.survey: 1, self.change_mind: 1, self.correct_twice: 2, self.lose_logbook: 1,
+            self.load_airfields: 1,
         }  # fmt: skip
 
     def step(self) -> None:
@@ -66,6 +73,10 @@ class Workload:
             "rename_large_airline",
             self._rename("(SELECT carrier FROM flights GROUP BY 1 ORDER BY count(*) DESC LIMIT 1)"),
         )
+
+    def replace_airports(self) -> None:
+        """TRUNCATE, and most of the rows once more."""
+        self._run("replace_airports", REPLACE_AIRPORTS)
 
     def close(self) -> None:
         """End the connection."""
@@ -190,3 +201,11 @@ class Workload:
     def lose_logbook(self) -> str:
         """A large value that becomes NULL."""
         return f"UPDATE planes SET logbook = NULL WHERE {_some('planes', 1)};"
+
+    def load_airfields(self) -> str:
+        """COPY: PostgreSQL logs many rows in one record, so they have one position in its log."""
+        number = self._number()
+        lines = (f"X{number}-{field},Field {field}," for field in range(self._count() * 2))
+        return "COPY airports (faa, name, tzone) FROM STDIN (FORMAT csv);\n{}\n\\.".format(
+            "\n".join(lines)
+        )
