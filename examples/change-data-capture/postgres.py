@@ -155,7 +155,7 @@ class SqlSession:
             if line.rstrip("\n") == _DONE:
                 return lines
             lines.append(line.rstrip("\n"))
-        raise ExampleError("psql ended:\n" + "\n".join([*lines, sql]))
+        raise ExampleError("psql ended:\n" + "\n".join([*lines, sql[:1000]]))
 
     def close(self) -> None:
         """End the connection."""

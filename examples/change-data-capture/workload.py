@@ -51,12 +51,16 @@ class Workload:
             self.depart: 8, self.delay: 6, self.cancel: 3, self.refit: 4, self.reregister: 3,
             self.renumber: 2, self.rename_airline: 1, self.charter: 2, self.retire: 1,
             self.survey: 1, self.change_mind: 1, self.correct_twice: 2, self.lose_logbook: 1,
-            self.load_airfields: 1,
         }  # fmt: skip
+        # Whether primary keys stay as they are.
+        self.is_calm = False
 
     def step(self) -> None:
         """Run one transaction."""
-        (kind,) = self._random.choices(list(self._kinds), list(self._kinds.values()))
+        kinds = self._kinds
+        if self.is_calm:
+            kinds = {kind: kinds[kind] for kind in (self.depart, self.delay, self.cancel)}
+        (kind,) = self._random.choices(list(kinds), list(kinds.values()))
         self._run(kind.__name__, kind())
 
     def change_schema(self) -> None:
@@ -77,6 +81,12 @@ class Workload:
     def replace_airports(self) -> None:
         """TRUNCATE, and most of the rows once more."""
         self._run("replace_airports", REPLACE_AIRPORTS)
+
+    def load_airfields(self) -> None:
+        """COPY: PostgreSQL logs many rows in one record, so they have one position in its log."""
+        rows = "\n".join(f"COPY-{number},Field {number}," for number in range(500))
+        sql = f"COPY airports (faa, name, tzone) FROM STDIN (FORMAT csv);\n{rows}\n\\."
+        self._run("load_airfields", sql)
 
     def close(self) -> None:
         """End the connection."""
@@ -201,11 +211,3 @@ class Workload:
     def lose_logbook(self) -> str:
         """A large value that becomes NULL."""
         return f"UPDATE planes SET logbook = NULL WHERE {_some('planes', 1)};"
-
-    def load_airfields(self) -> str:
-        """COPY: PostgreSQL logs many rows in one record, so they have one position in its log."""
-        number = self._number()
-        lines = (f"X{number}-{field},Field {field}," for field in range(self._count() * 2))
-        return "COPY airports (faa, name, tzone) FROM STDIN (FORMAT csv);\n{}\n\\.".format(
-            "\n".join(lines)
-        )
