@@ -25,7 +25,8 @@ CONNECTOR = "airline"
 TOPIC_PREFIX = "cdc"
 SLOT = "barnabas_cdc"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-START_SECONDS_MAX = 120
+# A machine under load needs minutes.
+START_SECONDS_MAX = 300
 
 WORKER = {
     "group.id": "connect",
