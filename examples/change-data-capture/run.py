@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -202,6 +203,8 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=20, help="of flights in the source table")
     parser.add_argument("--seed", type=int, default=1, help="of the random transactions")
     options = parser.parse_args()
+    # Leave no process behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         status = run(options.output.resolve(), options.seconds, options.days, options.seed)
     except ExampleError as error:
