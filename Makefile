@@ -2,6 +2,7 @@
 # make demo   the pipeline over real data, with kills        make test   five minutes of tests, no Java needed but Spark's
 # make fuzz   minutes of hostile requests                   make kills  kill -9 under load, KILLS=100 times
 # make check  format, lint, types, layers, tidy, all tests   make bench  numbers beside other brokers
+# make cdc    change data capture from a real PostgreSQL to Delta tables, with kills and a check
 # make chaos  half an hour of faults on three brokers       make storms 200 rounds of members that join, die and pause
 
 SHELL := /bin/bash
@@ -15,10 +16,10 @@ STAMP  := $(VENV)/.installed
 
 # The one list of Debian packages. Only tests use them; each test that needs one is skipped where it is missing,
 # and fails there with CI=true. Maven and Java run Apache Kafka beside ours (tests/jvm).
-# Prometheus (22 MB) is started as a service where packages may do that; tests start their own.
+# Prometheus (22 MB) and PostgreSQL (60 MB) are started as services where packages may do that; tests start their own.
 # Chromium (400 MB with its libraries) shows the pages of the web console.
 # npm comes with some builds of nodejs, which conflict with the package.
-DEBIAN_PACKAGES := chromium kcat maven nodejs openjdk-17-jdk-headless prometheus systemd $(shell command -v npm >/dev/null || echo npm)
+DEBIAN_PACKAGES := chromium kcat maven nodejs openjdk-17-jdk-headless postgresql prometheus systemd $(shell command -v npm >/dev/null || echo npm)
 
 .PHONY: setup demo test check bench fuzz kills format lint types layers debian-packages clean
 
@@ -41,6 +42,11 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: setup
 	$(BIN)/python -m examples.flights.demo $(DEMO)
+
+# PostgreSQL through Debezium, Barnabas and Spark into Delta tables: CDC='--seconds 300 --seed 7' for others.
+.PHONY: cdc
+cdc: setup
+	$(BIN)/python examples/change-data-capture/run.py $(CDC)
 
 # How many processes run tests at once (tests/schedule.py); many tests wait more than they compute.
 PROCESSES ?= 3
@@ -109,7 +115,7 @@ release: setup
 	$(BIN)/python -m tools.release $(RELEASE)
 
 clean:
-	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo-output cdc-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Losses of power from seeds, e.g. make power-loss SEEDS=5000 FIRST=1
 SEEDS ?= 1000
