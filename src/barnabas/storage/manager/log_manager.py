@@ -295,7 +295,7 @@ class LogManager:
     def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = [log for _, log in self.logs_in(directory)]
         if directory.is_loaded or directory.was_stopped_cleanly:
-            close_logs(logs, directory.path, self._dependencies)
+            close_logs(logs, directory, self._dependencies)
         else:
             for log in logs:
                 log.close_files()
