@@ -167,7 +167,8 @@ def test_a_truncation_lowers_the_recovery_point_on_disk() -> None:
     broker.manager.logs[PARTITIONS[0]].flush()
     broker.manager.checkpoint_recovery_points()
     (directory,) = broker.manager.directories
-    assert directory.recovery_points.read() == {PARTITIONS[0]: 12}
+    # Below the end, whose segment has unsynced indexes.
+    assert directory.recovery_points.read() == {PARTITIONS[0]: 11}
     broker.manager.truncate_to(PARTITIONS[0], 5)
     assert directory.recovery_points.read() == {PARTITIONS[0]: 5}
 
@@ -264,8 +265,6 @@ def test_a_log_in_another_file_system_is_synced_itself() -> None:
     broker = Broker()
     for partition in MANY:
         broker.append(partition)
-    system = broker.manager.directories[0].file_system
-    assert system is not None
     elsewhere = broker.manager.logs[MANY[3]].directory
 
     class Mounted:
@@ -278,7 +277,7 @@ def test_a_log_in_another_file_system_is_synced_itself() -> None:
             raise AssertionError("must not be used")
 
         def close(self) -> None:
-            system.close()
+            """Do nothing: there is no descriptor."""
 
     broker.manager.directories[0].file_system = Mounted()
     broker.manager.shutdown()

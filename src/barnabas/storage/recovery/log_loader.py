@@ -64,6 +64,8 @@ class LoadedLog(msgspec.Struct, frozen=True):
     recovery_point: int
     # None while the topic id is unknown.
     topic_id: bytes | None
+    # Whether all of its files are synced, as a clean shutdown left them.
+    is_synced: bool
 
 
 class LogLoader:
@@ -77,6 +79,7 @@ class LogLoader:
         "_epochs",
         "_has_truncated",
         "_is_replayed",
+        "_is_synced",
         "_opening",
         "_order",
         "_producers",
@@ -94,6 +97,8 @@ class LogLoader:
         self._has_truncated = False
         # Whether recovery has already replayed the producer state up to the log's end.
         self._is_replayed = False
+        # Whether no file was changed since a clean shutdown.
+        self._is_synced = opening.clean_shutdown
         self._producers = ProducerState(
             dependencies.disk, directory, opening.producer_id_expiration_ms
         )
@@ -122,14 +127,15 @@ class LogLoader:
         segments = self._find_segments(names)
         end: int | None = None
         recover_from: int | None = None
+        present = set(names)
         if self._opening.clean_shutdown:
-            self._repair_indexes(segments, names)
+            self._repair_indexes(segments, present)
             end = self._clean_end(segments)
             if end is not None:
-                recover_from = self._damaged_transactions(segments, end)
+                recover_from = self._damaged_transactions(segments, end, present)
                 end = end if recover_from is None else None
         if end is None and segments:
-            end = yield from self._recover(segments, recover_from)
+            end = yield from self._recover(segments, present, recover_from)
         if end is None or end < self._log_start(end):
             segments, end = self._start_empty(segments), self._opening.log_start_offset
         return self._finish(Segments(segments), end, epochs_are_whole)
@@ -157,7 +163,14 @@ class LogLoader:
         # Recovered batches above the recovery point may be unsynced, so the point does not rise.
         recovery_point = min(self._opening.recovery_point, end)
         return LoadedLog(
-            segments, self._epochs, self._producers, start, end, recovery_point, self._topic_id()
+            segments,
+            self._epochs,
+            self._producers,
+            start,
+            end,
+            recovery_point,
+            self._topic_id(),
+            self._is_synced,
         )
 
     def _log_start(self, end: int) -> int:
@@ -286,14 +299,13 @@ class LogLoader:
             segment.delete_files()
         self._producers.remove_all_snapshots()
         self._epochs.clear()
-        self._is_replayed = False
+        self._is_replayed = self._is_synced = False
         return [self._new_segment(self._opening.log_start_offset)]
 
     # -- indexes -----------------------------------------------------------------------------
 
-    def _repair_indexes(self, segments: list[Segment], names: list[str]) -> None:
-        """Rebuild missing indexes. Damaged indexes are found on first use."""
-        present = set(names)
+    def _repair_indexes(self, segments: list[Segment], present: set[str]) -> None:
+        """Rebuild indexes that are not among the names. Damaged indexes are found on first use."""
         for segment in segments:
             files = (segment.path(INDEX_SUFFIX), segment.path(TIME_INDEX_SUFFIX))
             if any(path.rpartition("/")[2] not in present for path in files):
@@ -321,12 +333,14 @@ class LogLoader:
             return None
         return end
 
-    def _damaged_transactions(self, segments: list[Segment], end: int) -> int | None:
+    def _damaged_transactions(
+        self, segments: list[Segment], end: int, present: set[str]
+    ) -> int | None:
         """Return the base offset of the first segment with a damaged transaction index, or None."""
         ends = [segment.base_offset for segment in segments[1:]] + [end]
         for segment, segment_end in zip(segments, ends, strict=True):
             path = segment.path(TXN_INDEX_SUFFIX)
-            if not self._disk.exists(path):
+            if path.rpartition("/")[2] not in present:
                 continue
             if not segment.txn_index.is_sane(segment.base_offset, segment_end):
                 action = "rebuilt from the batches; no action is needed"
@@ -338,11 +352,14 @@ class LogLoader:
     # -- recovery ----------------------------------------------------------------------------
 
     def _recover(
-        self, segments: list[Segment], recover_from: int | None = None
+        self, segments: list[Segment], present: set[str], recover_from: int | None = None
     ) -> Generator[None, None, int]:
         """Check every segment above the recovery point; the first invalid batch ends the log.
 
+        Segments below it are complete, with their indexes (`LogSync.safe_recovery_point`).
+
         Args:
+            present: names of the files in the directory.
             recover_from: base offset of an earlier segment at which to begin.
 
         Returns:
@@ -351,15 +368,11 @@ class LogLoader:
         point = self._opening.recovery_point
         if recover_from is not None:
             point = min(point, recover_from)
-        # A segment that ends at the recovery point may have been sealed after the checkpoint. Its
-        # completed indexes may not have reached the disk.
-        first = max(0, sum(segment.base_offset < point for segment in segments) - 1)
+        self._is_synced = False
+        first = max(0, sum(segment.base_offset <= point for segment in segments) - 1)
         while first and self._overlaps(segments[first - 1], segments[first]):
             first -= 1
-        for segment in segments[:first]:
-            if not segment.check():
-                segment.rebuild_indexes()
-                segment.sync_all()()
+        self._repair_indexes(segments[:first], present)
         base = segments[first].base_offset
         start = max(self._opening.log_start_offset, segments[0].base_offset)
         self.load_producer_state(

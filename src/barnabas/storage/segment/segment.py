@@ -472,16 +472,6 @@ class Segment:
         self.time_index.file.path = self.path(TIME_INDEX_SUFFIX)
         self.txn_index.path = self.path(TXN_INDEX_SUFFIX)
 
-    def check(self) -> bool:
-        """Return whether the index files exist and can belong to this segment."""
-        if not self._disk.exists(self.path(INDEX_SUFFIX)):
-            return False
-        if not self._disk.exists(self.path(TIME_INDEX_SUFFIX)):
-            return False
-        if self.offset_index.last_position() > max(0, self.size - 1):
-            return False
-        return self._is_time_known()
-
     def _is_time_known(self) -> bool:
         """Return whether the last time index entry names a batch with that timestamp.
 
