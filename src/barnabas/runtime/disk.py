@@ -24,6 +24,7 @@ _NS_PER_MS = 1_000_000
 _IOV_MAX = 1024
 # Only the user of the broker may read records and credentials. Apache Kafka leaves this to umask.
 _FILE_MODE = 0o600
+_READ_BYTES = 1 << 20
 _DIRECTORY_MODE = 0o700
 # Number of reserved descriptors that are released at a time; removing a directory takes three.
 _RESERVE_STEP = 4
@@ -424,11 +425,7 @@ class RealDisk:
     def read(self, path: str) -> bytes:
         """Return the whole content of a file."""
 
-        def read() -> bytes:
-            with open(path, "rb") as file:
-                return file.read()
-
-        return self._reserve.run(read)
+        return self._reserve.run(lambda: _read(path))
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
         """Write a temporary file, sync it, rename it, and sync the directory."""
@@ -554,6 +551,23 @@ class RealDisk:
         """Set the time of the last change."""
         moment = modified_ms * _NS_PER_MS
         os.utime(path, ns=(moment, moment))
+
+
+def _read(path: str) -> bytes:
+    """Return the content of a file, with half the system calls of Python's file objects."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        # A file that grows meanwhile, or is longer than one read, is read to its end.
+        content = os.read(descriptor, size + 1)
+        if len(content) == size:
+            return content
+        parts = [content]
+        while part := os.read(descriptor, _READ_BYTES):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def _open_directory(path: str) -> int:

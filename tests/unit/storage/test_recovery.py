@@ -404,3 +404,60 @@ def test_the_recovery_point_stays_below_the_end_until_all_indexes_are_synced() -
     assert bench.log.sync.safe_recovery_point == 4
     bench.log.roll()
     assert bench.log.sync.safe_recovery_point == 5
+
+
+def recovered(bench: Bench, point: int) -> bool:
+    """Kill and open a log; return whether its batches were read and its indexes were written."""
+    bench.disk.call_log = calls = []
+    bench.kill_and_reopen(recovery_point=point)
+    bench.disk.call_log = None
+    return any(operation in ("write", "rename", "remove") for operation, _ in calls)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 30])
+def test_a_log_without_writes_since_a_clean_stop_is_not_recovered_after_kills(count: int) -> None:
+    bench = Bench(SMALL)
+    bench.append_many(count)
+    bench.reopen_cleanly()
+    for _ in range(3):
+        point = bench.log.sync.safe_recovery_point
+        assert point == count
+        assert not recovered(bench, point)
+        assert offsets(bench) == list(range(count))
+    bench.append_many(1)
+    assert recovered(bench, bench.log.sync.safe_recovery_point)
+    assert offsets(bench) == list(range(count + 1))
+
+
+def test_an_idle_log_is_recovered_if_its_files_do_not_fit_the_recovery_point() -> None:
+    def lose_time(bench: Bench) -> None:
+        bench.disk.open(f"{FIRST}.timeindex").truncate(0)
+
+    def lose_snapshot(bench: Bench) -> None:
+        bench.disk.remove(f"{DIRECTORY}/00000000000000000005.snapshot")
+
+    def lose_index(bench: Bench) -> None:
+        bench.disk.remove(f"{FIRST}.index")
+
+    def flip(bench: Bench) -> None:
+        bench.disk.open(f"{FIRST}.log").write_at(b"\xff", bench.log.size - 3)
+
+    for damage, left in ((lose_time, 5), (lose_snapshot, 5), (lose_index, 5), (flip, 4)):
+        bench = Bench(SMALL)
+        bench.append_many(5)
+        bench.reopen_cleanly()
+        damage(bench)
+        assert recovered(bench, 5)
+        assert offsets(bench) == list(range(left))
+        assert bench.log.segments.active.max_timestamp == NOW_MS
+
+
+def test_an_idle_log_accepts_records_of_its_producers_after_a_kill() -> None:
+    bench = Bench()
+    bench.append(batch([b"a"], producer_id=7, producer_epoch=0, base_sequence=0))
+    bench.reopen_cleanly()
+    assert not recovered(bench, 1)
+    bench.append(batch([b"b"], producer_id=7, producer_epoch=0, base_sequence=1))
+    assert bench.append(batch([b"b"], producer_id=7, producer_epoch=0, base_sequence=1)).duplicate
+    bench.kill_and_reopen()
+    assert offsets(bench) == [0, 1]

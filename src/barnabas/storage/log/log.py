@@ -104,8 +104,8 @@ class Log:
         self._retention = LogRetention(
             self._local, offsets, guard, self.leader_epochs, self.producer_state, self._roller
         )
-        self._local.is_changed = not loaded.is_synced
-        if loaded.is_synced:
+        self._local.is_changed = not (opening.clean_shutdown and loaded.is_whole)
+        if loaded.is_whole:
             self.sync.on_opened_whole()
 
     @classmethod

@@ -54,10 +54,7 @@ class LogSync:
         small_files: Sequence[SmallFiles],
         dependencies: LogDependencies,
     ) -> None:
-        """Create the syncs of a log that was opened.
-
-        `on_opened_whole` follows if the log is completely synced.
-        """
+        """Create the syncs; `on_opened_whole` follows if the log is completely synced."""
         self._local = local
         self._offsets = offsets
         self._guard = guard
@@ -113,7 +110,7 @@ class LogSync:
         self._whole_end = -1
 
     def on_opened_whole(self) -> None:
-        """Record that all files are synced, as a clean shutdown left them."""
+        """Record that all segments and indexes are synced."""
         self._whole_end = self._offsets.log_end_offset
 
     def flush(self, force: bool = False) -> None:
