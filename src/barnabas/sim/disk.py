@@ -21,7 +21,7 @@ from barnabas.sim.file import Inode, SimFile
 
 if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
-    from barnabas.runtime.disk import Bytes, File, FileLock, Names
+    from barnabas.runtime.disk import Bytes, File, FileLock, FileSystem, Names
     from barnabas.runtime.rng import Rng
 
 # The entry of a directory, which has no inode.
@@ -62,6 +62,26 @@ class _SimLock:
 
     def release(self) -> None:
         self._locks.discard(self._path)
+
+
+class _SimFileSystem:
+    """All files of a simulated disk."""
+
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+
+    def holds(self, directory: str) -> bool:
+        """Return whether the directory exists: the disk has only one file system."""
+        return self._disk.is_directory(directory)
+
+    def sync(self) -> None:
+        """Make everything durable, unless the sync of a changed file fails."""
+        self._disk.sync_everything()
+
+    def close(self) -> None:
+        """Do nothing: there is no descriptor."""
 
 
 class _NameChange:
@@ -247,6 +267,19 @@ class SimDisk:
     def write_back(self, path: str) -> None:
         """Do nothing: write-back does not make data durable on this disk."""
         self._need_directory(posixpath.normpath(path))
+
+    def open_file_system(self, directory: str) -> FileSystem | None:
+        """Return all files of this disk."""
+        self._need_directory(posixpath.normpath(directory))
+        return _SimFileSystem(self)
+
+    def sync_everything(self) -> None:
+        """Make all content and all names durable, and raise the faults of changed files."""
+        for path, inode in self._entries.items():
+            if inode is not None and not inode.is_synced:
+                self.check("sync", path)
+                inode.sync()
+        self._journal.clear()
 
     def lock(self, path: str) -> FileLock | None:
         """Lock a file. Return None if the lock is held already."""

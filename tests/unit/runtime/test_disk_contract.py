@@ -163,3 +163,22 @@ def test_a_closed_file_fails(disk: Disk, root: str) -> None:
     with pytest.raises(OSError, match=r".") as caught:
         file.append(b"x")
     assert caught.value.errno == errno.EBADF
+
+
+def test_a_file_system_holds_and_syncs_its_directories(disk: Disk, root: str) -> None:
+    system = disk.open_file_system(root)
+    if system is None:
+        # Overlays and memory file systems do not report all failed writes.
+        assert isinstance(disk, RealDisk)
+        return
+    disk.make_directory(f"{root}/below")
+    disk.open(f"{root}/below/f").append(b"abc")
+    assert system.holds(f"{root}/below")
+    system.sync()
+    if isinstance(disk, RealDisk):
+        assert not system.holds("/proc")
+    else:
+        disk.crash()  # type: ignore[attr-defined]  # the simulated disk
+        assert disk.read(f"{root}/below/f") == b"abc"
+    system.close()
+    system.close()

@@ -17,6 +17,7 @@ from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
 from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.segment.offset_search import SEGMENTS_PER_STEP
 from barnabas.storage.segment.segments import Segments
 from barnabas.waiting.off_loop import run_steps
 from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, marker, read
@@ -115,6 +116,36 @@ def test_the_first_read_after_a_start_opens_files_of_one_segment(
     ask(bench.log)
     assert 1 <= len({path.rpartition("/")[2].partition(".")[0] for path in NotingDisk.opened}) <= 2
     assert len(NotingDisk.opened) <= 4
+
+
+@pytest.mark.parametrize("search", ["offset_for_timestamp", "max_timestamp_offset"])
+def test_the_first_search_by_time_opens_a_limited_number_of_files_per_turn(search: str) -> None:
+    log = bench_of(MANY).log
+    arguments = (NOW_MS,) if search == "offset_for_timestamp" else ()
+    steps = getattr(log.reader, search)(*arguments)
+    opened = []
+    while True:
+        NotingDisk.opened.clear()
+        try:
+            assert next(steps) is None
+        except StopIteration:
+            break
+        opened.append(len(NotingDisk.opened))
+    assert len(opened) >= MANY // SEGMENTS_PER_STEP
+    assert max(opened) <= SEGMENTS_PER_STEP
+
+
+def test_a_search_by_time_goes_on_if_segments_are_deleted_between_its_steps() -> None:
+    log = bench_of(MANY).log
+    steps = log.reader.offset_for_timestamp(NOW_MS - MANY + MANY // 2)
+    assert next(steps) is None
+    log.maybe_increment_log_start_offset(log.segments[150].base_offset, "test")
+    assert log.delete_old_segments(NOW_MS) == 150
+    assert run_steps(steps) == (
+        NOW_MS - MANY + MANY // 2,
+        log.log_start_offset + MANY // 2 - 150,
+        3,
+    )
 
 
 def expected(segments: Segments, timestamp: int, start: int) -> list[int]:

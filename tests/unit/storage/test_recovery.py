@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
+from msgspec.structs import replace
 
 from barnabas.record.control import ControlType
+from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import InconsistentTopicIdError
-from unit.storage.storage_fixtures import DIRECTORY, Bench, all_records, batch, marker, read
+from unit.storage.storage_fixtures import (
+    DIRECTORY,
+    NOW_MS,
+    Bench,
+    LaterExecutor,
+    all_records,
+    batch,
+    marker,
+    read,
+)
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 FIRST = f"{DIRECTORY}/00000000000000000000"
@@ -310,3 +323,141 @@ def test_a_fully_deleted_log_stays_empty_after_the_loss_of_the_checkpoint() -> N
     bench.kill_and_reopen()
     assert bench.log.log_start_offset == 1
     assert offsets(bench) == [1, 2]
+
+
+class NotingDisk(SimDisk):
+    """Counts the system calls by file name."""
+
+    accesses: ClassVar[dict[str, int]] = {}
+
+    def check(self, operation: str, path: str) -> None:
+        super().check(operation, path)
+        name = path.rpartition("/")[2]
+        self.accesses[name] = self.accesses.get(name, 0) + 1
+
+
+def calls_after_kill(segments: int) -> dict[str, int]:
+    """Kill a log whose last segment is half full; return the calls by file during its recovery."""
+    bench = Bench(SMALL, disk=NotingDisk)
+    while len(bench.log.segments) < segments:
+        bench.append_many(1)
+    bench.append_many(1)
+    point = bench.log.sync.safe_recovery_point
+    assert point == bench.log.segments.active.base_offset
+    NotingDisk.accesses.clear()
+    bench.kill_and_reopen(recovery_point=point)
+    return NotingDisk.accesses
+
+
+def test_the_calls_of_a_recovery_do_not_depend_on_the_number_of_closed_segments() -> None:
+    few, many = calls_after_kill(4), calls_after_kill(64)
+    assert sum(few.values()) == sum(many.values())
+    read = sorted(name for name in many if name.endswith(".log"))
+    # Of the last closed segment only the end is read, from its last index entry on.
+    assert len(read) == 2
+    assert many[read[0]] <= 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_roll_after_a_checkpoint_and_a_power_loss_leaves_complete_time_indexes(seed: int) -> None:
+    bench = Bench(SMALL, seed=seed)
+    executor = LaterExecutor()
+    bench.log_dependencies = replace(bench.log_dependencies, executor=executor)
+    bench.open()
+    for index in range(5):
+        bench.append(batch([bytes(100)], timestamp=NOW_MS + index))
+    bench.log.flush()
+    point = bench.log.sync.safe_recovery_point
+    # The sync that the roll starts does not end before the loss of power.
+    bench.log.roll()
+    bench.disk.sync_directory(DIRECTORY)
+    bench.disk.crash()
+    bench.open(recovery_point=point)
+    assert bench.log.log_end_offset == 5
+    assert bench.log.segments[0].max_timestamp == NOW_MS + 4
+
+
+def test_a_log_recovered_despite_a_clean_marker_is_synced_at_the_next_stop() -> None:
+    for seed in range(8):
+        bench = Bench(SMALL, seed=seed)
+        bench.append_many(5)
+        bench.log.close()
+        # The point contradicts the marker, so the log is recovered.
+        bench.open(clean_shutdown=True, recovery_point=4)
+        bench.log.close()
+        bench.disk.crash()
+        bench.open(clean_shutdown=True, recovery_point=5)
+        assert bench.log.segments.active.time_index.is_sane()
+        assert len(bench.log.segments.active.offset_index) == 2, seed
+
+
+def test_the_recovery_point_stays_below_the_end_until_all_indexes_are_synced() -> None:
+    bench = Bench()
+    bench.append_many(5)
+    bench.log.flush()
+    assert bench.log.sync.safe_recovery_point == 4
+    bench.reopen_cleanly()
+    assert bench.log.sync.safe_recovery_point == 5
+    bench.log.truncate_to(3)
+    bench.append_many(2)
+    bench.log.flush()
+    assert bench.log.sync.safe_recovery_point == 4
+    bench.log.roll()
+    assert bench.log.sync.safe_recovery_point == 5
+
+
+def recovered(bench: Bench, point: int) -> bool:
+    """Kill and open a log; return whether its batches were read and its indexes were written."""
+    bench.disk.call_log = calls = []
+    bench.kill_and_reopen(recovery_point=point)
+    bench.disk.call_log = None
+    return any(operation in ("write", "rename", "remove") for operation, _ in calls)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 30])
+def test_a_log_without_writes_since_a_clean_stop_is_not_recovered_after_kills(count: int) -> None:
+    bench = Bench(SMALL)
+    bench.append_many(count)
+    bench.reopen_cleanly()
+    for _ in range(3):
+        point = bench.log.sync.safe_recovery_point
+        assert point == count
+        assert not recovered(bench, point)
+        assert offsets(bench) == list(range(count))
+    bench.append_many(1)
+    assert recovered(bench, bench.log.sync.safe_recovery_point)
+    assert offsets(bench) == list(range(count + 1))
+
+
+def test_an_idle_log_is_recovered_if_its_files_do_not_fit_the_recovery_point() -> None:
+    def lose_time(bench: Bench) -> None:
+        bench.disk.open(f"{FIRST}.timeindex").truncate(0)
+
+    def lose_snapshot(bench: Bench) -> None:
+        bench.disk.remove(f"{DIRECTORY}/00000000000000000005.snapshot")
+
+    def lose_index(bench: Bench) -> None:
+        bench.disk.remove(f"{FIRST}.index")
+
+    def flip(bench: Bench) -> None:
+        bench.disk.open(f"{FIRST}.log").write_at(b"\xff", bench.log.size - 3)
+
+    for damage, left in ((lose_time, 5), (lose_snapshot, 5), (lose_index, 5), (flip, 4)):
+        bench = Bench(SMALL)
+        bench.append_many(5)
+        bench.reopen_cleanly()
+        damage(bench)
+        assert recovered(bench, 5)
+        assert offsets(bench) == list(range(left))
+        assert bench.log.segments.active.max_timestamp == NOW_MS
+
+
+def test_an_idle_log_accepts_records_of_its_producers_after_a_kill() -> None:
+    bench = Bench()
+    bench.append(batch([b"a"], producer_id=7, producer_epoch=0, base_sequence=0))
+    bench.reopen_cleanly()
+    assert not recovered(bench, 1)
+    bench.append(batch([b"b"], producer_id=7, producer_epoch=0, base_sequence=1))
+    assert bench.append(batch([b"b"], producer_id=7, producer_epoch=0, base_sequence=1)).duplicate
+    bench.kill_and_reopen()
+    assert offsets(bench) == [0, 1]

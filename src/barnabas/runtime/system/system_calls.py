@@ -129,12 +129,19 @@ def is_locked(descriptor: int) -> bool:
 
 
 def sync_file_system(descriptor: int) -> None:
-    """Ask the system to write back the cached data of an open directory's file system."""
+    """Write back all cached data of an open directory's file system.
+
+    Raises:
+        OSError: a write failed; see `file_systems.reports_failed_writes` for when this is reported.
+    """
     call = _libc_call("syncfs")
     if call is None:
         os.sync()
-    else:
-        call(descriptor)
+    elif call(descriptor):
+        import ctypes
+
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def request_parent_death_signal(number: int) -> bool:

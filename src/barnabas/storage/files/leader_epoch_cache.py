@@ -45,12 +45,10 @@ class LeaderEpochCache:
 
     def load(self) -> bool:
         """Read the file; return False, with an empty cache, if it is missing or damaged."""
-        if not self._disk.exists(self.path):
-            return False
         try:
             entries = decode_lines(self._disk.read(self.path), 2)
             pairs = sorted((int(epoch), int(start)) for epoch, start in entries)
-        except (CheckpointError, ValueError):
+        except (FileNotFoundError, CheckpointError, ValueError):
             return False
         for epoch, start in pairs:
             self._insert(epoch, start)

@@ -17,7 +17,7 @@ from barnabas.storage.files.checkpoint import (
 from barnabas.storage.files.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
-    from barnabas.runtime.disk import Disk, FileLock
+    from barnabas.runtime.disk import Disk, FileLock, FileSystem
     from barnabas.runtime.rng import Rng
 
 LOCK_FILE = ".lock"
@@ -30,6 +30,7 @@ class LogDirectory:
         "_disk",
         "_lock",
         "cleaner_offsets",
+        "file_system",
         "high_watermarks",
         "is_cordoned",
         "is_loaded",
@@ -47,6 +48,9 @@ class LogDirectory:
         self._lock: FileLock | None = lock
         self.path = path
         self.meta = meta
+        # Open from the start on, because it reports the failed writes since its opening. None if
+        # each file has to be synced.
+        self.file_system: FileSystem | None = disk.open_file_system(path)
         # False permanently after a file operation in the directory failed.
         self.is_online = True
         # Whether all its logs are open. Before that, its checkpoints must not be replaced.
@@ -116,7 +120,9 @@ class LogDirectory:
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")
 
     def close(self) -> None:
-        """Release the lock."""
+        """Release the lock and the descriptor of the file system."""
+        if self.file_system is not None:
+            self.file_system.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

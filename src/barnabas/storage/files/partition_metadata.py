@@ -19,10 +19,11 @@ _PREFIX_BYTES_MIN = len("version: 0\ntopic_id: ") + 8
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
     """Return the topic id of the directory; None if the file is absent or torn by a crash."""
-    path = f"{directory}/{PARTITION_METADATA}"
-    if not disk.exists(path):
+    try:
+        content = disk.read(f"{directory}/{PARTITION_METADATA}")
+    except FileNotFoundError:
         return None
-    lines = disk.read(path).decode("utf-8", "replace").splitlines()
+    lines = content.decode("utf-8", "replace").splitlines()
     values = dict(line.split(": ", 1) for line in lines if ": " in line)
     if values.get("version") != _VERSION:
         return None

@@ -104,7 +104,9 @@ class Log:
         self._retention = LogRetention(
             self._local, offsets, guard, self.leader_epochs, self.producer_state, self._roller
         )
-        self._local.is_changed = not opening.clean_shutdown
+        self._local.is_changed = not (opening.clean_shutdown and loaded.is_whole)
+        if loaded.is_whole:
+            self.sync.on_opened_whole()
 
     @classmethod
     def open(
@@ -270,7 +272,7 @@ class Log:
         with self._guard.of_change:
             self._local.finish_swap()
             self._local.is_changed = True
-            self.sync.truncation_count += 1
+            self.sync.on_truncation()
             # The next sync and the next recovery must include the whole truncated segment.
             segment = self._local.segments.floor(offset) or self._local.segments[0]
             self.offsets.lower_recovery_point(segment.base_offset)
@@ -295,7 +297,7 @@ class Log:
         """Remove all records; the empty log starts at `offset`."""
         assert offset >= 0, f"offset={offset} {self.topic_partition}"
         self._local.is_changed = True
-        self.sync.truncation_count += 1
+        self.sync.on_truncation()
         with self._guard.of_change:
             self._local.finish_swap()
             self.producer_state.remove_all_snapshots()

@@ -36,10 +36,12 @@ class LogSync:
         "_dependencies",
         "_flusher",
         "_guard",
+        "_is_final",
         "_local",
         "_offsets",
         "_small_files",
         "_unsynced",
+        "_whole_end",
         "last_flush_ms",
         "truncation_count",
     )
@@ -52,6 +54,7 @@ class LogSync:
         small_files: Sequence[SmallFiles],
         dependencies: LogDependencies,
     ) -> None:
+        """Create the syncs; `on_opened_whole` follows if the log is completely synced."""
         self._local = local
         self._offsets = offsets
         self._guard = guard
@@ -59,6 +62,10 @@ class LogSync:
         self._dependencies = dependencies
         self._unsynced = UnsyncedFiles()
         self._flusher = Flusher(self, dependencies)
+        # Whether the sync prepared last includes the indexes of the active segment.
+        self._is_final = False
+        # Log end at the last sync of all files, including the indexes of the active segment.
+        self._whole_end = -1
         # Monotonic time of the last completed sync, in ms; at first, of the opening.
         self.last_flush_ms = dependencies.clock.monotonic_ms()
         # Number of truncations since the log was opened. A sync that began before the latest
@@ -86,8 +93,25 @@ class LogSync:
 
     @property
     def safe_recovery_point(self) -> int:
-        """Recovery point for the checkpoint: all indexes of segments below it are synced."""
-        return self._local.sealed_from(self._offsets.recovery_point)
+        """Recovery point for the checkpoint: all indexes of segments below it are synced.
+
+        If the active segment is rolled at its present end, its indexes are not synced yet. So the
+        recovery point stays below that end, and the next recovery reads the segment.
+        """
+        offsets = self._offsets
+        point = self._local.sealed_from(offsets.recovery_point)
+        if point == offsets.log_end_offset != self._whole_end:
+            point = max(point - 1, self._local.segments.active.base_offset)
+        return point
+
+    def on_truncation(self) -> None:
+        """Record that a truncation begins. Later appends may end where the log ended before."""
+        self.truncation_count += 1
+        self._whole_end = -1
+
+    def on_opened_whole(self) -> None:
+        """Record that all segments and indexes are synced."""
+        self._whole_end = self._offsets.log_end_offset
 
     def flush(self, force: bool = False) -> None:
         """Sync up to the log end offset now; with `force` even if nothing is unsynced."""
@@ -122,6 +146,7 @@ class LogSync:
             with_parent: whether to sync the parent directory too if the log directory has new
                 names; otherwise the caller syncs it.
         """
+        self._is_final = is_final
         paths = [path for files in self._small_files for path in files.take_unsynced()]
         active = self._local.segments.active
         if active.is_new:
@@ -138,6 +163,8 @@ class LogSync:
         self.last_flush_ms = self._dependencies.clock.monotonic_ms()
         self._local.on_synced()
         self._offsets.on_synced(end_offset)
+        if self._is_final:
+            self._whole_end = end_offset
 
     def on_flush_failed(self, error: BaseException) -> None:
         """Handle a failed sync: unsynced records may be lost, and the sync is not retried."""

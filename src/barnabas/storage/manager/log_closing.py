@@ -1,7 +1,8 @@
 """Clean closing of all logs of a data directory, so that they need no recovery.
 
-A log has several small files, and each sync waits for the device. Therefore many threads sync
-concurrently, and the file system commits their requests together.
+A log has several small files, and each sync waits for the device. Therefore one operation syncs all
+files, if the file system reports failed writes. Otherwise many threads sync concurrently, and the
+file system commits their requests together.
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ from typing import TYPE_CHECKING
 from barnabas.storage.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log.log import Log
     from barnabas.storage.log_dependencies import LogDependencies
 
-# From this number of logs on, the file system first writes back everything in one operation.
-# Otherwise each sync of a changed file waits for the device.
+# From this number of logs on, the whole file system is synced first. Otherwise each sync of a
+# changed file waits for the device.
 _MANY = 64
 
 _log = logging.getLogger(__name__)
 
 
-def close_logs(logs: Sequence[Log], directory: str, dependencies: LogDependencies) -> None:
+def close_logs(logs: Sequence[Log], directory: LogDirectory, dependencies: LogDependencies) -> None:
     """Write buffered state of the logs, sync all changes, and close their files.
 
     Args:
         logs: the logs of one data directory.
-        directory: path of the data directory. The caller's next writes to it, the checkpoints and
-            the clean shutdown marker, also sync the names of its logs.
+        directory: the data directory. The caller's next writes to it, the checkpoints and the clean
+            shutdown marker, also sync the names of its logs.
         dependencies: dependencies shared by the logs.
 
     Raises:
@@ -44,9 +46,7 @@ def close_logs(logs: Sequence[Log], directory: str, dependencies: LogDependencie
         if work is not None:
             unsynced.append((log, log.log_end_offset))
             works.append(work)
-    if len(works) >= _MANY:
-        dependencies.disk.write_back(directory)
-    failures = dependencies.executor.run_all(works)
+    failures = _sync([log for log, _ in unsynced], works, directory, dependencies)
     for (log, end_offset), failure in zip(unsynced, failures, strict=True):
         if failure is not None:
             _log.error("Sync of a log failed: directory=%s error=%s", log.directory, failure)
@@ -54,3 +54,37 @@ def close_logs(logs: Sequence[Log], directory: str, dependencies: LogDependencie
         log.sync.on_flushed(end_offset)
     for log in logs:
         log.finish_close()
+
+
+def _sync(
+    logs: Sequence[Log],
+    works: Sequence[Callable[[], None]],
+    directory: LogDirectory,
+    dependencies: LogDependencies,
+) -> Sequence[BaseException | None]:
+    """Sync the logs, and return the failure of each."""
+    if len(works) >= _MANY:
+        if _sync_at_once(logs, directory):
+            return [None] * len(works)
+        dependencies.disk.write_back(directory.path)
+    return dependencies.executor.run_all(works)
+
+
+def _sync_at_once(logs: Sequence[Log], directory: LogDirectory) -> bool:
+    """Sync the whole file system; return whether this is a sync of all the logs.
+
+    A failed write may belong to a file of another program, so the syncs of the logs then decide.
+    """
+    system = directory.file_system
+    try:
+        if system is None or not all(system.holds(log.directory) for log in logs):
+            return False
+        system.sync()
+    except OSError as error:
+        _log.warning(
+            "Sync of a file system failed, each log is synced: directory=%s error=%s",
+            directory.path,
+            error,
+        )
+        return False
+    return True

@@ -27,7 +27,7 @@ from barnabas.storage.manager.loading.log_loading import (
     EverythingAssigned,
     FoundLog,
 )
-from barnabas.storage.manager.loading.recreated_logs import RecreatedLogs, is_recreated
+from barnabas.storage.manager.loading.recreated_logs import RecreatedLogs
 from barnabas.storage.manager.loading.unreadable_logs import UnreadableLogs
 from barnabas.storage.manager.log_checkpoints import LogCheckpoints
 from barnabas.storage.manager.log_closing import close_logs
@@ -265,7 +265,7 @@ class LogManager:
         table.put(partition, log, directory)
         if found.is_future:
             self.cleaner.abort_and_pause_cleaning(partition)
-        if is_recreated(self._dependencies.disk, log.directory):
+        if found.is_recreated:
             self._recreated.record(partition, directory)
 
     def _rename_to_stray(self, log: Log, reason: str) -> None:
@@ -295,7 +295,7 @@ class LogManager:
     def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = [log for _, log in self.logs_in(directory)]
         if directory.is_loaded or directory.was_stopped_cleanly:
-            close_logs(logs, directory.path, self._dependencies)
+            close_logs(logs, directory, self._dependencies)
         else:
             for log in logs:
                 log.close_files()

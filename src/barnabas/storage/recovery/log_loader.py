@@ -1,8 +1,9 @@
 """Opening a log: select its files, repair it after a crash, find its end (Kafka's LogLoader).
 
-After a clean shutdown, only the last few batches are read. Otherwise every segment above the
-recovery point is read and each CRC is checked. The first invalid batch ends the log. Indexes are
-rebuilt, and producer state is replayed from the last snapshot before that point.
+After a clean shutdown, only the last few batches are read, and after a kill too if nothing was
+written since the last complete sync. Otherwise every segment above the recovery point is read and
+each CRC is checked. The first invalid batch ends the log. Indexes are rebuilt, and producer state
+is replayed from the last snapshot before that point.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import msgspec
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import (
-    CorruptRecordError,
     DamagedLogError,
     InconsistentTopicIdError,
     StorageError,
@@ -23,7 +23,9 @@ from barnabas.storage.errors import (
 from barnabas.storage.file_names import (
     DELETED_FILE_SUFFIX,
     INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
+    PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     offset_of,
@@ -32,6 +34,7 @@ from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCac
 from barnabas.storage.files.partition_metadata import read_topic_id, write_topic_id
 from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.storage.recovery.batch_order import BatchOrder
+from barnabas.storage.recovery.known_end import clean_end, idle_end, overlaps
 from barnabas.storage.recovery.swap_recovery import finish_swaps
 from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
 from barnabas.storage.segment.roll_rules import roll_jitter
@@ -64,6 +67,8 @@ class LoadedLog(msgspec.Struct, frozen=True):
     recovery_point: int
     # None while the topic id is unknown.
     topic_id: bytes | None
+    # Whether no segment and no index was changed since it was synced completely.
+    is_whole: bool
 
 
 class LogLoader:
@@ -77,6 +82,7 @@ class LogLoader:
         "_epochs",
         "_has_truncated",
         "_is_replayed",
+        "_is_whole",
         "_opening",
         "_order",
         "_producers",
@@ -94,6 +100,8 @@ class LogLoader:
         self._has_truncated = False
         # Whether recovery has already replayed the producer state up to the log's end.
         self._is_replayed = False
+        # Whether no segment and no index was changed since it was synced completely.
+        self._is_whole = False
         self._producers = ProducerState(
             dependencies.disk, directory, opening.producer_id_expiration_ms
         )
@@ -112,29 +120,42 @@ class LogLoader:
 
     def load_in_slices(self) -> Generator[None, None, LoadedLog]:
         """Do the same as `load` in bounded steps, so that a large log does not block the loop."""
-        if not self._disk.exists(self._directory):
-            self._disk.make_directory(self._directory)
-        names = self._clean_up(self._disk.list(self._directory))
+        names = self._list()
         self._producers.find_snapshots(names)
-        epochs_are_whole = self._epochs.load()
+        epochs_are_whole = LEADER_EPOCH_CHECKPOINT in names and self._epochs.load()
         if epochs_are_whole and not self._opening.clean_shutdown:
             self._epochs.mark_unsynced()
         segments = self._find_segments(names)
         end: int | None = None
         recover_from: int | None = None
+        present = set(names)
         if self._opening.clean_shutdown:
-            self._repair_indexes(segments, names)
-            end = self._clean_end(segments)
+            self._repair_indexes(segments, present)
+            end = clean_end(segments, self._epochs, self._opening.recovery_point)
             if end is not None:
-                recover_from = self._damaged_transactions(segments, end)
-                end = end if recover_from is None else None
+                recover_from = self._damaged_transactions(segments, end, present)
+        else:
+            end = idle_end(
+                segments,
+                present,
+                self._epochs,
+                self._opening.recovery_point,
+                self._producers.snapshots,
+            )
+            if end is not None:
+                self._repair_indexes(segments[:-1], present)
+                recover_from = self._damaged_transactions(segments[-1:], end, present)
+        self._is_whole = end is not None
+        end = end if recover_from is None else None
         if end is None and segments:
-            end = yield from self._recover(segments, recover_from)
+            end = yield from self._recover(segments, present, recover_from)
         if end is None or end < self._log_start(end):
             segments, end = self._start_empty(segments), self._opening.log_start_offset
-        return self._finish(Segments(segments), end, epochs_are_whole)
+        return self._finish(Segments(segments), end, epochs_are_whole, present)
 
-    def _finish(self, segments: Segments, end: int, epochs_are_whole: bool) -> LoadedLog:
+    def _finish(
+        self, segments: Segments, end: int, epochs_are_whole: bool, present: set[str]
+    ) -> LoadedLog:
         start = max(self._log_start(end), segments[0].base_offset)
         if not epochs_are_whole and segments.size:
             self._report_epochs()
@@ -157,7 +178,14 @@ class LogLoader:
         # Recovered batches above the recovery point may be unsynced, so the point does not rise.
         recovery_point = min(self._opening.recovery_point, end)
         return LoadedLog(
-            segments, self._epochs, self._producers, start, end, recovery_point, self._topic_id()
+            segments,
+            self._epochs,
+            self._producers,
+            start,
+            end,
+            recovery_point,
+            self._topic_id(PARTITION_METADATA in present),
+            self._is_whole,
         )
 
     def _log_start(self, end: int) -> int:
@@ -222,10 +250,10 @@ class LogLoader:
         is_deleted = first is not None and first.partition_leader_epoch >= 0
         return entries[0].start_offset if is_deleted else start
 
-    def _topic_id(self) -> bytes | None:
-        """Return the topic id; read it from the file, or write it there."""
+    def _topic_id(self, is_present: bool) -> bytes | None:
+        """Return the topic id; read it from the file if that is present, or write it there."""
         known = self._opening.topic_id
-        found = read_topic_id(self._disk, self._directory)
+        found = read_topic_id(self._disk, self._directory) if is_present else None
         if known is None:
             return found
         if found is None:
@@ -235,6 +263,15 @@ class LogLoader:
         return known
 
     # -- files -------------------------------------------------------------------------------
+
+    def _list(self) -> list[str]:
+        """Return the names of the files that belong to the log; create its directory if needed."""
+        try:
+            names = self._disk.list(self._directory)
+        except FileNotFoundError:
+            self._disk.make_directory(self._directory)
+            return []
+        return self._clean_up(names)
 
     def _clean_up(self, names: list[str]) -> list[str]:
         """Finish swaps, delete temporary and deleted files, and return the remaining names."""
@@ -286,47 +323,27 @@ class LogLoader:
             segment.delete_files()
         self._producers.remove_all_snapshots()
         self._epochs.clear()
-        self._is_replayed = False
+        self._is_replayed = self._is_whole = False
         return [self._new_segment(self._opening.log_start_offset)]
 
     # -- indexes -----------------------------------------------------------------------------
 
-    def _repair_indexes(self, segments: list[Segment], names: list[str]) -> None:
-        """Rebuild missing indexes. Damaged indexes are found on first use."""
-        present = set(names)
+    def _repair_indexes(self, segments: list[Segment], present: set[str]) -> None:
+        """Rebuild indexes that are not among the names. Damaged indexes are found on first use."""
         for segment in segments:
             files = (segment.path(INDEX_SUFFIX), segment.path(TIME_INDEX_SUFFIX))
             if any(path.rpartition("/")[2] not in present for path in files):
                 segment.rebuild_indexes()
                 segment.sync_all()()
 
-    def _clean_end(self, segments: list[Segment]) -> int | None:
-        """Return the log end after a clean shutdown; None if the log needs recovery.
-
-        After a clean shutdown, the last segment ends with a whole batch of the last leader epoch.
-        It also ends at the recovery point, because a clean shutdown syncs the whole log.
-        """
-        if not segments:
-            return None
-        last = segments[-1]
-        try:
-            position, end = last.find_end()
-            if position != last.size or end != self._opening.recovery_point:
-                return None
-            for _, header in headers(last.file, last.offset_index.last_position(), last.size):
-                known = self._epochs.epoch_for_offset(header.base_offset)
-                if known is not None and known != header.partition_leader_epoch:
-                    return None
-        except CorruptRecordError:
-            return None
-        return end
-
-    def _damaged_transactions(self, segments: list[Segment], end: int) -> int | None:
+    def _damaged_transactions(
+        self, segments: list[Segment], end: int, present: set[str]
+    ) -> int | None:
         """Return the base offset of the first segment with a damaged transaction index, or None."""
         ends = [segment.base_offset for segment in segments[1:]] + [end]
         for segment, segment_end in zip(segments, ends, strict=True):
             path = segment.path(TXN_INDEX_SUFFIX)
-            if not self._disk.exists(path):
+            if path.rpartition("/")[2] not in present:
                 continue
             if not segment.txn_index.is_sane(segment.base_offset, segment_end):
                 action = "rebuilt from the batches; no action is needed"
@@ -338,11 +355,14 @@ class LogLoader:
     # -- recovery ----------------------------------------------------------------------------
 
     def _recover(
-        self, segments: list[Segment], recover_from: int | None = None
+        self, segments: list[Segment], present: set[str], recover_from: int | None = None
     ) -> Generator[None, None, int]:
         """Check every segment above the recovery point; the first invalid batch ends the log.
 
+        Segments below it are complete, with their indexes (`LogSync.safe_recovery_point`).
+
         Args:
+            present: names of the files in the directory.
             recover_from: base offset of an earlier segment at which to begin.
 
         Returns:
@@ -351,15 +371,11 @@ class LogLoader:
         point = self._opening.recovery_point
         if recover_from is not None:
             point = min(point, recover_from)
-        # A segment that ends at the recovery point may have been sealed after the checkpoint. Its
-        # completed indexes may not have reached the disk.
-        first = max(0, sum(segment.base_offset < point for segment in segments) - 1)
-        while first and self._overlaps(segments[first - 1], segments[first]):
+        self._is_whole = False
+        first = max(0, sum(segment.base_offset <= point for segment in segments) - 1)
+        while first and overlaps(segments[first - 1], segments[first]):
             first -= 1
-        for segment in segments[:first]:
-            if not segment.check():
-                segment.rebuild_indexes()
-                segment.sync_all()()
+        self._repair_indexes(segments[:first], present)
         base = segments[first].base_offset
         start = max(self._opening.log_start_offset, segments[0].base_offset)
         self.load_producer_state(
@@ -409,13 +425,6 @@ class LogLoader:
             segment.delete_files()
         del segments[first:]
         self._disk.sync_directory(self._directory)
-
-    def _overlaps(self, segment: Segment, following: Segment) -> bool:
-        """Return whether a segment extends into the next one, after a truncation was lost."""
-        try:
-            return segment.find_end()[1] > following.base_offset
-        except CorruptRecordError:
-            return True
 
     def _recover_segment(
         self, segment: Segment, following: int

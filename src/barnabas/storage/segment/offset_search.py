@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Headers examined per step: about a millisecond.
 HEADERS_PER_STEP = 500
+# Time indexes examined per step: some milliseconds.
+SEGMENTS_PER_STEP = 100
 # Maximum bytes decompressed on the loop.
 _INLINE_BYTES = 1 << 20
 
@@ -42,6 +44,7 @@ def find_by_timestamp(segments: Segments, timestamp: int, log_start_offset: int)
     Returns:
         Its timestamp, offset and leader epoch, or None.
     """
+    yield from _read_times(segments, log_start_offset)
     for segment in segments.reaching(timestamp, log_start_offset):
         found = yield from _find_in_segment(segments, segment, timestamp, log_start_offset)
         if found is not None:
@@ -57,6 +60,7 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> Search:
     Returns:
         Its timestamp, offset and leader epoch, or None.
     """
+    yield from _read_times(segments, log_start_offset)
     first, later = segments.max_timestamps(log_start_offset)
     found = yield from find_by_timestamp(
         segments, max(first.max_timestamp, later), log_start_offset
@@ -67,6 +71,12 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> Search:
     # largest timestamp above the log start.
     latest = yield from _max_timestamp_above(segments, first, log_start_offset)
     return (yield from find_by_timestamp(segments, max(latest, later), log_start_offset))
+
+
+def _read_times(segments: Segments, log_start_offset: int) -> Generator[OffLoop | None, Any, None]:
+    """Read the largest timestamp of each segment, which the first search after a start does."""
+    while segments.read_times(log_start_offset, SEGMENTS_PER_STEP):
+        yield None
 
 
 def _max_timestamp_above(

@@ -24,7 +24,7 @@ from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.storage.segment.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk, File
@@ -336,13 +336,34 @@ class Segment:
         """
         largest, offset = self.time_index.last_entry()
         try:
-            for _, header in headers(self.file, self.offset_index.last_position(), self.size):
+            for header in self._headers_at_end():
                 if header.max_timestamp > largest:
                     largest, offset = header.max_timestamp, header.last_offset
         except DamagedLogError:
             # The truncation must be completed; a later read reports the damage.
             pass
         self._max_timestamp, self._offset_of_max_timestamp = largest, offset
+
+    def _headers_at_end(self) -> Iterator[BatchHeader]:
+        """Yield the headers of the batches from the last entry of the offset index on."""
+        for _, header in headers(self.file, self.offset_index.last_position(), self.size):
+            yield header
+
+    def has_whole_indexes(self) -> bool:
+        """Return whether the indexes cover the last batches, as far as their ends show it.
+
+        A kill may leave a segment without the last entry of its time index, or an empty segment
+        with old entries.
+        """
+        timestamp, offset = self.time_index.last_entry()
+        if not self.size:
+            return timestamp < 0 and not self.offset_index.last_position()
+        try:
+            if any(header.max_timestamp > timestamp for header in self._headers_at_end()):
+                return False
+            return timestamp < 0 or self._has_timestamp(timestamp, offset)
+        except CorruptRecordError:
+            return False
 
     def truncate_file(self, position: int) -> None:
         """Truncate the file and leave the indexes unchanged."""
@@ -471,16 +492,6 @@ class Segment:
         self.offset_index.file.path = self.path(INDEX_SUFFIX)
         self.time_index.file.path = self.path(TIME_INDEX_SUFFIX)
         self.txn_index.path = self.path(TXN_INDEX_SUFFIX)
-
-    def check(self) -> bool:
-        """Return whether the index files exist and can belong to this segment."""
-        if not self._disk.exists(self.path(INDEX_SUFFIX)):
-            return False
-        if not self._disk.exists(self.path(TIME_INDEX_SUFFIX)):
-            return False
-        if self.offset_index.last_position() > max(0, self.size - 1):
-            return False
-        return self._is_time_known()
 
     def _is_time_known(self) -> bool:
         """Return whether the last time index entry names a batch with that timestamp.

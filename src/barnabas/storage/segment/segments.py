@@ -99,6 +99,16 @@ class Segments:
 
     # -- timestamps --------------------------------------------------------------------------
 
+    def read_times(self, offset: int, count: int) -> bool:
+        """Read where the time indexes of up to `count` segments end, for a search from `offset`.
+
+        Returns:
+            Whether segments are left. The ends stay known, so only the first search reads them.
+        """
+        slot = self._slot_of(offset) + 1
+        left = len(self) - 1 - slot
+        return len(self._maxima_from(slot, count)) < left
+
     def reaching(self, timestamp: int, offset: int) -> Iterator[Segment]:
         """Yield segments that can contain `offset` or later and that reach `timestamp`.
 
@@ -122,15 +132,21 @@ class Segments:
         later = [] if first is active else [active.max_timestamp]
         return first, max([NO_TIMESTAMP, *later, *self._maxima_from(slot + 1)[-1:]])
 
-    def _maxima_from(self, slot: int) -> list[int]:
-        """Return the running maximum of timestamps of the sealed segments from `slot` on."""
+    def _maxima_from(self, slot: int, count: int | None = None) -> list[int]:
+        """Return the running maximum of timestamps of the sealed segments from `slot` on.
+
+        Args:
+            slot: index of the first segment.
+            count: number of segments that may be added to those already known; None for all.
+        """
         sealed = len(self._segments) - 1
         if slot >= sealed:
             return []
         if self._maxima_base != self._bases[slot]:
             self._maxima_base, self._maxima = self._bases[slot], []
         maxima = self._maxima
-        for index in range(slot + len(maxima), sealed):
+        start = slot + len(maxima)
+        for index in range(start, sealed if count is None else min(sealed, start + count)):
             timestamp = self._segments[index].max_timestamp
             maxima.append(max(maxima[-1], timestamp) if maxima else timestamp)
         return maxima

@@ -91,6 +91,8 @@ class FoundLog(NamedTuple):
     is_future: bool = False
     # Whether the whole log was synced before the start, by a clean shutdown.
     was_synced: bool = False
+    # Whether it is newer than its checkpoint entries.
+    is_recreated: bool = False
 
 
 class DirectoryLoading:
@@ -167,7 +169,9 @@ class DirectoryLoading:
             if partition is None or partition == CLUSTER_METADATA or not disk.is_directory(where):
                 continue
             try:
-                log = yield from self._open(where, partition)
+                # The checkpoints have the offsets of an earlier log of the same name.
+                is_newer = is_recreated(self._dependencies.disk, where)
+                log = yield from self._open(where, partition, has_checkpoints=not is_newer)
             except (OSError, KafkaStorageError):
                 raise
             except Exception as error:  # noqa: BLE001 - the other logs still load
@@ -175,7 +179,7 @@ class DirectoryLoading:
                 yield FoundLog(where, None, (partition, self._report_unreadable(where, error)))
                 continue
             was_synced = self._directory.was_stopped_cleanly
-            yield FoundLog(where, log, None, future is not None, was_synced)
+            yield FoundLog(where, log, None, future is not None, was_synced, is_newer)
         self._directory.is_loaded = True
 
     def _report_unreadable(self, path: str, error: Exception) -> str:
@@ -190,9 +194,9 @@ class DirectoryLoading:
         _log.debug("Log could not be opened: directory=%s", path, exc_info=error)
         return problem
 
-    def _open(self, path: str, partition: TopicPartition) -> Generator[None, None, Log]:
-        # The checkpoints have the offsets of an earlier log of the same name.
-        has_checkpoints = not is_recreated(self._dependencies.disk, path)
+    def _open(
+        self, path: str, partition: TopicPartition, *, has_checkpoints: bool
+    ) -> Generator[None, None, Log]:
         opening = LogOpening(
             partition,
             recovery_point=self._recovery_points.get(partition, 0) if has_checkpoints else 0,
