@@ -182,6 +182,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     spark = session()
     query = start(spark, options.bootstrap, options.output.resolve(), options.limit)
+    print("started", flush=True)
     for batch in batches(query):
         print(json.dumps(batch), flush=True)
     query.stop()
