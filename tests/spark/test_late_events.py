@@ -52,6 +52,7 @@ def results(bootstrap: str) -> Counter[network.Row]:
     return seen.rows
 
 
+@pytest.mark.nightly
 def test_every_leg_and_every_late_event_is_written_once(
     query: StreamingQuery, bootstrap: str
 ) -> None:
