@@ -1,5 +1,6 @@
 # make setup  creates .venv with everything, `.venv/bin/barnabas` is the command
 # make demo   the pipeline over real data, with kills        make test   five minutes of tests, no Java needed but Spark's
+# make late   late and out-of-order events, stateful Python
 # make fuzz   minutes of hostile requests                   make kills  kill -9 under load, KILLS=100 times
 # make check  format, lint, types, layers, tidy, all tests   make bench  numbers beside other brokers
 # make cdc    change data capture from a real PostgreSQL to Delta tables, with kills and a check
@@ -21,7 +22,7 @@ STAMP  := $(VENV)/.installed
 # npm comes with some builds of nodejs, which conflict with the package.
 DEBIAN_PACKAGES := chromium kcat maven nodejs openjdk-17-jdk-headless postgresql prometheus systemd $(shell command -v npm >/dev/null || echo npm)
 
-.PHONY: setup demo test check bench fuzz kills format lint types layers debian-packages clean
+.PHONY: setup demo late test check bench fuzz kills format lint types layers debian-packages clean
 
 setup: $(STAMP)
 
@@ -47,6 +48,10 @@ demo: setup
 .PHONY: cdc
 cdc: setup
 	$(BIN)/python examples/change-data-capture/run.py $(CDC)
+
+# LATE='--days 60 --seconds 60' for more.
+late: setup
+	$(BIN)/python -m examples.late_events.run $(LATE)
 
 # How many processes run tests at once (tests/schedule.py); many tests wait more than they compute.
 PROCESSES ?= 3

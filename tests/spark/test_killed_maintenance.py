@@ -22,6 +22,8 @@ from waiting import eventually
 
 # Batches before the first command.
 BATCHES = 20
+# Without pauses, no other commit would ever be faster on a slow machine.
+BATCH_INTERVAL_S = 0.2
 SEEDS = [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.nightly)]
 
 
@@ -61,7 +63,7 @@ class Writing:
         self._future = self._pool.submit(self._run)
 
     def _run(self) -> None:
-        while not self._end.is_set():
+        while not self._end.wait(BATCH_INTERVAL_S):
             self._write(self.batches)
             self.batches += 1
 

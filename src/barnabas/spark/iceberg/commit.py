@@ -31,7 +31,7 @@ QUERY_ID, BATCH_ID = "barnabas.query-id", "barnabas.batch-id"
 # Property of the table for each query: the last batch and its snapshot, as BATCH@SNAPSHOT.
 LAST_BATCH_PREFIX = "barnabas.last-batch."
 # For how long a commit is tried while others change the table, and the pauses between (seconds).
-_TIMEOUT_S = 120.0
+TIMEOUT_S = 120.0
 _PAUSE_S, _PAUSE_MAX_S = 0.05, 2.0
 # A snapshot with a file may be older by this than the file if clocks differ (ms).
 _CLOCKS_MS = 3_600_000
@@ -98,7 +98,7 @@ def retried(attempt: Callable[[], T]) -> T:
     """
     from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + TIMEOUT_S
     pause = _PAUSE_S
     while True:
         try:

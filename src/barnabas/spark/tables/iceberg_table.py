@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from barnabas.spark.iceberg.catalog import open_table
-from barnabas.spark.iceberg.commit import LAST_BATCH_PREFIX, last_batch
+from barnabas.spark.iceberg.commit import LAST_BATCH_PREFIX, TIMEOUT_S, last_batch
+from barnabas.spark.tables.errors import MaintenanceError
 from barnabas.spark.tables.iceberg_compaction import compact
 from barnabas.spark.tables.iceberg_expiry import expire_snapshots, expired_snapshots, unnamed_files
 from barnabas.spark.tables.reports import SMALL_SHARE, Expiry, TableStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from barnabas.spark.iceberg.catalog import TableName
     from barnabas.spark.tables.reports import Compaction, Progress
 
@@ -46,12 +50,14 @@ class MaintainedIceberg:
 
     def compact(self, target_bytes: int, progress: Progress) -> Compaction:
         """Replace small files by files of about the target size."""
-        return compact(self._name, target_bytes, progress)
+        with self._losing_to_writers():
+            return compact(self._name, target_bytes, progress)
 
     def expire(self, before_ms: int, *, execute: bool, progress: Progress) -> Expiry:
         """Remove old snapshots, and files that no snapshot names."""
         if execute:
-            snapshots = expire_snapshots(self._name, before_ms)
+            with self._losing_to_writers():
+                snapshots = expire_snapshots(self._name, before_ms)
             files = unnamed_files(self._name, before_ms, ())
             io = open_table(self._name).io
             for done, path in enumerate(files):
@@ -62,3 +68,16 @@ class MaintainedIceberg:
             snapshots = expired_snapshots(open_table(self._name), before_ms)
             files = unnamed_files(self._name, before_ms, snapshots)
         return Expiry(tuple(snapshots), tuple(files))
+
+    @contextmanager
+    def _losing_to_writers(self) -> Iterator[None]:
+        """Explain the error if other writers were faster in all attempts of a commit."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            yield
+        except CommitFailedException as error:
+            raise MaintenanceError(
+                f"{self._name.table} was changed by other writers during each attempt of"
+                f" {TIMEOUT_S:.0f} s: run the command again when they commit less often ({error})"
+            ) from error
