@@ -52,8 +52,8 @@ Examples:
 
 \b
 Removes snapshots of Iceberg tables and the files of old versions of Delta tables, and files that
-no snapshot names: of killed tasks, for instance. The current rows stay. Whoever reads an older
-snapshot than that fails, and a batch must not take longer. Delta tables count in whole hours.
+no snapshot names: of killed tasks, for instance. The current rows stay. Reads of an older snapshot
+fail afterwards, and a batch must not take longer. Delta tables count in whole hours.
 """
 _HOUR_MS = 3_600_000
 _SIZES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
