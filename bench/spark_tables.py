@@ -21,9 +21,9 @@ from rich.table import Table
 
 from bench import brokers, loads
 from bench.brokers import Broker
-from bench.report import keep, machine, new_console
+from bench.report import machine, new_console, write_figures
 from bench.spark_read import SIZE, Figure, cpu_seconds
-from bench.spark_write import make_session
+from bench.spark_write import add_load, make_session, topic_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,12 +44,7 @@ def write(spark: SparkSession, broker: Broker, sink: str, records: int, per_batc
             target = "lake.flights"
         cpu, started = cpu_seconds(), time.perf_counter()
         query = (
-            spark.readStream.format("barnabas")
-            .option("kafka.bootstrap.servers", broker.address)
-            .option("subscribe", TOPIC)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", per_batch)
-            .load()
+            topic_stream(spark, broker, TOPIC, per_batch)
             .writeStream.format(SINKS[sink])
             .options(**options)
             .option("checkpointLocation", f"{directory}/checkpoint")
@@ -90,9 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--records", type=int, default=2_000_000, help="records of 100 bytes")
-    parser.add_argument("--per-batch", type=int, default=500_000, help="records of a micro-batch")
-    parser.add_argument("--runs", type=int, default=3, help="number of runs after the warm-up")
+    add_load(parser)
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     console = new_console()
@@ -103,7 +96,7 @@ def main() -> None:
         figures = measure(spark, broker, options, console)
         spark.stop()
     show(figures, console)
-    keep(options.json, {sink: asdict(figure) for sink, figure in figures.items()})
+    write_figures(options.json, {sink: asdict(figure) for sink, figure in figures.items()})
 
 
 if __name__ == "__main__":

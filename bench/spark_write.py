@@ -31,7 +31,7 @@ from bench.report import installed, machine, new_console, write_figures
 from bench.spark_read import SIZE, Figure, cpu_seconds
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "spark-write"
 KINDS = {"exactly once": "true", "at least once": "false"}
@@ -49,6 +49,25 @@ def make_session() -> SparkSession:
     return spark_session("bench", "local[2]", settings)
 
 
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the number of records and runs."""
+    parser.add_argument("--records", type=int, default=2_000_000, help="records of 100 bytes")
+    parser.add_argument("--per-batch", type=int, default=500_000, help="records of a micro-batch")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs after the warm-up")
+
+
+def topic_stream(spark: SparkSession, broker: Broker, topic: str, per_batch: int) -> DataFrame:
+    """Return the stream of a topic from its start, with so many records in a micro-batch."""
+    return (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", broker.address)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", per_batch)
+        .load()
+    )
+
+
 def copy(spark: SparkSession, broker: Broker, kind: str, records: int, per_batch: int) -> Figure:
     """Copy the topic to a new topic with a new query."""
     with (
@@ -57,12 +76,7 @@ def copy(spark: SparkSession, broker: Broker, kind: str, records: int, per_batch
     ):
         cpu, started = cpu_seconds(), time.perf_counter()
         query = (
-            spark.readStream.format("barnabas")
-            .option("kafka.bootstrap.servers", broker.address)
-            .option("subscribe", TOPIC)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", per_batch)
-            .load()
+            topic_stream(spark, broker, TOPIC, per_batch)
             .select("key", "value")
             .writeStream.format("barnabas")
             .option("kafka.bootstrap.servers", broker.address)
@@ -110,9 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--records", type=int, default=2_000_000, help="records of 100 bytes")
-    parser.add_argument("--per-batch", type=int, default=500_000, help="records of a micro-batch")
-    parser.add_argument("--runs", type=int, default=3, help="number of runs after the warm-up")
+    add_load(parser)
     parser.add_argument("--brokers", default="barnabas,kafka")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
