@@ -148,9 +148,9 @@ def test_invalid_requests_have_kafkas_error_codes(
     assert join(send, 9, session_timeout_ms=-1).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert join(send, 9, group_id="").error_code == ErrorCode.INVALID_GROUP_ID
     assert join(send, 9, protocols=[]).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    unknown = join(send, 6, "nobody")
+    unknown = join(send, 6, "unknown-member")
     assert (unknown.error_code, unknown.protocol_name) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
-    assert commit(send, topic, 3, "nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(send, topic, 3, "unknown-member") == ErrorCode.UNKNOWN_MEMBER_ID
     member = join(send, 3).member_id
     assert commit(send, topic, 1, member) == ErrorCode.REBALANCE_IN_PROGRESS
     synced = send(SyncGroupRequest, 5, generation_id=1, member_id=member, assignments=[])

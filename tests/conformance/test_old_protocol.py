@@ -336,7 +336,7 @@ def commit(raw: RawClient, version: int, topic: str, offset: int, **options: obj
         commit_timestamp=options.pop("commit_timestamp", -1),  # type: ignore[arg-type]
     )
     topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
-    request = OffsetCommitRequest(group_id=f"group-of-{topic}", topics=topics, **options)  # type: ignore[arg-type]
+    request = OffsetCommitRequest(group_id=f"group-of-{topic}", topics=topics, **options)
     return raw.ask(request, version).topics[0].partitions[0].error_code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.runtime.partitioner import partition_for
@@ -162,7 +163,7 @@ def _acquired(scene: SecuredScene, names: Names) -> tuple[Values, int]:
             **_WAITING,
             "topics": [{"topic_id": id_of(topic), "partitions": [where]}],
         }
-        responses = scene.do(ApiKey.SHARE_FETCH, scene.version, lambda side: resolved(values, side))  # noqa: B023
+        responses = scene.do(ApiKey.SHARE_FETCH, scene.version, partial(resolved, values))
         assert all(_acquired_topics(each) == 1 for each in responses), responses
     return requested, 2
 

@@ -159,7 +159,7 @@ def _response(side: Side, frame: bytes, on: str) -> bytes:
 
 def _topic_ids(side: Side) -> set[bytes]:
     assigned = side.named_values()
-    return {each for name, each in assigned.items() if name.startswith("id of ")}  # type: ignore[misc]
+    return {each for name, each in assigned.items() if name.startswith("id of ")}
 
 
 @pytest.mark.parametrize(("api", "name", "make"), REQUESTS, ids=IDS)

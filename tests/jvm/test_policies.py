@@ -273,5 +273,5 @@ def test_a_policy_refuses_topics_that_are_created_automatically(sides: list[Side
 
 
 def _has_errors(side: Side, request: MetadataRequest, expected: set[int]) -> bool:
-    topics = side.client.ask(request, 9).topics  # type: ignore[attr-defined]
+    topics = side.client.ask(request, 9).topics
     return {each.error_code for each in topics} == expected

@@ -6,6 +6,7 @@ import http.client
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -332,11 +333,15 @@ def test_kafka_configs_sets_and_describes_quotas_of_users(
         (*user, "--entity-name", "alice", *client, "--entity-default"),
         (*client, "--entity-name", "c"),
     )
+
+    def describes(expected_name: str, *owner: str) -> bool:
+        return expected_name in configs(*owner, "--describe")
+
     words = []
     for number, owner in enumerate(owners, 1):
         configs(*owner, "--alter", "--add-config", f"{PRODUCE}={number}000,{REQUEST}=50")
         expected_name = f"{PRODUCE}={number}000.0"
-        eventually(lambda: expected_name in configs(*owner, "--describe"))  # noqa: B023
+        eventually(partial(describes, expected_name, *owner))
         words.append(configs(*owner, "--describe").strip())
         assert f"{REQUEST}=50.0" in words[-1]
     assert words[0].startswith("Quota configs for user-principal 'alice' are ")

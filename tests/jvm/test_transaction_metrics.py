@@ -138,7 +138,7 @@ def produce_unknown(side: Side) -> int:
         11,
     )
     raw.close()
-    (topic,) = response.responses  # type: ignore[attr-defined]
+    (topic,) = response.responses
     return int(topic.partition_responses[0].error_code)
 
 

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -420,7 +421,7 @@ class Stage:
             f"the election of {topic}",
         )
 
-    def _retry_request(self, request: object, version: int):  # type: ignore[no-untyped-def]
+    def _retry_request(self, request: object, version: int) -> Any:
         """Send a request, with retries while there is no controller."""
         return self._await(
             lambda: self.view.order(request, version),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -17,6 +17,7 @@ FILE_BYTES = 128 << 20
 # Maximum number of open files; a task with more partitions closes all files first.
 _OPEN_FILES_MAX = 32
 
+Written = TypeVar("Written")
 Written_co = TypeVar("Written_co", covariant=True)
 
 
@@ -31,6 +32,31 @@ class OpenFile(Protocol[Written_co]):
 
     def delete(self) -> None:
         """Close the file if it is open, and delete it."""
+
+
+class TaskFiles(Protocol[Written]):
+    """The files of one task for one table."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows to the files."""
+
+    def close(self) -> list[Written]:
+        """Close all files and return their descriptions."""
+
+    def discard(self) -> None:
+        """Delete all written files."""
+
+
+def write_all(files: TaskFiles[Written], batches: Iterable[pa.RecordBatch]) -> list[Written]:
+    """Write rows, close the files and return their descriptions; delete them after an error."""
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                files.write(batch)
+        return files.close()
+    except BaseException:
+        files.discard()
+        raise
 
 
 class PartitionedFiles(Generic[Written_co]):

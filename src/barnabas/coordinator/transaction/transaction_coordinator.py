@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -144,15 +144,11 @@ class TransactionCoordinator:
             shard: TransactionShard,
         ) -> CoordinatorResult[TransactionMetadata | ErrorCode | None]:
             try:
-                found = operation(shard, None)
+                result = operation(shard, None)
             except NeedsProducerIdError:
                 return CoordinatorResult(None)
-            return CoordinatorResult(
-                found.response,
-                found.records,
-                needs_leadership=found.needs_leadership,
-                on_appended=found.on_appended,
-            )
+            # The type is invariant; a response that is never None is fine here.
+            return cast("CoordinatorResult[TransactionMetadata | ErrorCode | None]", result)
 
         def on_attempted(
             response: TransactionMetadata | ErrorCode | None, error: ErrorCode

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
 from barnabas.spark.batch_identity import BatchIdentity, task_query_id
 from barnabas.spark.delta.table import commit_files, open_files, remove_unnamed
 from barnabas.spark.errors import OptionError
+from barnabas.spark.partitioned_files import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,15 +113,7 @@ def write_files(
     from barnabas.spark.delta.files import TableFiles
 
     files = TableFiles(open_files(options), schema, options.partition_by)
-    try:
-        for batch in batches:
-            if batch.num_rows:
-                files.write(batch)
-        written = files.close()
-    except BaseException:
-        files.discard()
-        raise
-    return WrittenFiles(written, task_query_id())
+    return WrittenFiles(write_all(files, batches), task_query_id())
 
 
 def _gather(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[WrittenFile], str]:

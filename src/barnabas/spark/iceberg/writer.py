@@ -16,6 +16,7 @@ from barnabas.spark.batch_identity import BatchIdentity, task_query_id
 from barnabas.spark.iceberg.commit import commit_files, remove_unnamed
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.layout import prepare_table
+from barnabas.spark.partitioned_files import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,15 +112,7 @@ def write_files(plan: FilePlan, batches: Iterator[pa.RecordBatch]) -> WrittenDat
     from barnabas.spark.iceberg.files import IcebergFiles
 
     since_ms = int(time.time() * 1000)
-    files = IcebergFiles(plan)
-    try:
-        for batch in batches:
-            if batch.num_rows:
-                files.write(batch)
-        written = files.close()
-    except BaseException:
-        files.discard()
-        raise
+    written = write_all(IcebergFiles(plan), batches)
     return WrittenDataFiles(written, task_query_id(), since_ms)
 
 

@@ -14,6 +14,7 @@ from barnabas.spark.iceberg.catalog import open_table
 from barnabas.spark.iceberg.commit import check_plan, loaded, retried
 from barnabas.spark.iceberg.files import IcebergFiles
 from barnabas.spark.iceberg.layout import FilePlan
+from barnabas.spark.partitioned_files import write_all
 from barnabas.spark.tables.errors import MaintenanceError
 from barnabas.spark.tables.reports import SMALL_SHARE, Compaction
 
@@ -116,11 +117,13 @@ def _bins(tasks: Iterable[FileScanTask], target_bytes: int) -> Iterator[_Bin]:
 def _groups(bins: Iterable[_Bin]) -> Iterator[list[_Bin]]:
     """Yield the bins that one commit replaces."""
     group: list[_Bin] = []
+    size = 0
     for each in bins:
         group.append(each)
-        if sum(each.size for each in group) >= _COMMIT_BYTES:
+        size += each.size
+        if size >= _COMMIT_BYTES:
             yield group
-            group = []
+            group, size = [], 0
     if group:
         yield group
 
@@ -147,14 +150,8 @@ def _rewritten(table: Table, plan: FilePlan, each: _Bin, target_bytes: int) -> l
 
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     files = IcebergFiles(plan, target_bytes, each.partition)
-    try:
-        for task in each.tasks:
-            for batch in scan.to_record_batches([task]):
-                files.write(batch)
-        return files.close()
-    except BaseException:
-        files.discard()
-        raise
+    batches = (batch for task in each.tasks for batch in scan.to_record_batches([task]))
+    return write_all(files, batches)
 
 
 def _commit(
