@@ -7,7 +7,7 @@ batches only.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -110,11 +110,11 @@ def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[Compi
     count = header.record_count
     yielded = 0
     try:
-        unread = iter(reader.batch(batch))
+        # The reader is an iterator that may be started only once; a chain may be sliced repeatedly.
+        unread = chain(reader.batch(batch))
         while yielded < count:
-            size = min(count - yielded, RECORDS_PER_SLICE)
-            part = [next(unread) for _ in range(size)]
-            yielded += size
+            part = list(islice(unread, min(count - yielded, RECORDS_PER_SLICE)))
+            yielded += len(part)
             if yielded == count:
                 # Makes the reader check for remaining bytes.
                 next(unread, None)

@@ -8,23 +8,23 @@ records.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetch.record_decoding import iter_span_records, span_records
 from barnabas.record.batch import MAGIC_V2, read_header
-from barnabas.record.columns import append_columns, uncompressed
+from barnabas.record.columns import append_columns, record_slices, uncompressed
 from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.client.fetch.record_scan import BatchSpan
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.compiled import CompiledRecord
 
-__all__ = ["DECODED_RECORDS_MAX", "BatchOrigin", "FetchedBatch", "Piece"]
+__all__ = ["DECODED_RECORDS_MAX", "BatchOrigin", "FetchedBatch", "Piece", "RecordSlice"]
 
 # Batches with more records are decoded in parts. This number of decoded records takes about 2 MB.
 DECODED_RECORDS_MAX = 10_000
@@ -190,6 +190,15 @@ class FetchedBatch:
         return offset + 1
 
 
+class RecordSlice(NamedTuple):
+    """Some consecutive decoded records, with their offsets and timestamp types."""
+
+    offsets: Iterable[int]
+    # May be endless.
+    timestamp_types: Iterable[int]
+    records: Sequence[CompiledRecord]
+
+
 class Piece(NamedTuple):
     """Consecutive records of a batch: those with start <= index < stop."""
 
@@ -207,6 +216,33 @@ class Piece(NamedTuple):
         if self.start == 0 and self.stop == self.batch.count:
             return self.batch.decode()
         return self.batch.part(self.start, self.stop)
+
+    def slices(self) -> Iterator[RecordSlice]:
+        """Yield the records in slices.
+
+        A whole batch is decoded slice by slice, so that the records of a slice are still in the
+        processor's cache when the caller reads them.
+
+        Raises:
+            CorruptRecordsError: The batch has malformed bytes; some slices may have been yielded.
+        """
+        batch, span = self.batch, self.batch.span
+        if self.stop - self.start != span.record_count or batch.is_decoded:
+            records = self.records
+            offsets = [record.offset for record in records]
+            yield RecordSlice(offsets, [record.timestamp_type for record in records], records)
+            return
+        is_dense = span.next_offset - span.base_offset == span.record_count
+        next_offset = span.base_offset
+        try:
+            header = read_header(batch.data, span.start)
+            types = repeat(header.timestamp_type)
+            for part in record_slices(uncompressed(batch.data, span.start, header), header):
+                first, next_offset = next_offset, next_offset + len(part)
+                in_order = range(first, next_offset)
+                yield RecordSlice(in_order if is_dense else [r.offset for r in part], types, part)
+        except CorruptBatchError as error:
+            raise batch.corrupt(error) from error
 
     def append_to(
         self, offsets: list[int], keys: list[bytes | None], values: list[bytes | None]

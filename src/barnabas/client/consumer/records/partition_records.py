@@ -28,7 +28,8 @@ class PartitionRecords(Sequence[ConsumerRecord]):
     `zip` over columns is the fastest way to read many records.
 
     Batches are decoded on first access. A batch that cannot be decoded raises `CorruptRecordsError`
-    then; the consumer's next call moves the position back to that batch.
+    then, possibly after its first records; the consumer's next call moves the position back to that
+    batch.
     """
 
     __slots__ = ("_decoded", "_keys", "_values", "pieces", "topic_partition")
@@ -63,29 +64,33 @@ class PartitionRecords(Sequence[ConsumerRecord]):
         return sum(piece.stop - piece.start for piece in self.pieces)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Iterate over the records; a batch is decoded when its first record is reached."""
+        """Iterate over the records; a batch is decoded while its records are read."""
         return chain.from_iterable(map(self._rows, self.pieces, self._starts()))
 
     def _rows(self, piece: Piece, start: int) -> Iterator[ConsumerRecord]:
         """Return the records of a piece; its first record has index `start` in this sequence."""
-        records = piece.records
-        stop = start + len(records)
+        return chain.from_iterable(self._row_slices(piece, start))
+
+    def _row_slices(self, piece: Piece, start: int) -> Iterator[Iterator[ConsumerRecord]]:
         topic, partition = self.topic_partition
         keys, values = self._keys, self._values
-        return map(
-            _make,
-            zip(
-                repeat(topic),
-                repeat(partition),
-                [r.offset for r in records],
-                [r.timestamp for r in records],
-                [r.timestamp_type for r in records],
-                [r.key for r in records] if keys is None else keys[start:stop],
-                [r.value for r in records] if values is None else values[start:stop],
-                [r.headers for r in records],
-                strict=False,
-            ),
-        )
+        for offsets, timestamp_types, records in piece.slices():
+            stop = start + len(records)
+            yield map(
+                _make,
+                zip(
+                    repeat(topic),
+                    repeat(partition),
+                    offsets,
+                    [r.timestamp for r in records],
+                    timestamp_types,
+                    [r.key for r in records] if keys is None else keys[start:stop],
+                    [r.value for r in records] if values is None else values[start:stop],
+                    [r.headers for r in records],
+                    strict=False,
+                ),
+            )
+            start = stop
 
     def _starts(self) -> Iterator[int]:
         return accumulate((piece.stop - piece.start for piece in self.pieces), initial=0)
