@@ -1,4 +1,4 @@
-"""`barnabas transactions` on both brokers."""
+"""`barnabas transactions`, and hanging transactions in Kafka's tool, on both brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
 from conformance.hanging_transaction import UNASSIGNED_PRODUCER_ID, open_a_transaction_that_hangs
-from jvm.kafka_process import KafkaProcess
+from jvm.kafka_process import QUICK_FENCING, KafkaProcess
+from jvm.tool_host import ToolHost
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -32,6 +33,7 @@ def broker(
 ) -> Iterator[Broker]:
     """A broker that accepts transactional batches without verification by the coordinator."""
     settings = {
+        **QUICK_FENCING,
         "transaction.state.log.num.partitions": "1",
         "transaction.partition.verification.enable": "false",
     }
@@ -121,6 +123,30 @@ def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, broker: Broker
 
     eventually(is_gone)
     assert shell.ok(*isolated) == ""
+    assert shell.ok(*committed) == "never ended\n"
+
+
+def test_kafkas_tool_finds_and_aborts_a_hanging_transaction_after_a_kill(
+    shell: Shell, broker: Broker, tool_host: ToolHost
+) -> None:
+    open_a_transaction_that_hangs(broker.bootstrap, shell.topic)
+    broker.kill()
+    broker.start()
+    topic = ("--topic", shell.topic)
+
+    def tool(*words: str) -> list[list[str]]:
+        """Return the rows that the tool prints, without the names of the columns."""
+        command = ("TransactionsCommand", "--bootstrap-server", broker.bootstrap, *words)
+        done = tool_host.run(*command)
+        assert done.returncode == 0, done.stderr
+        return [line.split() for line in done.stdout.splitlines()[1:]]
+
+    (hanging,) = tool("find-hanging", *topic)
+    assert hanging[:3] == [shell.topic, "0", str(UNASSIGNED_PRODUCER_ID)]
+    tool("abort", *topic, "--partition", "0", "--start-offset", "0")
+    eventually_equal(lambda: tool("find-hanging", *topic), [])
+    committed = ("consume", shell.topic, "--from", "beginning", "-e", "-q")
+    assert shell.ok(*committed, "-X", "isolation.level=read_committed") == ""
     assert shell.ok(*committed) == "never ended\n"
 
 

@@ -61,6 +61,14 @@ class JavaApplication:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(timeout_s)
 
+    def pause(self) -> None:
+        """Send SIGSTOP."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """Send SIGKILL, and wait for the end of the process."""
         self._process.kill()

@@ -1,22 +1,21 @@
-"""Apache Kafka's ProducerPerformance writes transactions while a broker is killed and restarted.
+"""Apache Kafka's ProducerPerformance writes transactions while a broker or the tool is killed.
 
 The tool numbers its records, and it commits each of its transactions or fails. So read_committed
-readers must get each number once, and in order within a partition. The readers read from before
-the fault to the end.
+readers must get each number once, and in order within a partition. Of a killed tool they get the
+numbers before its open transaction. The readers read from before the fault to the end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from barnabas.client.admin.topics.topic_partitions import PartitionState
-from barnabas.client.admin.topics.topics import NewTopic
+import barnabas
+from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.cluster_process import ClusterProcess
@@ -25,27 +24,25 @@ from chaos.transactional.clients import CONSUMERS, CommittedConsumer
 from jvm.java import java_command
 from jvm.java_application import JavaApplication
 from jvm.kafka_node import KafkaNode
-from jvm.kafka_process import QUICK_FENCING
 from jvm.tool_host import TOOLS
+from jvm.uncoordinated_topic import SETTINGS, UncoordinatedTopic, create_state_topic
 from selection import nightly_unless
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 
-SETTINGS = {
-    **QUICK_FENCING,
-    "transaction.state.log.num.partitions": "1",
-    "auto.leader.rebalance.enable": "false",
-}
-STATE = "__transaction_state"
 RECORDS = 4000
-# Value of the record that follows the tool's records in each partition.
+# Value of the records that the test writes behind the tool's records in each partition.
 END = RECORDS
 RECORDS_PER_S = 500
 TRANSACTION_MS = 100
 # Numbers of records that each reader gets before the kill, and before the restart. Another broker
 # has replaced the killed one when the second number is reached.
 BEFORE_KILL, BEFORE_RESTART = 800, 2500
+# A tool that is to be killed has long transactions, and batches so small that both partitions get
+# some in each of them.
+LONG_MS, BATCH_BYTES = 1500, 200
+SUCCESSOR_RECORDS = 1000
 
 
 @pytest.fixture(scope="module", params=nightly_unless("barnabas".__eq__, ["barnabas", "kafka"]))
@@ -62,8 +59,7 @@ def cluster(
 @pytest.fixture(scope="module")
 def client(cluster: ClusterProcess) -> Iterator[Client]:
     with Client(cluster.bootstrap) as made:
-        with made.producer(transactional_id="first") as producer:
-            producer.init_transactions()
+        create_state_topic(made)
         yield made
 
 
@@ -93,7 +89,7 @@ class Reading:
         return self._count >= count
 
     def has_ends(self) -> bool:
-        """Read on; return whether the reader has the record after the tool's records everywhere."""
+        """Read on; return whether the reader has the record behind the tool's in each partition."""
         self._poll()
         return all(numbers[-1:] == [END] for numbers in self._found.values())
 
@@ -101,59 +97,44 @@ class Reading:
         for read in self._consumer.poll(1000, 0.05):
             self._found[read.place[1]].append(int(read.value or b""))
 
-    def check(self) -> None:
-        """Check that the reader got each number once, and in order within a partition."""
-        found = Counter(number for numbers in self._found.values() for number in numbers)
-        expected = Counter([*range(RECORDS), *[END] * len(self._found)])
-        missing, surplus = sorted(expected - found), sorted(found - expected)
-        assert (missing, surplus) == ([], []), self
+    def check(self, count: int) -> None:
+        """Check that the reader got the numbers below `count` once, in order in each partition.
+
+        The next call checks the records that follow.
+        """
+        found = [number for numbers in self._found.values() for number in numbers if number != END]
+        assert sorted(found) == list(range(count)), self
         for numbers in self._found.values():
             assert numbers == sorted(numbers), self
+            numbers.clear()
 
     def close(self) -> None:
         self._consumer.close()
 
 
-class Stage:
-    """A topic of two partitions, whose leaders do not coordinate transactions."""
+class Stage(UncoordinatedTopic):
+    """The topic to which the tool writes."""
 
-    def __init__(self, cluster: ClusterProcess, client: Client, topic: str) -> None:
-        self.cluster = cluster
-        self.client = client
-        self.topic = topic
-        self.await_in_sync(STATE)
-        self.coordinator = self._partitions(STATE)[0].leader
-        self.leaders = [n.node_id for n in cluster.brokers if n.node_id != self.coordinator]
-        first, second = self.leaders
-        assignments = {
-            0: [first, second, self.coordinator],
-            1: [second, first, self.coordinator],
-        }
-        client.create_topics([NewTopic(topic, assignments=assignments)])
-        self.await_in_sync(topic)
-        self.places = [TopicPartition(topic, number) for number in assignments]
+    @property
+    def transactional_id(self) -> str:
+        """The tool's id."""
+        return f"id-{self.topic}"
 
-    def _partitions(self, topic: str) -> dict[int, PartitionState]:
-        return self.client.describe_topics([topic])[topic].partitions
-
-    def await_in_sync(self, topic: str) -> None:
-        """Wait until all replicas of a topic are in sync."""
-        eventually(
-            lambda: all(
-                len(each.isr) == len(self.cluster.brokers)
-                for each in self._partitions(topic).values()
-            ),
-            self.cluster.log,
-        )
-
-    def performance_producer(self, directory: Path) -> JavaApplication:
-        """Start the tool."""
+    def performance_producer(
+        self,
+        directory: Path,
+        records: int = RECORDS,
+        duration_ms: int = TRANSACTION_MS,
+        **config: int,
+    ) -> JavaApplication:
+        """Start the tool; `config` is for its producer, with "_" for "."."""
         words = [
             "--bootstrap-server", self.cluster.bootstrap, "--topic", self.topic,
-            "--num-records", str(RECORDS), "--payload-monotonic",
-            "--throughput", str(RECORDS_PER_S), "--transactional-id", f"id-{self.topic}",
-            "--transaction-duration-ms", str(TRANSACTION_MS),
+            "--num-records", str(records), "--payload-monotonic",
+            "--throughput", str(RECORDS_PER_S), "--transactional-id", self.transactional_id,
+            "--transaction-duration-ms", str(duration_ms), "--command-property", "acks=all",
         ]  # fmt: skip
+        words += [f"{key.replace('_', '.')}={value}" for key, value in config.items()]
         command = [*java_command("kafka-tools"), f"{TOOLS}ProducerPerformance", *words]
         return JavaApplication(command, directory / "tool.log")
 
@@ -167,12 +148,28 @@ class Stage:
         """Return the state of the tool's transactional id."""
         listed = self.client.admin.list_transactions()
         states = {each.transactional_id: each.state for each in listed}
-        return states.get(f"id-{self.topic}")
+        return states.get(self.transactional_id)
 
-    def ends(self, isolation_level: str) -> list[int]:
-        asked = dict.fromkeys(self.places, "latest")
-        found = self.client.list_offsets(asked, isolation_level=isolation_level)
-        return [found[place].offset for place in self.places]
+    def open_since(self) -> dict[TopicPartition, int]:
+        """Return the offset at which the open transaction begins, of partitions that have one."""
+        found = {}
+        for place, producers in self.client.admin.describe_producers(self.places).items():
+            assert not isinstance(producers, ClientError), producers
+            for each in producers:
+                if each.current_transaction_start_offset >= 0:
+                    found[place] = each.current_transaction_start_offset
+        return found
+
+    def count_before(self, ends: dict[TopicPartition, int]) -> int:
+        """Return the number of records below these offsets, committed or not."""
+        records: list[barnabas.ConsumerRecord] = []
+        with barnabas.Consumer(bootstrap_servers=self.cluster.bootstrap) as consumer:
+            consumer.assign(self.places)
+            consumer.seek_to_beginning()
+            while any(consumer.position(place) < end for place, end in ends.items()):
+                records += consumer.poll(0.05)
+        places = [(TopicPartition(each.topic, each.partition), each.offset) for each in records]
+        return sum(offset < ends[place] for place, offset in places)
 
 
 @pytest.fixture
@@ -215,11 +212,54 @@ def test_each_record_is_read_once_after_a_broker_is_killed(
         assert tool.end_input() == 0, tool.log()
     assert re.search(rf"^{RECORDS} records sent, .* 99.9th", tool.log(), re.MULTILINE), tool.log()
     eventually_equal(stage.state, "CompleteCommit")
-    eventually(
-        lambda: stage.ends("read_committed") == stage.ends("read_uncommitted"),
-        lambda: f"{stage.ends('read_committed')} {stage.ends('read_uncommitted')}",
-    )
+    stage.await_stable()
+    check_to_the_end(stage, readings, RECORDS)
+
+
+def check_to_the_end(stage: Stage, readings: list[Reading], count: int) -> None:
+    """Check that the readers get the numbers below `count`, and nothing else behind them."""
     stage.write_ends()
     for reading in readings:
         eventually(reading.has_ends, lambda reading=reading: str(reading))
-        reading.check()
+        reading.check(count)
+
+
+def kill_in_a_transaction(tool: JavaApplication, stage: Stage) -> None:
+    """Kill the tool while it has an open transaction with records in both partitions."""
+    while True:
+        eventually(lambda: len(stage.open_since()) == len(stage.places), tool.log)
+        tool.pause()
+        # A request that the tool has sent is handled before the second response.
+        if [stage.state() for _ in range(2)] == ["Ongoing", "Ongoing"]:
+            break
+        tool.resume()
+    tool.kill()
+
+
+@pytest.mark.parametrize("aborted_by", ["its successor", "its timeout"])
+def test_the_open_transaction_of_a_killed_tool_is_aborted(
+    aborted_by: str, stage: Stage, readings: list[Reading], tmp_path: Path
+) -> None:
+    timeout_ms = 5000 if aborted_by == "its timeout" else 60_000
+    words = {"batch_size": BATCH_BYTES, "transaction_timeout_ms": timeout_ms}
+    with stage.performance_producer(tmp_path, duration_ms=LONG_MS, **words) as tool:
+        for reading in readings:
+            eventually(lambda reading=reading: reading.has(1), tool.log)
+        kill_in_a_transaction(tool, stage)
+    open_since = stage.open_since()
+    committed = stage.count_before(open_since)
+    if aborted_by == "its timeout":
+        eventually_equal(stage.state, "CompleteAbort")
+        check_to_the_end(stage, readings, committed)
+    else:
+        for reading in readings:
+            eventually(
+                lambda reading=reading: reading.has(committed), lambda: [*map(str, readings)]
+            )
+            reading.check(committed)
+        assert stage.state() == "Ongoing"
+        assert stage.open_since() == open_since
+    with stage.performance_producer(tmp_path, SUCCESSOR_RECORDS, **words) as tool:
+        assert tool.end_input() == 0, tool.log()
+    eventually_equal(stage.state, "CompleteCommit")
+    check_to_the_end(stage, readings, SUCCESSOR_RECORDS)

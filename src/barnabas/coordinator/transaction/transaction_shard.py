@@ -32,7 +32,7 @@ from barnabas.protocol.record_frame import read_prefix
 from barnabas.record.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shards.shard_context import ShardContext
@@ -49,7 +49,8 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 
 _RECORD_TYPE = 0
-# Maximum number of ids that one run of a timer changes. The next turn changes further ids.
+# Maximum numbers of ids that one run of a timer examines, and changes. The next turn continues.
+_EXAMINED_AT_ONCE_MAX = 2_000
 _CHANGED_AT_ONCE_MAX = 100
 
 
@@ -295,32 +296,66 @@ class TransactionShard:
         self._schedule(
             "timeouts",
             self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            self._is_too_long_open,
             self._abort_timed_out,
         )
         self._schedule(
             "expiry",
             self._config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            self._is_expired,
             self._remove_expired,
         )
 
     def _schedule(
-        self, name: str, interval_ms: int, find: Callable[[int], CoordinatorResult[None]]
+        self,
+        name: str,
+        interval_ms: int,
+        is_due: Callable[[TransactionMetadata, int], bool],
+        change: Callable[[list[TransactionMetadata], int], CoordinatorResult[None]],
     ) -> None:
+        """Examine all ids in each interval, and change those that are due.
+
+        One turn examines and changes a limited number of ids. The next turns continue.
+
+        Args:
+            name: the name of the timer.
+            interval_ms: delay between the end of a round and the next one.
+            is_due: returns whether an id needs the change at a time (wall clock, ms).
+            change: changes ids that are due.
+        """
+        # The ids that this round has not examined. It is empty between rounds.
+        left: deque[str] = deque()
+
         def run() -> CoordinatorResult[None]:
-            result = find(self._clock.wall_ms())
-            has_more = len(result.records) >= _CHANGED_AT_ONCE_MAX
-            self._context.timers.schedule(name, 0 if has_more else interval_ms, run)
-            return result
+            if not left:
+                left.extend(self.transactions)
+            now_ms = self._clock.wall_ms()
+            due: list[TransactionMetadata] = []
+            for _ in range(min(_EXAMINED_AT_ONCE_MAX, len(left))):
+                transactional_id = left.popleft()
+                metadata = self.transactions.get(transactional_id)
+                if (
+                    metadata is not None
+                    and transactional_id not in self._pending
+                    and is_due(metadata, now_ms)
+                ):
+                    due.append(metadata)
+                    if len(due) == _CHANGED_AT_ONCE_MAX:
+                        break
+            self._context.timers.schedule(name, 0 if left else interval_ms, run)
+            return change(due, now_ms)
 
         self._context.timers.schedule(name, interval_ms, run)
 
-    def _abort_timed_out(self, now_ms: int) -> CoordinatorResult[None]:
+    def _abort_timed_out(
+        self, due: list[TransactionMetadata], now_ms: int
+    ) -> CoordinatorResult[None]:
         """Abort transactions that exceed their timeout. Their producers are fenced."""
         version = self._transaction_version()
         abort_version = self._abort_version()
         after: dict[str, TransactionMetadata | None] = {}
         records = []
-        for metadata in self._idle_ids(self._is_too_long_open, now_ms):
+        for metadata in due:
             aborted = metadata.fenced(abort_version, now_ms)
             after[metadata.transactional_id] = aborted
             records.append(transaction_record(aborted, version))
@@ -338,23 +373,18 @@ class TransactionShard:
         since_ms = self._open_since_ms.get(metadata.transactional_id, monotonic_ms)
         return _is_timed_out(metadata, now_ms, monotonic_ms - since_ms)
 
-    def _remove_expired(self, now_ms: int) -> CoordinatorResult[None]:
-        """Remove ids that were not used for `transactional.id.expiration.ms`."""
+    def _is_expired(self, metadata: TransactionMetadata, now_ms: int) -> bool:
+        """Return whether an id was not used for `transactional.id.expiration.ms`."""
         oldest_ms = now_ms - self._config.transactional_id_expiration_ms
-        expired = [each.transactional_id for each in self._idle_ids(_is_unused, oldest_ms)]
-        records = [transaction_tombstone(each) for each in expired]
-        return self._changes(dict.fromkeys(expired), records, None)
+        return not metadata.state.has_transaction and metadata.update_ms <= oldest_ms
 
-    def _idle_ids(
-        self, is_due: Callable[[TransactionMetadata, int], bool], time_ms: int
-    ) -> Iterator[TransactionMetadata]:
-        found = 0
-        for transactional_id, metadata in self.transactions.items():
-            if is_due(metadata, time_ms) and transactional_id not in self._pending:
-                yield metadata
-                found += 1
-                if found == _CHANGED_AT_ONCE_MAX:
-                    return
+    def _remove_expired(
+        self, expired: list[TransactionMetadata], _now_ms: int
+    ) -> CoordinatorResult[None]:
+        ids = [each.transactional_id for each in expired]
+        return self._changes(
+            dict.fromkeys(ids), [transaction_tombstone(each) for each in ids], None
+        )
 
     # Replay and lifecycle.
 
@@ -451,8 +481,3 @@ def _is_timed_out(metadata: TransactionMetadata, now_ms: int, open_ms: float) ->
         and metadata.timeout_ms != NO_TIMEOUT_MS
         and (metadata.start_ms + metadata.timeout_ms < now_ms or metadata.timeout_ms < open_ms)
     )
-
-
-def _is_unused(metadata: TransactionMetadata, oldest_ms: int) -> bool:
-    has_ended = metadata.state is not TransactionState.ONGOING and not metadata.state.is_prepared
-    return has_ended and metadata.update_ms <= oldest_ms

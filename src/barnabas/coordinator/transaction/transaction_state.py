@@ -33,6 +33,11 @@ class TransactionState(IntEnum):
         """Whether the result is decided, and markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
+    @property
+    def has_transaction(self) -> bool:
+        """Whether a transaction is ongoing or ending."""
+        return self is TransactionState.ONGOING or self.is_prepared
+
 
 # All names that ListTransactions accepts as filters.
 STATE_LABELS = frozenset(

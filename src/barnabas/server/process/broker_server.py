@@ -328,8 +328,9 @@ class BrokerServer:
         self._producer_ids = ProducerIds(shared.node_id, self._broker_epoch, self._forwarding)
         self._marker_writer = MarkerWriter(self.replicas, self.groups, runtime.clock)
         channels = self._leader_channels()
+        times = (runtime.clock, runtime.timer)
         self.marker_sender = NetworkMarkerSender(
-            shared.node_id, shared.cluster, self._marker_writer, runtime.timer, channels
+            shared.node_id, shared.cluster, self._marker_writer, times, channels
         )
         self.transactions = TransactionCoordinator(
             self._config.build(TransactionConfig),

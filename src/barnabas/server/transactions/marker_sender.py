@@ -2,11 +2,15 @@
 
 Each broker has a queue and at most one request in flight. The next request contains all markers
 that were queued in the meantime. Markers for partitions of this broker are written directly.
+
+The first partitions of a transaction are served at once. Transactions with thousands of partitions
+continue in later turns of the loop, which serve a limited number of them.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,14 +22,16 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Sequence
 
     from barnabas.coordinator.transaction.markers import Markers
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
     from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
+    from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.transactions.marker_writer import MarkerWriter
@@ -35,8 +41,11 @@ _log = logging.getLogger(__name__)
 _VERSION = 2
 _TIMEOUT_MS = 30_000.0
 _RETRY_MS = 50.0
-# Maximum number of transactions in one request.
+# Numbers after which a request gets no further marker: of markers, and of their partitions.
 _BATCH_MAX = 500
+_BATCH_PARTITIONS_MAX = 2_000
+# Partitions of a transaction that one step serves: a written marker takes 0.2 ms.
+_AT_ONCE = 20
 # Errors that end the attempt: another coordinator or a newer epoch of the producer has ended the
 # transaction.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
@@ -56,7 +65,16 @@ _RETRIED = frozenset(
 class _PendingTransaction:
     """The markers of one transaction while they are sent."""
 
-    __slots__ = ("ending", "is_done", "markers", "on_done", "on_written", "remaining")
+    __slots__ = (
+        "ending",
+        "has_unknown_leader",
+        "is_done",
+        "markers",
+        "on_done",
+        "on_written",
+        "remaining",
+        "retried",
+    )
 
     def __init__(
         self,
@@ -76,6 +94,11 @@ class _PendingTransaction:
         )
         # Partitions whose marker is not written yet. Each result removes its partition.
         self.remaining = set(markers.partitions)
+        # Partitions whose marker is sent again when the timer of retries fires. The timer runs
+        # while there are some.
+        self.retried: list[TopicPartition] = []
+        # Whether one of these has no leader.
+        self.has_unknown_leader = False
         # Whether the attempt has ended, or its state partition has moved. Never reset.
         self.is_done = False
 
@@ -90,7 +113,7 @@ class _Peer:
         # Whether a request is in flight.
         self.is_busy = False
         # Markers to send: the transaction, and its partitions on the broker.
-        self.queue: list[tuple[_PendingTransaction, list[TopicPartition]]] = []
+        self.queue: deque[tuple[_PendingTransaction, list[TopicPartition]]] = deque()
 
 
 class NetworkMarkerSender:
@@ -98,7 +121,9 @@ class NetworkMarkerSender:
 
     __slots__ = (
         "_channels",
+        "_clock",
         "_cluster",
+        "_later",
         "_node_id",
         "_peers",
         "_pending",
@@ -114,7 +139,7 @@ class NetworkMarkerSender:
         node_id: int,
         cluster: ClusterView,
         writer: MarkerWriter,
-        timer: Timer,
+        times: tuple[Clock, Timer],
         channels: LeaderChannels | None,
     ) -> None:
         """Create the sender.
@@ -123,18 +148,21 @@ class NetworkMarkerSender:
             node_id: id of this broker.
             cluster: finds the leaders of partitions.
             writer: writes the markers of partitions that this broker leads.
-            timer: delays retries.
+            times: the clock of slices, and the timer of retries.
             channels: opens connections to other brokers; None in a cluster of one node.
         """
         self._node_id = node_id
         self._cluster = cluster
         self._writer = writer
-        self._timer = timer
+        self._clock, self._timer = times
         self._channels = channels
         # Queues by broker id. Created for the first marker, and never removed.
         self._peers: dict[int, _Peer] = {}
         # Unfinished transactions by partition of __transaction_state.
         self._pending: dict[int, set[_PendingTransaction]] = {}
+        # Partitions of transactions that later turns serve, by transaction. A slice is scheduled
+        # while there are some.
+        self._later: deque[tuple[_PendingTransaction, Sequence[TopicPartition]]] = deque()
         # Number of markers that wait because their partitions have no known leader.
         self.unknown_leaders = 0
         # Number of requests to other brokers, and of their responses. Only increase.
@@ -170,8 +198,32 @@ class NetworkMarkerSender:
         for pending in self._pending.pop(coordinator_partition, ()):
             pending.is_done = True
 
-    def _dispatch(self, pending: _PendingTransaction, partitions: Iterable[TopicPartition]) -> None:
-        """Write or queue the markers for the leaders of these partitions."""
+    def _dispatch(self, pending: _PendingTransaction, partitions: Sequence[TopicPartition]) -> None:
+        """Write or queue the markers for the leaders of these partitions, most of them later."""
+        self._dispatch_some(pending, partitions[:_AT_ONCE])
+        if len(partitions) <= _AT_ONCE:
+            return
+        self._later.append((pending, partitions[_AT_ONCE:]))
+        if len(self._later) == 1:
+            self._timer.call_soon(self._start_slices)
+
+    def _start_slices(self) -> None:
+        run_in_slices(self._steps(), self._clock, self._timer.call_soon, lambda _: None)
+
+    def _steps(self) -> Generator[None, None, None]:
+        """Serve the partitions that were left for later. Yields after each step."""
+        while self._later:
+            pending, partitions = self._later[0]
+            for start in range(0, len(partitions), _AT_ONCE):
+                if pending.is_done:
+                    break
+                self._dispatch_some(pending, partitions[start : start + _AT_ONCE])
+                yield
+            self._later.popleft()
+
+    def _dispatch_some(
+        self, pending: _PendingTransaction, partitions: Sequence[TopicPartition]
+    ) -> None:
         leaders: dict[int, list[TopicPartition]] = {}
         gone: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
@@ -187,27 +239,28 @@ class NetworkMarkerSender:
         for broker_id, keys in leaders.items():
             self._enqueue(broker_id, pending, keys)
         if leaderless:
-            # One marker, as Kafka counts: it carries all partitions of the transaction.
-            self._retry(pending, leaderless, unknown_leaders=1)
+            if not pending.has_unknown_leader:
+                # One marker, as Kafka counts: it carries all partitions of the transaction.
+                pending.has_unknown_leader = True
+                self.unknown_leaders += 1
+            self._retry(pending, leaderless)
         for key in gone:
             self._on_result(pending, key, ErrorCode.NONE)
         if local is not None:
             self._writer.write(pending.ending, local, partial(self._on_result, pending))
 
-    def _retry(
-        self,
-        pending: _PendingTransaction,
-        partitions: list[TopicPartition],
-        unknown_leaders: int = 0,
-    ) -> None:
-        self.unknown_leaders += unknown_leaders
+    def _retry(self, pending: _PendingTransaction, partitions: list[TopicPartition]) -> None:
+        is_scheduled = bool(pending.retried)
+        pending.retried += partitions
+        if not is_scheduled:
+            self._timer.call_later(_RETRY_MS, lambda: self._send_again(pending))
 
-        def again() -> None:
-            self.unknown_leaders -= unknown_leaders
-            if not pending.is_done:
-                self._dispatch(pending, partitions)
-
-        self._timer.call_later(_RETRY_MS, again)
+    def _send_again(self, pending: _PendingTransaction) -> None:
+        partitions, pending.retried = pending.retried, []
+        self.unknown_leaders -= pending.has_unknown_leader
+        pending.has_unknown_leader = False
+        if not pending.is_done:
+            self._dispatch(pending, partitions)
 
     def _on_result(
         self, pending: _PendingTransaction, key: TopicPartition, error: ErrorCode
@@ -258,11 +311,18 @@ class NetworkMarkerSender:
             self._flush(peer)
 
     def _flush(self, peer: _Peer) -> None:
-        batch = [each for each in peer.queue[:_BATCH_MAX] if not each[0].is_done]
-        del peer.queue[:_BATCH_MAX]
+        batch: list[tuple[_PendingTransaction, list[TopicPartition]]] = []
+        partitions = 0
+        while peer.queue and len(batch) < _BATCH_MAX and partitions < _BATCH_PARTITIONS_MAX:
+            pending, keys = peer.queue.popleft()
+            if pending.is_done:
+                continue
+            if batch and batch[-1][0] is pending:
+                batch[-1][1].extend(keys)
+            else:
+                batch.append((pending, keys))
+            partitions += len(keys)
         if not batch:
-            if peer.queue:
-                self._flush(peer)
             return
         peer.is_busy = True
         request = WriteTxnMarkersRequest(

@@ -1,7 +1,12 @@
-"""Counters of the sender of markers, as in Kafka's TransactionMarkerChannelManager."""
+"""The sender of markers: turns of the loop, requests, and counters.
+
+The counters are those of Kafka's TransactionMarkerChannelManager.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
+MANY = tuple(TopicPartition("t", number) for number in range(5_000))
 THIS, OTHER, NOBODY = 1, 2, -1
 
 
@@ -67,6 +73,16 @@ class Peer:
         self._on_response.pop(0)(None, NetworkError(NetworkErrorKind.DISCONNECTED, "scripted"))
 
 
+class SlowClock:
+    """A clock by which each written marker takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
+
+
 class Scene:
     """A sender on broker 1; all partitions have the same leader."""
 
@@ -77,11 +93,27 @@ class Scene:
         self.done: list[ErrorCode] = []
         cluster: Any = SimpleNamespace(partition=lambda *_: SimpleNamespace(leader=self.leader))
         channels: Any = SimpleNamespace(open=lambda *_: self.peer)
-        writer: Any = SimpleNamespace()
-        self.sender = NetworkMarkerSender(THIS, cluster, writer, runtime.timer, channels)
+        # Partitions whose marker this broker wrote, by call.
+        self.written: list[list[TopicPartition]] = []
+        writer: Any = SimpleNamespace(write=self._write)
+        self.clock = SlowClock()
+        times: Any = (self.clock, runtime.timer)
+        self.sender = NetworkMarkerSender(THIS, cluster, writer, times, channels)
 
-    def send(self) -> None:
-        markers = Markers("id", 0, 5, 7, 1, True, 2, PARTITIONS)
+    def _write(self, _ending: object, partitions: list[TopicPartition], on_result: Any) -> None:
+        self.written.append(partitions)
+        self.clock.now_ms += len(partitions)
+        for partition in partitions:
+            on_result(partition, ErrorCode.NONE)
+
+    def turn(self) -> int:
+        """Run one callback of the loop, and return the number of markers that it wrote."""
+        before, events = len(self.written), self.world.scheduler.events_run
+        assert self.world.run_until(lambda: self.world.scheduler.events_run > events)
+        return sum(map(len, self.written[before:]))
+
+    def send(self, partitions: tuple[TopicPartition, ...] = PARTITIONS) -> None:
+        markers = Markers("id", 0, 5, 7, 1, True, 2, partitions)
         self.sender.send(markers, lambda _: None, self.done.append)
 
     def counts(self) -> tuple[int, int, int, int]:
@@ -136,3 +168,46 @@ def test_a_marker_that_its_leader_refuses_has_a_known_leader(scene: Scene) -> No
     scene.world.run_for(100)
     # One request is in flight at a time: the second one has the marker of one partition.
     assert scene.counts() == (1, 1, 2, 1)
+
+
+def test_the_markers_of_many_partitions_are_written_in_many_turns(scene: Scene) -> None:
+    scene.leader = THIS
+    scene.send(MANY)
+    scene.send(MANY)
+    # The first partitions of each transaction are served at once.
+    assert [len(each) for each in scene.written] == [20, 20]
+    turns = [scene.turn() for _ in range(2 * (len(MANY) - 20) // 20)]
+    assert set(turns) == {20}
+    assert scene.done == [ErrorCode.NONE, ErrorCode.NONE]
+    assert Counter(chain.from_iterable(scene.written)) == Counter(MANY * 2)
+
+
+def test_no_markers_are_written_after_the_state_partition_has_moved(scene: Scene) -> None:
+    scene.leader = THIS
+    scene.send(MANY)
+    scene.sender.forget(0)
+    scene.world.run_for(1_000)
+    assert [len(each) for each in scene.written] == [20]
+
+
+def test_a_request_has_a_limited_number_of_partitions(scene: Scene) -> None:
+    scene.send(MANY)
+    scene.world.run_for(1)
+    sizes = []
+    while not scene.done:
+        (marker,) = scene.peer.sent[-1].markers
+        sizes.append(sum(len(topic.partition_indexes) for topic in marker.topics))
+        scene.peer.answer(ErrorCode.NONE)
+    assert sizes == [20, 2_000, 2_000, 980]
+    assert scene.done == [ErrorCode.NONE]
+
+
+def test_refused_markers_of_many_partitions_are_sent_again_together(scene: Scene) -> None:
+    scene.send(MANY[:40])
+    scene.world.run_for(1)
+    scene.peer.answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    scene.peer.answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    scene.leader = THIS
+    scene.world.run_for(1_000)
+    assert [len(each) for each in scene.written] == [20, 20]
+    assert scene.done == [ErrorCode.NONE]

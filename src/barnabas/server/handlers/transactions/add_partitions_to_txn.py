@@ -70,6 +70,7 @@ class AddPartitionsToTxnHandler:
                 context.respond_in_slices(_response(transactions, found, refused, version))
 
         for index, transaction in enumerate(transactions):
+            yield
             partitions, errors = yield from self._partitions(transaction, version)
             if errors:
                 refused.add(index)
@@ -91,6 +92,7 @@ class AddPartitionsToTxnHandler:
         partitions: dict[TopicPartition, None] = {}
         errors: Results = {}
         for topic in transaction.topics:
+            yield
             is_internal = version < _BATCHED_SINCE and topic.name in INTERNAL_TOPICS
             for number, index in enumerate(topic.partitions):
                 key = TopicPartition(topic.name, index)
@@ -99,7 +101,7 @@ class AddPartitionsToTxnHandler:
                     errors[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 elif not self._cluster.has_partition(*key):
                     errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if number % _STEP == 0:
+                if number % _STEP == _STEP - 1:
                     yield
         return partitions, errors
 
@@ -162,6 +164,7 @@ def _response(
 ) -> Generator[None, None, AddPartitionsToTxnResponse]:
     results = []
     for index, transaction in enumerate(transactions):
+        yield
         if transaction.verify_only or index in refused:
             topics = yield from _by_topic(found[index])
         else:
@@ -182,11 +185,12 @@ def _same_topics(
     """Return the results with the duplicates of the request, as Kafka does."""
     topics = []
     for topic in transaction.topics:
+        yield
         codes = []
         for number, index in enumerate(topic.partitions):
             error = results[TopicPartition(topic.name, index)]
             codes.append(_result(index, error))
-            if number % _STEP == 0:
+            if number % _STEP == _STEP - 1:
                 yield
         topics.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=codes))
     return topics

@@ -131,6 +131,7 @@ def _commit_request(
 ) -> Generator[None, None, OffsetCommitRequest]:
     topics = []
     for topic in request.topics:
+        yield
         partitions = []
         for number, each in enumerate(topic.partitions):
             partitions.append(
@@ -141,7 +142,7 @@ def _commit_request(
                     committed_metadata=each.committed_metadata,
                 )
             )
-            if number % _STEP == 0:
+            if number % _STEP == _STEP - 1:
                 yield
         topics.append(
             OffsetCommitRequestTopic(
@@ -162,10 +163,11 @@ def _response(
 ) -> Generator[None, None, TxnOffsetCommitResponse]:
     topics = []
     for topic in response.topics:
+        yield
         partitions = []
         for number, each in enumerate(topic.partitions):
             partitions.append(_result(each.partition_index, each.error_code))
-            if number % _STEP == 0:
+            if number % _STEP == _STEP - 1:
                 yield
         topics.append(
             TxnOffsetCommitResponseTopic(

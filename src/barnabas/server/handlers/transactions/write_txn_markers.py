@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _REJECTED = -1
 # Partitions between two points where the work may continue in another turn.
 _STEP = 100
+# Markers that one step writes: each takes 0.2 ms.
+_WRITTEN_AT_ONCE = 20
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -71,13 +73,16 @@ class WriteTxnMarkersHandler:
                 context.respond_in_slices(_response(results))
 
         for marker in request.markers:
+            yield
             keys = yield from _partitions(marker)
             if not keys:
                 continue
             found = results.setdefault(marker.producer_id, {})
             error = _error_of(marker)
             online = []
-            for key in keys:
+            for number, key in enumerate(keys):
+                if number % _STEP == 0:
+                    yield
                 partition = self._replicas.partition(key)
                 if isinstance(partition, ErrorCode):
                     found[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -85,9 +90,8 @@ class WriteTxnMarkersHandler:
                     online.append(key)
                 else:
                     found[key] = _unless_fenced(error, marker, partition)
-            yield
-            for start in range(0, len(online), _STEP):
-                some = online[start : start + _STEP]
+            for start in range(0, len(online), _WRITTEN_AT_ONCE):
+                some = online[start : start + _WRITTEN_AT_ONCE]
                 waiting += len(some)
                 self._writer.write(_create_ending(marker), some, partial(on_result, found))
                 yield
@@ -103,9 +107,10 @@ def _partitions(
     """Return the partitions without duplicates."""
     found: dict[TopicPartition, None] = {}
     for topic in marker.topics:
+        yield
         for number, index in enumerate(topic.partition_indexes):
             found[TopicPartition(topic.name, index)] = None
-            if number % _STEP == 0:
+            if number % _STEP == _STEP - 1:
                 yield
     return found
 
