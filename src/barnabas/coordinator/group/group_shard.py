@@ -153,16 +153,19 @@ class GroupShard:
         self.streams = StreamsMembership(self.streams_groups)
         # The table of groups by the type of its records.
         self._tables = self._tables_by_type()
-        groups = AllGroups(
+        groups = self._all_groups()
+        self.offset_changes = OffsetChanges(
+            groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
+        )
+        self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
+
+    def _all_groups(self) -> AllGroups:
+        return AllGroups(
             self.groups,
             self.consumer_groups.groups,
             self.streams_groups.groups,
             self.share_groups.groups.has,
         )
-        self.offset_changes = OffsetChanges(
-            groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
-        )
-        self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
 
     def _tables_by_type(self) -> dict[int, GroupTable[Any]]:
         tables: list[GroupTable[Any]] = [
