@@ -16,6 +16,8 @@ K = TypeVar("K", str, bytes)
 
 _BUCKET_KEYS_MAX = 64
 _FIRST_BUCKETS = 8
+# Number of keys of a map whose lookups are shortened.
+_FOUND_MAX = 1_024
 
 
 def _hash_of(key: str | bytes) -> int:
@@ -26,11 +28,13 @@ def _hash_of(key: str | bytes) -> int:
 class PersistentMap(Mapping[K, V], Generic[K, V]):
     """An immutable mapping with str or bytes keys. The iteration order depends only on the keys."""
 
-    __slots__ = ("_buckets", "_length")
+    __slots__ = ("_buckets", "_found", "_length")
 
     def __init__(self, items: Mapping[K, V] | None = None) -> None:
         self._buckets: tuple[dict[K, V], ...] = ({},) * _FIRST_BUCKETS
         self._length = 0
+        # Keys that were looked up, and their values.
+        self._found: dict[K, V] = {}
         if items:
             filled = self.evolve(items)
             self._buckets, self._length = filled._buckets, filled._length
@@ -44,10 +48,17 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
 
     def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]  # two types only
         """Return the value of `key`, or `default`; raises no exception internally."""
+        # Nearly every request looks up a topic.
+        value = self._found.get(key)
+        if value is not None:
+            return value
         buckets = self._buckets
-        # `_hash_of` inlined, because nearly every request looks up a topic.
-        hashed = crc32(key.encode() if isinstance(key, str) else key)
-        return buckets[hashed & (len(buckets) - 1)].get(key, default)
+        value = buckets[_hash_of(key) & (len(buckets) - 1)].get(key)
+        if value is None:
+            return default
+        if len(self._found) < _FOUND_MAX:
+            self._found[key] = value
+        return value
 
     def __len__(self) -> int:
         return self._length

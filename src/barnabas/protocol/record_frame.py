@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
-from barnabas.protocol.codec import decode_from, encode_onto
+from barnabas.protocol.codec import decode_from, encode_joined, encode_onto
 from barnabas.protocol.primitives import read_unsigned_varint, unsigned_varint
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_types import metadata_record_class
@@ -91,9 +91,7 @@ def decode_coordinator_value(cls: type[R], view: bytes | bytearray | memoryview)
 
 
 def _encode_with_prefix(prefix: int, record: Record, version: int) -> bytes:
-    (encoded,) = encode_onto(bytearray(_INT16.pack(prefix)), record, version)
-    assert isinstance(encoded, bytearray)
-    return bytes(encoded)
+    return encode_joined(bytearray(_INT16.pack(prefix)), record, version)
 
 
 def _decode_after_prefix(cls: type[R], version: int, view: bytes | bytearray | memoryview) -> R:

@@ -24,7 +24,7 @@ from barnabas.record.batch import (
     set_crc,
 )
 from barnabas.record.compression import NONE, compress
-from barnabas.record.varint import write_varint
+from barnabas.record.varint import SMALL_MAX, SMALL_VARINTS, varint, write_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,6 +85,33 @@ class BatchBuilder(msgspec.Struct):
         delta = self._last_offset_delta + 1
         self._write(delta, timestamp_ms, key, value, headers)
         return delta
+
+    def append_all(self, timestamp_ms: int, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Append keys and values at consecutive offsets, with one timestamp and without headers.
+
+        The builder must be empty and without a limit or a delete horizon.
+        """
+        assert not self.record_count, f"record_count={self.record_count}"
+        assert self.max_bytes is None, f"max_bytes={self.max_bytes}"
+        assert self.delete_horizon is None, f"delete_horizon={self.delete_horizon}"
+        parts: list[bytes] = []
+        small = SMALL_VARINTS
+        for offset_delta, (key, value) in enumerate(records):
+            # Attributes and timestamp delta are 0, and there are no headers.
+            key_size, value_size = len(key), -1 if value is None else len(value)
+            body = b"\0\0%b%b%b%b%b\0" % (
+                small[offset_delta] if offset_delta < SMALL_MAX else varint(offset_delta),
+                small[key_size] if key_size < SMALL_MAX else varint(key_size),
+                key,
+                small[value_size] if value_size < SMALL_MAX else varint(value_size),
+                value or b"",
+            )
+            size = len(body)
+            parts += (small[size] if size < SMALL_MAX else varint(size), body)
+        self._payload += b"".join(parts)
+        self.record_count = len(records)
+        self._last_offset_delta = len(records) - 1
+        self._base_timestamp = self._max_timestamp = timestamp_ms
 
     def append_at(self, record: Record) -> None:
         """Append a record at its own offset, which must exceed the last one; gaps are kept."""

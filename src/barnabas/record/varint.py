@@ -44,3 +44,15 @@ def write_varint(output: bytearray, value: int) -> None:
         output.append(value & 0x7F | 0x80)
         value >>= 7
     output.append(value)
+
+
+def varint(value: int) -> bytes:
+    """Return a signed number of at most 64 bits as a varint."""
+    output = bytearray()
+    write_varint(output, value)
+    return bytes(output)
+
+
+# The varints of the numbers below SMALL_MAX, then that of -1, so that it is found by its index.
+SMALL_MAX = 512
+SMALL_VARINTS = [*map(varint, range(SMALL_MAX)), varint(-1)]

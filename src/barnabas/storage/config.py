@@ -118,19 +118,24 @@ class LogConfig(msgspec.Struct, frozen=True):
     # Whether producers' batches are stored unchanged and without inspection of their records.
     # Computed once, because each append reads it.
     keeps_batches: bool = False
+    # The same for the batches of coordinators.
+    keeps_coordinator_batches: bool = False
     # Maximum lead of a header's largest timestamp for which the records are not inspected. A later
     # timestamp would keep its segment from being deleted by age.
     message_timestamp_unread_ms: int = HOUR_MS
 
     def __post_init__(self) -> None:
+        keeps_coordinator_batches = (
+            self.compression_type == "producer" and self.message_timestamp_type == "CreateTime"
+        )
         keeps_batches = (
-            self.compression_type == "producer"
-            and self.message_timestamp_type == "CreateTime"
+            keeps_coordinator_batches
             and self.message_timestamp_before_max_ms == LONG_MAX
             and self.max_decompressed_message_bytes == DECOMPRESSED_BYTES_MAX
             and not self.is_compacted
         )
         force_setattr(self, "keeps_batches", keeps_batches)
+        force_setattr(self, "keeps_coordinator_batches", keeps_coordinator_batches)
         unread_ms = min(self.message_timestamp_after_max_ms, HOUR_MS)
         force_setattr(self, "message_timestamp_unread_ms", unread_ms)
         compacted_ms = self.max_compaction_lag_ms if self.is_compacted else LONG_MAX

@@ -347,8 +347,9 @@ def a_new_coordinator_forgets_members(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
     real = GroupTable.replay
 
-    def replay(self: GroupTable[Any], *args: Any) -> bool:
-        return True if IS_LOADING else real(self, *args)
+    def replay(self: GroupTable[Any], *args: Any) -> None:
+        if not IS_LOADING:
+            real(self, *args)
 
     patch.setattr(GroupTable, "replay", replay)
 
@@ -372,8 +373,9 @@ def a_new_coordinator_ignores_tombstones(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
     real = GroupTable.replay
 
-    def replay(self: GroupTable[Any], record_type: int, key: bytes, value: bytes | None) -> bool:
-        return True if IS_LOADING and value is None else real(self, record_type, key, value)
+    def replay(self: GroupTable[Any], record_type: int, key: bytes, value: bytes | None) -> None:
+        if not IS_LOADING or value is not None:
+            real(self, record_type, key, value)
 
     patch.setattr(GroupTable, "replay", replay)
 

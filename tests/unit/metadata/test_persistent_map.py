@@ -55,3 +55,12 @@ def test_the_order_depends_only_on_the_keys() -> None:
 def test_bytes_can_be_keys() -> None:
     made: PersistentMap[bytes, str] = PersistentMap({b"a": "x"})
     assert made[b"a"] == "x"
+
+
+def test_lookups_of_more_keys_than_are_remembered_find_the_values_of_their_own_map() -> None:
+    first = PersistentMap({f"key-{number}": number for number in range(3_000)})
+    assert [first.get(f"key-{number}") for number in range(3_000)] == [*range(3_000)]
+    second = first.evolve({"key-1": -1}, ["key-2"])
+    for _ in range(2):
+        assert [first.get("key-1"), first.get("key-2"), first.get("other", 5)] == [1, 2, 5]
+        assert [second.get("key-1"), second.get("key-2"), second.get("key-3")] == [-1, None, 3]

@@ -191,3 +191,19 @@ def test_a_timestamp_out_of_range_is_corrupt() -> None:
     raw[27:35] = (2**63 - 1).to_bytes(8, "big")
     with pytest.raises(CorruptBatchError, match="overflows"):
         records(raw)
+
+
+def test_all_records_at_once_make_the_batch_of_single_appends() -> None:
+    """The sizes have varints of one to three bytes, and numbers around the table of varints."""
+    sizes = (0, 1, 63, 64, 500, 511, 512, 513, 8_191, 8_192, 9_000)
+    records: list[tuple[bytes, bytes | None]] = [
+        (b"k" * key, None if value is None else b"v" * value)
+        for key in sizes
+        for value in (None, *sizes)
+    ]
+    records += [(b"", None)] * 600
+    single, together = BatchBuilder(producer_id=5), BatchBuilder(producer_id=5)
+    for key, value in records:
+        single.append(1_700_000_000_000, key, value)
+    together.append_all(1_700_000_000_000, records)
+    assert together.build() == single.build()

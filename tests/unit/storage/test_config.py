@@ -52,5 +52,10 @@ def test_every_field_of_a_log_config_is_a_topic_key() -> None:
                  "follower.replication.throttled.replicas",
                  "errors.deadletterqueue.group.enable"}  # fmt: skip
     names = {key.attribute for key in TOPIC_CONFIGS if key.name not in elsewhere}
-    worked_out = {"segment_ms_max", "keeps_batches", "message_timestamp_unread_ms"}
+    worked_out = {
+        "segment_ms_max",
+        "keeps_batches",
+        "keeps_coordinator_batches",
+        "message_timestamp_unread_ms",
+    }
     assert set(LogConfig.__struct_fields__) - worked_out == names

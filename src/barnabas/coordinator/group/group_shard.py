@@ -10,7 +10,7 @@ are replayed when another broker loads them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.group.all_groups import AllGroups
 from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
     from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
+    from barnabas.coordinator.group.replayed.group_table import GroupTable
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
@@ -75,6 +76,7 @@ class GroupShard:
         "_group_size_max",
         "_memory",
         "_rebalance",
+        "_tables",
         "_timers",
         "classic",
         "consumer_groups",
@@ -149,16 +151,29 @@ class GroupShard:
         self.share_offsets = ShareOffsets(self.share_groups, self.share_state)
         self.streams_groups = self._streams_shard(surroundings, streams, memory)
         self.streams = StreamsMembership(self.streams_groups)
-        groups = AllGroups(
+        # The table of groups by the type of its records.
+        self._tables = self._tables_by_type()
+        groups = self._all_groups()
+        self.offset_changes = OffsetChanges(
+            groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
+        )
+        self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
+
+    def _all_groups(self) -> AllGroups:
+        return AllGroups(
             self.groups,
             self.consumer_groups.groups,
             self.streams_groups.groups,
             self.share_groups.groups.has,
         )
-        self.offset_changes = OffsetChanges(
-            groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes
-        )
-        self._cleaner = OffsetCleaner(config, timers, clock, metrics, groups, self.offsets)
+
+    def _tables_by_type(self) -> dict[int, GroupTable[Any]]:
+        tables: list[GroupTable[Any]] = [
+            self.consumer_groups.groups,
+            self.share_groups.groups,
+            self.streams_groups.groups,
+        ]
+        return {record_type: table for table in tables for record_type in table.record_types}
 
     def _streams_shard(
         self,
@@ -319,11 +334,21 @@ class GroupShard:
                 self.groups.create(where.group)
         elif record_type == _GROUP_TYPE:
             self._replay_group(decode_coordinator_key(GroupMetadataKey, key).group, value)
-        elif not (
-            self.consumer_groups.groups.replay(record_type, key, value)
-            or self.share_groups.groups.replay(record_type, key, value)
-        ):
-            self.streams_groups.groups.replay(record_type, key, value)
+        else:
+            table = self._tables.get(record_type)
+            if table is not None:
+                table.replay(record_type, key, value)
+
+    def replay_written(
+        self, offset: int, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Apply one record that this broker has just written. Raises ProtocolError."""
+        record_type = record.key_message.__record_type__
+        table = self._tables.get(record_type)
+        if table is None:
+            self.replay(offset, record.key, record.value, producer_id)
+        else:
+            table.replay_decoded(record_type, record.key_message, record.value_message)
 
     def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
         """Commit or discard the offsets of an ended transaction."""

@@ -282,6 +282,14 @@ class StatePartition(Generic[S]):
         on_done: Callable[[R | None, ErrorCode], None],
         producer: TransactionalProducer | None = None,
     ) -> None:
+        if not (result.records or result.needs_leadership or result.on_appended or self._held):
+            high_watermark = self._high_watermark()
+            if high_watermark is not None and self._written_end <= high_watermark:
+                # The response depends on committed records only.
+                self.shard.commit(self._written_end)
+                on_done(result.response, ErrorCode.NONE)
+                return
+
         def send(error: ErrorCode) -> None:
             if result.on_appended is not None:
                 result.on_appended(error)
@@ -328,7 +336,7 @@ class StatePartition(Generic[S]):
             result.apply()
         elif result.is_replayed:
             for offset, record in enumerate(records, end_offset - len(records)):
-                self.shard.replay(offset, record.key, record.value, producer_id)
+                self.shard.replay_written(offset, record, producer_id)
         self._hold_appended(held, end_offset)
 
     def _append_batch(
@@ -372,12 +380,12 @@ class StatePartition(Generic[S]):
     def _hold_appended(self, held: HeldResponse, end_offset: int) -> None:
         """Hold the response until the commit of the batch that ends at `end_offset`."""
         self._hold(held, end_offset)
+        has_moved, self._has_moved = self._has_moved, False
         if held.outcome is not None:
             self._on_outcome(held)
-        else:
-            held.on_outcome = partial(self._on_outcome, held)
-        if self._has_moved:
-            self._has_moved = False
+            return
+        held.on_outcome = partial(self._on_outcome, held)
+        if has_moved:
             self._advance()
 
     def _batch(
@@ -393,9 +401,9 @@ class StatePartition(Generic[S]):
                 base_sequence=0,
                 transactional=True,
             )
-        now_ms = self._dependencies.clock.wall_ms()
-        for record in records:
-            builder.append(now_ms, record.key, record.value)
+        builder.append_all(
+            self._dependencies.clock.wall_ms(), [(each.key, each.value) for each in records]
+        )
         return builder.build()
 
     def _end_of(self, outcome: ProduceResult | None) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.shards.shard import Shard
 from barnabas.coordinator.share.redundant_offsets import RedundantOffsets
 from barnabas.coordinator.share.share_partition_state import (
     NO_DELIVERY_COMPLETE_COUNT,
@@ -90,7 +91,7 @@ class SharePartition:
             self.state_epoch = state_epoch
 
 
-class ShareShard:
+class ShareShard(Shard):
     """The state of the share partitions of one state partition."""
 
     __slots__ = (

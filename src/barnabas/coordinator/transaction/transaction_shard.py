@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.shards.shard import Shard
 from barnabas.coordinator.transaction import decisions
 from barnabas.coordinator.transaction.decisions import NO_TIMEOUT_MS
 from barnabas.coordinator.transaction.markers import Markers
@@ -66,7 +67,7 @@ class _Pending:
         self.offset = -1
 
 
-class TransactionShard:
+class TransactionShard(Shard):
     """The transactional ids of one state partition."""
 
     __slots__ = (

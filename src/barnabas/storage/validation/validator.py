@@ -46,6 +46,7 @@ Batches: TypeAlias = list[tuple[int, BatchHeader]]
 
 # Module constants, because an enum lookup costs 100 ns, as much as a call.
 _CLIENT = AppendOrigin.CLIENT
+_COORDINATOR = AppendOrigin.COORDINATOR
 _RAFT = AppendOrigin.RAFT
 
 _unpack_header = HEADER.unpack_from
@@ -146,7 +147,10 @@ def validate(
         records = memoryview(_converted(records, config, now_ms))
         found = read_batches(records)
     latest = now_ms + config.message_timestamp_unread_ms
-    headers_suffice = config.keeps_batches and origin is _CLIENT
+    if origin is _CLIENT:
+        headers_suffice = config.keeps_batches
+    else:
+        headers_suffice = origin is _COORDINATOR and config.keeps_coordinator_batches
     for _, header in found:
         _check(header, config, origin)
         if header.max_timestamp > latest or header.attributes & TIMESTAMP_TYPE_FLAG:

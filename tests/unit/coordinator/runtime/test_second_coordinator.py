@@ -13,6 +13,7 @@ from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
+from barnabas.coordinator.runtime.shards.shard import Shard
 from barnabas.coordinator.runtime.shards.shard_context import ShardContext
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
@@ -27,7 +28,7 @@ TIMEOUT_MS = 1_000
 FLEXIBLE_VERSION = 1
 
 
-class TransactionShard:
+class TransactionShard(Shard):
     """Open transactions by id, with the coordinator epoch that began them."""
 
     def __init__(self, context: ShardContext) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from barnabas.settings.definition import ConfigKey, ConfigType
 from barnabas.settings.range import satisfying
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable
 
     from barnabas.settings.range import ConfigValue, Range
 
@@ -21,9 +22,14 @@ _CLASSES = {
 }
 
 
-def assignor_names(words: Sequence[str]) -> list[str]:
+def assignor_names(words: Iterable[str]) -> tuple[str, ...]:
     """Return the names of assignors, each given by its name or by the name of Kafka's class."""
-    return [_CLASSES.get(word, word) for word in words]
+    return _assignor_names(tuple(words))
+
+
+@lru_cache(16)
+def _assignor_names(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_CLASSES.get(word, word) for word in words)
 
 
 def _assignors(known: Collection[str]) -> Range:

@@ -71,6 +71,6 @@ class ConsumerGroupConfig(msgspec.Struct, frozen=True):
     group_consumer_assignors: tuple[str, ...] | list[str] = CONSUMER_ASSIGNORS
 
     @property
-    def assignors(self) -> list[str]:
+    def assignors(self) -> tuple[str, ...]:
         """The names of the assignors that members may choose. The first one is the default."""
         return assignor_names(self.group_consumer_assignors)

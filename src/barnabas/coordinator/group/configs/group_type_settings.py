@@ -46,7 +46,17 @@ class GroupTypeSettings(msgspec.Struct, Generic[C]):
             group_id: the group.
             name: the name of the config, such as `share.session.timeout.ms`.
         """
-        own = self.overrides(group_id).get(name)
+        return self._value(self.overrides(group_id).get(name), name)
+
+    def values(self, group_id: str, first: str, second: str) -> tuple[int, int]:
+        """Return two numbers of a group's config, like `value`."""
+        own = self.overrides(group_id)
+        if not own:
+            config = self.config
+            return getattr(config, _fields_of(first)[0]), getattr(config, _fields_of(second)[0])
+        return self._value(own.get(first), first), self._value(own.get(second), second)
+
+    def _value(self, own: str | None, name: str) -> int:
         broker_field, lowest_field, highest_field = _fields_of(name)
         if own is None:
             broker_value: int = getattr(self.config, broker_field)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.assignment import NOTHING, Owned, Target
@@ -52,14 +51,14 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         # Whether a broker before 4.1 has written the record of the subscribed topics.
         self.has_partition_metadata = False
         # Subscribed members by topic name, and by regular expression. No count is 0.
-        self._names: Counter[str] = Counter()
-        self._regexes: Counter[str] = Counter()
+        self._names: dict[str, int] = {}
+        self._regexes: dict[str, int] = {}
         # Members by the assignor that they prefer. No count is 0.
-        self._assignors: Counter[str] = Counter()
+        self._assignors: dict[str, int] = {}
         # Number of members of the classic protocol, and of those that support each of its
         # assignment protocols. No count of the latter is 0.
         self._classic_members = 0
-        self._classic_protocols: Counter[str] = Counter()
+        self._classic_protocols: dict[str, int] = {}
         # Member epoch of the owner, by topic id and partition. No inner mapping is empty.
         self._owners: dict[bytes, dict[int, int]] = {}
 
@@ -101,7 +100,9 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             before: a member to leave out.
             after: a member to count in addition.
         """
-        votes = Counter(self._assignors)
+        if not self._assignors and (after is None or after.server_assignor is None):
+            return None
+        votes = dict(self._assignors)
         change_counts(votes, () if before is None else _assignor_of(before), -1)
         change_counts(votes, () if after is None else _assignor_of(after), 1)
         # If several have the most votes, Kafka selects `uniform`, the first one in its map.
@@ -130,18 +131,20 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
 
         The result of a new expression counts once its record is written.
         """
-        names = Counter(self._names)
+        names = dict(self._names)
         change_counts(names, before.subscribed_topic_names, -1)
         change_counts(names, after.subscribed_topic_names, 1)
         regex, dropped = before.subscribed_topic_regex, None
         if after.subscribed_topic_regex != regex and self.regex_subscribers(regex) == 1:
             dropped = regex
+        if not self.resolved:
+            return set(names)
         kept = {each: found for each, found in self.resolved.items() if each != dropped}
         return names.keys() | self._matched(kept)
 
     def subscribed_names_without(self, members: Collection[ConsumerMember]) -> set[str]:
         """Return the subscribed names if these members leave."""
-        names, regexes = Counter(self._names), Counter(self._regexes)
+        names, regexes = dict(self._names), dict(self._regexes)
         for member in members:
             change_counts(names, member.subscribed_topic_names, -1)
             change_counts(regexes, _regex_of(member), -1)
@@ -172,7 +175,7 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             before: a member to leave out.
             after: a member to count in addition.
         """
-        names, regexes, count = Counter(self._names), Counter(self._regexes), len(self.members)
+        names, regexes, count = dict(self._names), dict(self._regexes), len(self.members)
         for member, change in ((before, -1), (after, 1)):
             if member is not None:
                 change_counts(names, member.subscribed_topic_names, change)
@@ -218,6 +221,9 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
     def put(self, member: ConsumerMember) -> None:
         """Add or replace a member."""
         before = self.members.get(member.member_id)
+        if before is not None and _is_same_subscriber(before, member):
+            self._move(before, member)
+            return
         self._forget(before)
         self.members[member.member_id] = member
         change_counts(self._names, member.subscribed_topic_names, 1)
@@ -230,6 +236,17 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             self._add_owner(partitions, member.member_epoch)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
+
+    def _move(self, before: ConsumerMember, member: ConsumerMember) -> None:
+        """Replace a member by one that differs in epochs, state and partitions only."""
+        self.members[member.member_id] = member
+        self._resize((_partitions_of(member) - _partitions_of(before)) * _PARTITION_BYTES)
+        for partitions in (before.assigned, before.pending_revocation):
+            if partitions:
+                self._remove_owner(partitions, before.member_epoch)
+        for partitions in (member.assigned, member.pending_revocation):
+            if partitions:
+                self._add_owner(partitions, member.member_epoch)
 
     def set_targets(self, epoch: int, timestamp: int, targets: Mapping[str, Target]) -> None:
         """Apply the targets that a new assignment has changed, as the replay of its records does.
@@ -300,15 +317,33 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
 def _bytes_of(member: ConsumerMember) -> int:
     """Return the estimated memory size of a member and of its target assignment, in bytes."""
     names = sum(len(name) + _TOPIC_BYTES for name in member.subscribed_topic_names)
-    partitions = sum(map(len, member.assigned.values()))
-    partitions += sum(map(len, member.pending_revocation.values()))
     return (
         _MEMBER_BYTES
         + names
         + len(member.subscribed_topic_regex)
         + len(member.member_id)
-        + partitions * _PARTITION_BYTES
+        + _partitions_of(member) * _PARTITION_BYTES
         + _classic_bytes_of(member)
+    )
+
+
+def _partitions_of(member: ConsumerMember) -> int:
+    """Return how many partitions a member owns, or has not revoked yet."""
+    count = 0
+    for partitions in (member.assigned, member.pending_revocation):
+        for indexes in partitions.values() if partitions else ():
+            count += len(indexes)
+    return count
+
+
+def _is_same_subscriber(before: ConsumerMember, after: ConsumerMember) -> bool:
+    """Whether identity and subscription are the same objects; then they are equal."""
+    return (
+        after.subscribed_topic_names is before.subscribed_topic_names
+        and after.subscribed_topic_regex is before.subscribed_topic_regex
+        and after.server_assignor is before.server_assignor
+        and after.instance_id is before.instance_id
+        and after.classic is before.classic
     )
 
 

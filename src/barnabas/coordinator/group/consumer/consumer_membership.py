@@ -116,16 +116,20 @@ class ConsumerMembership:
         group_epoch, has_new_subscription = self.update(group, heartbeat, (member, updated))
         epoch, target = self.update_target(group, heartbeat, group_epoch, (member, updated))
         updated = self.reconcile(group, heartbeat, updated, epoch, target, has_new_subscription)
-        timeout_ms = self._shard.session_timeout_ms(group.group_id)
+        timeout_ms, interval_ms = self._shard.session_and_interval_ms(group.group_id)
         self.timers.restart_session(group.group_id, member_id, timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.NONE,
             member_id=member_id,
             member_epoch=updated.member_epoch,
-            heartbeat_interval_ms=self._shard.heartbeat_interval_ms(group.group_id),
+            heartbeat_interval_ms=interval_ms,
         )
         is_joining = request.member_epoch == JOIN_EPOCH
-        if is_joining or heartbeat.is_full() or updated.assigned != member.assigned:
+        if (
+            is_joining
+            or heartbeat.is_full()
+            or (updated is not member and updated.assigned != member.assigned)
+        ):
             response.assignment = Assignment(
                 topic_partitions=[
                     TopicPartitionsResponse(topic_id=topic_id, partitions=sorted(indexes))
@@ -157,7 +161,7 @@ class ConsumerMembership:
             The group epoch, and whether the subscription of the member has changed.
         """
         member, updated = change
-        if updated != member:
+        if updated is not member and updated != member:
             self._shard.check_memory(group, updated)
             heartbeat.records.append(member_record(group.group_id, updated))
         has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names

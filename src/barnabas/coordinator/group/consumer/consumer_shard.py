@@ -178,9 +178,11 @@ class ConsumerShard:
             return member.classic.session_timeout_ms
         return self.session_timeout_ms(group_id)
 
-    def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return the heartbeat interval of a group's members."""
-        return self._settings.value(group_id, "consumer.heartbeat.interval.ms")
+    def session_and_interval_ms(self, group_id: str) -> tuple[int, int]:
+        """Return the session timeout and the heartbeat interval of a group's members."""
+        return self._settings.values(
+            group_id, "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+        )
 
     @property
     def config(self) -> ConsumerGroupConfig:

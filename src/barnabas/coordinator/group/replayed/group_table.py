@@ -78,29 +78,37 @@ class GroupTable(Generic[G]):
         for group_id in list(self._by_id):
             self.remove(group_id)
 
-    def replay(self, record_type: int, key: bytes, value: bytes | None) -> bool:
-        """Apply a record. Return whether its type belongs to these groups. Raises ProtocolError."""
-        replay = self._replays.get(record_type)
-        if replay is None:
-            return False
+    @property
+    def record_types(self) -> Collection[int]:
+        """The types of the records of these groups."""
+        return self._replays.keys()
+
+    def replay(self, record_type: int, key: bytes, value: bytes | None) -> None:
+        """Apply a record of one of `record_types`. Raises ProtocolError."""
+        replay = self._replays[record_type]
         names = decode_coordinator_key(replay.key, key)
-        if value is None:
-            self._replay_tombstone(replay, names)
-            return True
-        record = decode_coordinator_value(replay.value, value)
+        record = None if value is None else decode_coordinator_value(replay.value, value)
+        self.replay_decoded(record_type, names, record)
+
+    def replay_decoded(self, record_type: int, names: Any, record: Any) -> None:
+        """Apply a decoded record of one of `record_types`. Raises ProtocolError.
+
+        Args:
+            record_type: the type of the record.
+            names: the key.
+            record: the value, or None for a tombstone.
+        """
+        replay = self._replays[record_type]
         group = self._by_id.get(names.group_id)
-        if group is not None:
+        if record is None:
+            if replay.remove is None:
+                self.remove(names.group_id)
+            elif group is not None:
+                replay.remove(group, names)
+        elif group is not None:
             replay.put(group, names, record)
         else:
             self._add(replay, names, record)
-        return True
-
-    def _replay_tombstone(self, replay: RecordReplay[G, Any, Any], names: Any) -> None:
-        group = self._by_id.get(names.group_id)
-        if replay.remove is None:
-            self.remove(names.group_id)
-        elif group is not None:
-            replay.remove(group, names)
 
     def _add(self, replay: RecordReplay[G, Any, Any], names: Any, record: Any) -> None:
         """Add the group of its first record. A damaged record adds no group."""

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterable
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
@@ -91,9 +90,11 @@ class ReplayedGroup(ABC, Generic[M, T]):
         self.memory.held_bytes += growth
 
 
-def change_counts(counts: Counter[str], names: Iterable[str], change: int) -> None:
+def change_counts(counts: dict[str, int], names: Iterable[str], change: int) -> None:
     """Add `change` to the count of each name. Names with a count of 0 are removed."""
     for name in names:
-        counts[name] += change
-        if counts[name] <= 0:
-            del counts[name]
+        count = counts.get(name, 0) + change
+        if count > 0:
+            counts[name] = count
+        else:
+            counts.pop(name, None)

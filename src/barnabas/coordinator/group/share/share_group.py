@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.replayed.replayed_group import ReplayedGroup, change_counts
 from barnabas.coordinator.group.share.share_group_state import ShareGroupState
 from barnabas.coordinator.group.share.share_member import ShareMember
+from barnabas.coordinator.group.share.state_topics import NO_STATE_TOPICS, StateTopics
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.share.state_topics import StateTopics
 
 # Estimated overhead of a member, of each of its topics and of each partition, in bytes.
 _MEMBER_BYTES = 1_000
@@ -28,6 +27,7 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
 
     __slots__ = (
         "_names",
+        "_unassigned",
         "state_topics",
     )
 
@@ -36,7 +36,10 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
         # Topics whose partitions have state. None until the first record of them.
         self.state_topics: StateTopics | None = None
         # Subscribed members by topic name. No count is 0.
-        self._names: Counter[str] = Counter()
+        self._names: dict[str, int] = {}
+        # The last result of `has_unassigned_state`: epochs and topics that it belongs to, and the
+        # result.
+        self._unassigned: tuple[tuple[int, int], StateTopics | None, bool] = ((0, 0), None, False)
 
     @property
     def state(self) -> ShareGroupState:
@@ -62,7 +65,7 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
             before: the member as it is, or None for a new one.
             after: the member as it will be, or None if it leaves.
         """
-        names = Counter(self._names)
+        names = dict(self._names)
         if before is not None:
             change_counts(names, before.subscribed_topic_names, -1)
         if after is not None:
@@ -73,13 +76,22 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
         """Whether initialized partitions of a subscribed topic are not in the target assignment."""
         if self.state_topics is None or not self.members:
             return False
+        # Targets and subscriptions change with one of the epochs.
+        epochs, topics, found = self._unassigned
+        if epochs != (self.group_epoch, self.assignment_epoch) or topics is not self.state_topics:
+            epochs, found = (self.group_epoch, self.assignment_epoch), self._find_unassigned()
+            self._unassigned = (epochs, self.state_topics, found)
+        return found
+
+    def _find_unassigned(self) -> bool:
+        topics = NO_STATE_TOPICS if self.state_topics is None else self.state_topics
         assigned: dict[bytes, set[int]] = {}
         for target in self.targets.values():
             for topic_id, indexes in target.items():
                 assigned.setdefault(topic_id, set()).update(indexes)
         return any(
             topic.name in self._names and assigned.get(topic_id, set()) ^ topic.partitions
-            for topic_id, topic in self.state_topics.initialized.items()
+            for topic_id, topic in topics.initialized.items()
         )
 
     # Replay.

@@ -102,28 +102,27 @@ class ShareMembership:
         self._check_size(group, request.member_id)
         member = _find_member(group, request)
         updated = _updated(member, heartbeat)
-        if updated != member:
+        if updated is not member and updated != member:
             self._shard.check_memory(group, updated)
             heartbeat.records.append(member_record(group.group_id, updated))
         group_epoch, is_bumped, names = self._update_epoch(group, heartbeat, member, updated)
         epoch, target = self._update_target(group, heartbeat, group_epoch, updated)
         if is_bumped or updated.member_epoch != epoch:
             updated = self._assign(group, heartbeat, updated, (epoch, target))
-        timeout_ms = self._shard.session_timeout_ms(group.group_id)
+        timeout_ms, interval_ms = self._shard.session_and_interval_ms(group.group_id)
         self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
         response = ShareGroupHeartbeatResponse(
             error_code=ErrorCode.NONE,
             member_id=updated.member_id,
             member_epoch=updated.member_epoch,
-            heartbeat_interval_ms=self._shard.heartbeat_interval_ms(group.group_id),
+            heartbeat_interval_ms=interval_ms,
         )
         is_full = request.subscribed_topic_names is not None
         if is_joining or is_full or updated.assigned != member.assigned:
             response.assignment = _assignment(updated.assigned)
         records, initialization = self._state.initialize_missing(group, group_epoch, names)
-        return CoordinatorResult(
-            ShareHeartbeat(response, initialization), [*heartbeat.records, *records]
-        )
+        heartbeat.records += records
+        return CoordinatorResult(ShareHeartbeat(response, initialization), heartbeat.records)
 
     def _check_size(self, group: ShareGroup, member_id: str) -> None:
         size_max = self._shard.config.group_share_max_size
@@ -281,7 +280,9 @@ def _unknown_member(group: ShareGroup, member_id: str) -> RefusalError:
 def _updated(member: ShareMember, heartbeat: _Heartbeating) -> ShareMember:
     """Return the member with the fields that the request has."""
     request, client = heartbeat.request, heartbeat.client
-    after = replace(member, client_id=client.client_id, client_host=client.host)
+    after = member
+    if client.client_id != member.client_id or client.host != member.client_host:
+        after = replace(after, client_id=client.client_id, client_host=client.host)
     if request.rack_id is not None:
         after = replace(after, rack_id=request.rack_id)
     if request.subscribed_topic_names is not None:

@@ -142,9 +142,11 @@ class ShareShard:
         """Return the session timeout of a group's members."""
         return self._settings.value(group_id, "share.session.timeout.ms")
 
-    def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return the heartbeat interval of a group's members."""
-        return self._settings.value(group_id, "share.heartbeat.interval.ms")
+    def session_and_interval_ms(self, group_id: str) -> tuple[int, int]:
+        """Return the session timeout and the heartbeat interval of a group's members."""
+        return self._settings.values(
+            group_id, "share.session.timeout.ms", "share.heartbeat.interval.ms"
+        )
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """Return the minimum time between two target assignments of a group."""

@@ -91,22 +91,26 @@ class StateChanges:
 
         Initializations without a result are repeated after a while.
         """
-        now_ms = self._shard.clock.wall_ms()
         known = group.state_topics or NO_STATE_TOPICS
-        recent_since_ms = now_ms - self._shard.initialize_retry_ms
-        recent = {
-            topic_id: topic
-            for topic_id, topic in known.initializing.items()
-            if topic.timestamp > recent_since_ms
-        }
-        present = merge(known.initialized, recent)
         missing: dict[bytes, StateTopic] = {}
         for name in names:
             topic_id = self._shard.topics.topic_id(name)
             if topic_id is None:
                 continue
             count = self._shard.topics.partition_count(name)
-            own = present[topic_id].partitions if topic_id in present else frozenset()
+            own: frozenset[int] = frozenset()
+            initialized = known.initialized.get(topic_id)
+            if initialized is not None:
+                own = initialized.partitions
+            if len(own) >= count:
+                continue
+            now_ms = self._shard.clock.wall_ms()
+            initializing = known.initializing.get(topic_id)
+            if (
+                initializing is not None
+                and initializing.timestamp > now_ms - self._shard.initialize_retry_ms
+            ):
+                own |= initializing.partitions
             if len(own) < count:
                 missing[topic_id] = StateTopic(name, frozenset(range(count)) - own, now_ms)
         return missing

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.record.batch import NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
 
 class Shard(Protocol):
@@ -15,6 +18,8 @@ class Shard(Protocol):
     timers may directly change state that a new leader does not need, such as sessions and pending
     responses.
     """
+
+    __slots__ = ()
 
     def replay(
         self, offset: int, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID
@@ -32,6 +37,12 @@ class Shard(Protocol):
                 consistent.
         """
         ...
+
+    def replay_written(
+        self, offset: int, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Apply one record that this broker has just written, like `replay`."""
+        self.replay(offset, record.key, record.value, producer_id)
 
     def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
         """Apply (commit) or discard (abort) the records of a producer's open transaction.

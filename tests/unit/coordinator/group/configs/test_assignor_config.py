@@ -30,7 +30,7 @@ def names(text: str) -> list[str]:
     ],
 )
 def test_assignors_have_names_and_classes(text: str, expected: list[str]) -> None:
-    assert names(text) == expected
+    assert [*names(text)] == expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
 K = TypeVar("K")
 
@@ -155,14 +155,23 @@ class JavaTable(Generic[K]):
         del self._hashes[key]
 
 
-def member_order(member_ids: Iterable[str]) -> Generator[None, None, list[str]]:
+def member_order(member_ids: Collection[str]) -> Generator[None, None, list[str]]:
     """Return the ids in the order of a HashMap to which they were added. Yields after some ids."""
+    if len(member_ids) <= _BUCKET_MAX:
+        # The table keeps its first size.
+        return sorted(member_ids, key=_first_bucket)
     table: JavaTable[str] = JavaTable(string_hash)
     for position, member_id in enumerate(member_ids):
         table.add(member_id)
         if position % _ADDED_AT_ONCE == _ADDED_AT_ONCE - 1:
             yield
     return list(table)
+
+
+def _first_bucket(member_id: str) -> int:
+    """Return the bucket of an id in a table of the first size."""
+    code = string_hash(member_id)
+    return (code ^ code >> 16) & (_CAPACITY - 1)
 
 
 def partition_order(partitions: Iterable[int]) -> list[int]:

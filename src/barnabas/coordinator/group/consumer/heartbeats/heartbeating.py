@@ -52,13 +52,13 @@ class Heartbeating(msgspec.Struct):
 
     def updated(self, member: ConsumerMember) -> ConsumerMember:
         """Return the member with the fields that the request has."""
-        request = self.request
-        changes: dict[str, object] = {
-            "client_id": self.client.client_id,
-            "client_host": self.client.host,
+        request, client = self.request, self.client
+        changes: dict[str, object] = {}
+        if client.client_id != member.client_id or client.host != member.client_host:
+            changes = {"client_id": client.client_id, "client_host": client.host}
+        if member.classic is not None:
             # JoinGroup sets it again.
-            "classic": None,
-        }
+            changes["classic"] = None
         if request.instance_id is not None:
             changes["instance_id"] = request.instance_id
         if request.rack_id is not None:
@@ -71,4 +71,4 @@ class Heartbeating(msgspec.Struct):
             changes["subscribed_topic_names"] = frozenset(request.subscribed_topic_names)
         if request.subscribed_topic_regex is not None:
             changes["subscribed_topic_regex"] = request.subscribed_topic_regex
-        return msgspec.structs.replace(member, **changes)
+        return msgspec.structs.replace(member, **changes) if changes else member

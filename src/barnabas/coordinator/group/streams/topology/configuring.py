@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.assignors.java_tables import (
     JavaTable,
+    member_order,
     string_hash,
     string_order,
 )
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 # A topology of this size takes about a millisecond.
 _AT_ONCE_MAX = 300
+# Topics of one step.
+STEP = 256
 # Topics that a message names.
 _NAMED_MAX = 3
 
@@ -89,8 +92,7 @@ def configuring_topology(
 def _configure(
     value: StreamsGroupTopologyValue, partition_count: Callable[[str], int], metadata_hash: int
 ) -> Configuring:
-    _check_sources(value, partition_count)
-    yield
+    yield from _check_sources(value, partition_count)
     by_id = {each.subtopology_id: each for each in value.subtopologies}
     # The order of Kafka's map.
     ordered = [by_id[each] for each in JavaTable(string_hash, by_id)]
@@ -99,7 +101,7 @@ def _configure(
     yield from enforce_copartitioning(ordered, counts)
     changelogs: dict[str, int] = {}
     for each in ordered:
-        count = max(map(counts.of, inputs_of(each)), default=0)
+        count = yield from _input_count(each, counts)
         if count == 0:
             refuse_topology(f"Subtopology {each.subtopology_id} reads no topics.")
         changelogs.update((topic.name, count) for topic in each.state_changelog_topics)
@@ -107,17 +109,14 @@ def _configure(
     counts.decided.update(changelogs)
     subtopologies: dict[str, ConfiguredSubtopology] = {}
     for subtopology_id in sorted(by_id, key=string_order):
-        subtopologies[subtopology_id] = _configured(by_id[subtopology_id], counts)
+        subtopologies[subtopology_id] = yield from _configured(by_id[subtopology_id], counts)
         yield
-    internal = {
-        topic.name: topic
-        for each in subtopologies.values()
-        for topic in (*each.repartition_source_topics.values(), *each.changelog_topics.values())
-    }
-    yield
-    _check_existing(ordered, internal, partition_count)
-    to_create = {name: topic for name, topic in internal.items() if not partition_count(name)}
-    yield
+    internal: dict[str, ConfiguredInternalTopic] = {}
+    for configured in subtopologies.values():
+        for topics in (configured.repartition_source_topics, configured.changelog_topics):
+            internal.update(topics)
+        yield
+    to_create = yield from _missing(ordered, internal, partition_count)
     problem = None
     if to_create:
         names = yield from _missing_in_order(subtopologies, to_create)
@@ -126,55 +125,84 @@ def _configure(
     return ConfiguredTopology(value.epoch, metadata_hash, subtopologies, to_create, problem)
 
 
-def _check_sources(value: StreamsGroupTopologyValue, partition_count: Callable[[str], int]) -> None:
-    missing = {
-        name
-        for each in value.subtopologies
-        for name in each.source_topics
-        if not partition_count(name)
-    }
+def _check_sources(
+    value: StreamsGroupTopologyValue, partition_count: Callable[[str], int]
+) -> Generator[None, None, None]:
+    """Check that the source topics exist. Yields. Raises TopicProblemError."""
+    missing: set[str] = set()
+    for each in value.subtopologies:
+        for position, name in enumerate(each.source_topics):
+            if not partition_count(name):
+                missing.add(name)
+            if position % STEP == STEP - 1:
+                yield
+        yield
     if missing:
         detail = f"These source topics are missing: {_summary(sorted(missing, key=string_order))}."
         raise TopicProblemError(StreamsStatus.MISSING_SOURCE_TOPICS, detail)
 
 
-def _configured(subtopology: Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology:
+def _input_count(subtopology: Subtopology, counts: PartitionCounts) -> Generator[None, None, int]:
+    """Return the largest number of partitions of a topic that the subtopology reads. Yields."""
+    largest = 0
+    for position, name in enumerate(inputs_of(subtopology)):
+        largest = max(largest, counts.of(name))
+        if position % STEP == STEP - 1:
+            yield
+    return largest
+
+
+def _configured(
+    subtopology: Subtopology, counts: PartitionCounts
+) -> Generator[None, None, ConfiguredSubtopology]:
     return ConfiguredSubtopology(
-        max(map(counts.of, inputs_of(subtopology))),
+        (yield from _input_count(subtopology, counts)),
         frozenset(subtopology.source_topics),
-        _internal(subtopology.repartition_source_topics, counts),
+        (yield from _internal(subtopology.repartition_source_topics, counts)),
         frozenset(subtopology.repartition_sink_topics),
-        _internal(subtopology.state_changelog_topics, counts),
+        (yield from _internal(subtopology.state_changelog_topics, counts)),
     )
 
 
 def _internal(
     topics: Iterable[TopicInfo], counts: PartitionCounts
-) -> dict[str, ConfiguredInternalTopic]:
-    return {
-        topic.name: ConfiguredInternalTopic(
+) -> Generator[None, None, dict[str, ConfiguredInternalTopic]]:
+    found: dict[str, ConfiguredInternalTopic] = {}
+    for position, topic in enumerate(topics):
+        found[topic.name] = ConfiguredInternalTopic(
             topic.name,
             topic.partitions or counts.decided[topic.name],
             topic.replication_factor or None,
             {config.key: config.value for config in topic.topic_configs},
         )
-        for topic in topics
-    }
+        if position % STEP == STEP - 1:
+            yield
+    return found
 
 
-def _check_existing(
+def _missing(
     ordered: Iterable[Subtopology],
     internal: Mapping[str, ConfiguredInternalTopic],
     partition_count: Callable[[str], int],
-) -> None:
-    """Check that the internal topics that exist have the decided number of partitions."""
-    differing = {
-        name
-        for name, topic in internal.items()
-        if partition_count(name) not in (0, topic.partitions)
-    }
+) -> Generator[None, None, dict[str, ConfiguredInternalTopic]]:
+    """Return the internal topics that do not exist. Yields.
+
+    Raises:
+        TopicProblemError: an internal topic exists with another number of partitions than the
+            decided one.
+    """
+    missing: dict[str, ConfiguredInternalTopic] = {}
+    differing: set[str] = set()
+    for position, (name, topic) in enumerate(internal.items()):
+        count = partition_count(name)
+        if not count:
+            missing[name] = topic
+        elif count != topic.partitions:
+            differing.add(name)
+        if position % STEP == STEP - 1:
+            yield
     if not differing:
-        return
+        return missing
     # Kafka reports the first one of its set.
     required = JavaTable(string_hash, (name for each in ordered for name in topics_of(each)))
     name = next(each for each in required if each in differing)
@@ -192,8 +220,10 @@ def _missing_in_order(
     table: JavaTable[str] = JavaTable(string_hash)
     for each in subtopologies.values():
         for topics in (each.repartition_source_topics, each.changelog_topics):
-            for name in JavaTable(string_hash, topics):
+            for position, name in enumerate((yield from member_order(topics))):
                 table.add(name)
+                if position % STEP == STEP - 1:
+                    yield
         yield
     return [name for name in table if name in missing]
 

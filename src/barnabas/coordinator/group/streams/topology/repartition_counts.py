@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.records.streams_group_topology import Subtopology
 
-# Subtopologies that are handled in one step.
+# Subtopologies, and source topics of one subtopology, that are handled in one step.
 STEP = 16
+_TOPICS_STEP = 256
 
 
 def repartition_counts(
@@ -60,7 +61,7 @@ def repartition_counts(
             yield
         if index in done:
             continue
-        count = _count_of_inputs(subtopologies[index], counts, existing)
+        count = yield from _count_of_inputs(subtopologies[index], counts, existing)
         if count == 0:
             continue
         done.add(index)
@@ -76,13 +77,15 @@ def repartition_counts(
 
 def _count_of_inputs(
     subtopology: Subtopology, counts: dict[str, int], existing: Callable[[str], int]
-) -> int:
-    """Return the largest known count of the topics that it reads; 0 if none is known."""
+) -> Generator[None, None, int]:
+    """Return the largest known count of the topics that it reads; 0 if none is known. Yields."""
     count = 0
     for topic in subtopology.repartition_source_topics:
         count = max(count, counts.get(topic.name, 0))
-    for name in subtopology.source_topics:
+    for position, name in enumerate(subtopology.source_topics, 1):
         count = max(count, existing(name))
+        if position % _TOPICS_STEP == 0:
+            yield
     return count
 
 

@@ -9,6 +9,7 @@ import pytest
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
 from barnabas.coordinator.group.streams.topology.configuring import (
+    STEP,
     configuring_topology,
     is_large,
 )
@@ -178,6 +179,55 @@ def test_the_order_of_subtopologies_does_not_make_another_topology() -> None:
     other = topology_value(Topology(epoch=0, subtopologies=parts[:1]))
     assert not is_same_topology(one, other)
     assert required_topics(one) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        (
+            [subtopology("0", "in", logs=tuple(topic(f"log-{each}") for each in range(9_000)))],
+            StreamsStatus.MISSING_INTERNAL_TOPICS,
+        ),
+        (
+            [subtopology("0", " ".join(f"in-{each}" for each in range(9_000)))],
+            StreamsStatus.MISSING_SOURCE_TOPICS,
+        ),
+        ([subtopology("0", " ".join(["in"] * 9_000))], None),
+        (
+            [subtopology(f"{each}", "in", logs=(topic(f"log-{each}"),)) for each in range(3_000)],
+            StreamsStatus.MISSING_INTERNAL_TOPICS,
+        ),
+        (
+            [
+                subtopology("0", "in", writes=" ".join(f"rep-{each}" for each in range(4_000))),
+                subtopology("1", reads=tuple(topic(f"rep-{each}") for each in range(4_000))),
+            ],
+            StreamsStatus.MISSING_INTERNAL_TOPICS,
+        ),
+    ],
+    ids=["changelogs", "missing-sources", "sources", "subtopologies", "repartition"],
+)
+def test_no_step_looks_up_many_topics(
+    parts: list[Subtopology], problem: StreamsStatus | None
+) -> None:
+    value, lookups, largest = topology_value(Topology(epoch=0, subtopologies=parts)), 0, 0
+
+    def partition_count(name: str) -> int:
+        nonlocal lookups
+        lookups += 1
+        return 2 if name == "in" else 0
+
+    steps = configuring_topology(value, partition_count, 0)
+    while True:
+        lookups = 0
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: ConfiguredTopology = end.value
+            break
+        largest = max(largest, lookups)
+    assert (found.problem and found.problem.status) == problem
+    assert STEP / 2 < largest <= 2 * STEP
 
 
 def test_drawn_topologies_are_ready_when_the_missing_topics_are_created() -> None:
