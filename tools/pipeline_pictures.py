@@ -12,10 +12,9 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -26,36 +25,41 @@ from examples.flights_declared import run
 from tools.chromium import Chromium
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 WIDTH = 100
-SECONDS = 60.0
-# Flows that read streams.
-FLOWS = 5
 
 
 def main() -> None:
     """Start the broker, the pipeline and the console, and draw."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    closing = set(events.closing_events())
+    year = [pair for pair in produce.in_order() if pair[1] not in closing]
     with BrokerProcess() as broker, tempfile.TemporaryDirectory() as place:
         project = Path(place, "flights")
         run.prepare(broker.bootstrap, project)
-        sending = threading.Thread(target=_send, args=(broker.bootstrap,), daemon=True)
+        _send(broker.bootstrap, year[: len(year) // 2])
         with _console(broker.bootstrap, project) as url, _pipeline(broker.bootstrap, project) as it:
-            sending.start()
-            _draw_terminal(it, folder / "pipeline-run.svg")
+            totals = RunTotals()
+            # After a whole round all flows have progress, and the next one finds a backlog.
+            _follow(it, totals, lambda event: event["event"] == "ended")
+            _send(broker.bootstrap, year[len(year) // 2 :])
+            _follow(it, totals, _has_state_and_lag)
+            _draw_terminal(totals, folder / "pipeline-run.svg")
             with Chromium() as browser:
                 browser.shape(1280, 420, dark=False)
                 browser.open(f"{url}/pipelines")
                 browser.picture(folder / "console-pipeline.png")
 
 
-def _send(bootstrap: str) -> None:
-    closing = set(events.closing_events())
-    pairs = [pair for pair in produce.in_order() if pair[1] not in closing]
+def _send(bootstrap: str, pairs: list[tuple[str, events.Event]]) -> None:
     with produce.new_producer(bootstrap) as producer:
-        produce.send_steadily(producer, pairs, SECONDS)
+        produce.send(producer, pairs)
+
+
+def _has_state_and_lag(event: dict[str, Any]) -> bool:
+    return event["event"] == "progress" and event["state_rows"] and sum(event["lag"].values()) > 0
 
 
 @contextmanager
@@ -89,16 +93,21 @@ def _console(bootstrap: str, project: Path) -> Iterator[str]:
             process.terminate()
 
 
-def _draw_terminal(pipeline: subprocess.Popen[str], file: Path) -> None:
-    """Draw the live table when all flows have progress, and one with state has a lag."""
-    totals = RunTotals()
+def _follow(
+    pipeline: subprocess.Popen[str], totals: RunTotals, condition: Callable[[dict[str, Any]], bool]
+) -> None:
+    """Take events up to the first one that meets a condition."""
     assert pipeline.stdout is not None
     for line in pipeline.stdout:
-        totals.take(json.loads(line))
-        progress = [flow.progress for flow in totals.flows.values() if flow.progress]
-        behind = any(each["state_rows"] and sum(each["lag"].values()) for each in progress)
-        if len(progress) == FLOWS and behind:
-            break
+        event = json.loads(line)
+        totals.take(event)
+        if condition(event):
+            return
+    raise SystemExit("the pipeline has ended")
+
+
+def _draw_terminal(totals: RunTotals, file: Path) -> None:
+    """Draw the live table."""
     with Path(os.devnull).open("w") as nothing:
         console = Console(
             width=WIDTH, record=True, file=nothing, force_terminal=True, color_system="truecolor"
