@@ -1,6 +1,7 @@
 # make setup  creates .venv with everything, `.venv/bin/barnabas` is the command
 # make demo   the pipeline over real data, with kills        make test   five minutes of tests, no Java needed but Spark's
 # make late   late and out-of-order events, stateful Python
+# make flights  a declared pipeline over the flights, with a kill and a check
 # make fuzz   minutes of hostile requests                   make kills  kill -9 under load, KILLS=100 times
 # make check  format, lint, types, layers, tidy, all tests   make bench  numbers beside other brokers
 # make cdc    change data capture from a real PostgreSQL to Delta tables, with kills and a check
@@ -49,6 +50,11 @@ demo: setup
 cdc: setup
 	$(BIN)/python examples/change-data-capture/run.py $(CDC)
 
+# A declared pipeline over the same flights: FLIGHTS='--seconds 120' for a slower year.
+.PHONY: flights
+flights: setup
+	$(BIN)/python -m examples.flights_declared.run $(FLIGHTS)
+
 # LATE='--days 60 --seconds 60' for more.
 late: setup
 	$(BIN)/python -m examples.late_events.run $(LATE)
@@ -91,6 +97,7 @@ bench: setup
 	$(BIN)/python -m bench.spark_read
 	$(BIN)/python -m bench.spark_write
 	$(BIN)/python -m bench.spark_tables
+	$(BIN)/python -m bench.pipelines
 	$(BIN)/python -m bench.scale
 	$(BIN)/python -m bench.failover
 

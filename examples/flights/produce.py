@@ -34,23 +34,35 @@ def produce(bootstrap: str, seconds: float) -> None:
     Raises: the client's delivery error for the first record that could not be delivered.
     """
     everything = list(in_order())
-    step = -(-len(everything) // PIECES)
-    started = time.monotonic()
-    with Producer(
+    with new_producer(bootstrap) as producer:
+        send_steadily(producer, everything, seconds)
+        print(f"{len(everything):,} events acknowledged", flush=True)
+        for _ in range(CLOSING_SECONDS):
+            time.sleep(1)
+            send_closing(producer)
+
+
+def new_producer(bootstrap: str) -> Producer:
+    """Return a producer that waits for a broker that dies on the way."""
+    return Producer(
         bootstrap,
         enable_idempotence=True,
         linger_ms=20,
         compression_type="lz4",
         delivery_timeout_ms=120_000,
-    ) as producer:
-        for piece in range(PIECES):
-            send(producer, everything[piece * step : (piece + 1) * step])
-            due = started + seconds * (piece + 1) / PIECES
-            time.sleep(max(0.0, due - time.monotonic()))
-        print(f"{len(everything):,} events acknowledged", flush=True)
-        for _ in range(CLOSING_SECONDS):
-            time.sleep(1)
-            send_closing(producer)
+    )
+
+
+def send_steadily(
+    producer: Producer, pairs: list[tuple[str, events.Event]], seconds: float
+) -> None:
+    """Sends some events, spread over `seconds`."""
+    step = -(-len(pairs) // PIECES)
+    started = time.monotonic()
+    for piece in range(PIECES):
+        send(producer, pairs[piece * step : (piece + 1) * step])
+        due = started + seconds * (piece + 1) / PIECES
+        time.sleep(max(0.0, due - time.monotonic()))
 
 
 def send_closing(producer: Producer) -> None:

@@ -1,0 +1,1 @@
+"""Departures from New York as a declared pipeline; `make flights` runs it."""
