@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -15,6 +16,20 @@ T = TypeVar("T")
 
 class ExampleError(Exception):
     """A step of the example failed; the message names the step and the log."""
+
+
+def renew(output: Path) -> None:
+    """Delete the output of an earlier run, and create the directory.
+
+    Raises:
+        ExampleError: the directory has files of somebody else.
+    """
+    marker = output / ".change-data-capture"
+    if output.exists() and not marker.exists():
+        raise ExampleError(f"{output} was not written by this example: choose another --output")
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    marker.touch()
 
 
 class Process:

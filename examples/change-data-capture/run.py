@@ -8,7 +8,6 @@ and the schema changes. Exit status 0: the Delta tables equal the source tables,
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import sys
 import time
@@ -22,7 +21,7 @@ from barnabas import Client
 from barnabas.testing.broker_process import BrokerProcess
 from connect import ConnectWorker, fetch_jars, topic_of
 from postgres import Postgres
-from processes import ExampleError, Process, wait_until
+from processes import ExampleError, Process, renew, wait_until
 from workload import Workload
 
 HERE = Path(__file__).parent
@@ -174,9 +173,9 @@ class Run:
 
 def run(output: Path, seconds: float, days: int, seed: int) -> int:
     """Run the example; return the exit status."""
-    shutil.rmtree(output, ignore_errors=True)
+    renew(output)
     logs = output / "logs"
-    logs.mkdir(parents=True)
+    logs.mkdir()
     fetch_jars()
     with Postgres(logs) as server, BrokerProcess(output / "broker") as broker:
         example = Run(output, server, broker)

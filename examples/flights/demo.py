@@ -1,14 +1,13 @@
 """`make demo`: three brokers, a year of real flights, a Spark pipeline, kill -9 and a proof.
 
-Everything runs on this machine and stays in `demo-output/`. Exit status 0 means that the table
-which the pipeline wrote is, row for row, what pandas computes from the data set; 1 that it differs;
-2 that something did not run.
+Everything runs on this machine and stays in `demo-output/flights`. Exit status 0 means that the
+table which the pipeline wrote is, row for row, what pandas computes from the data set; 1 that it
+differs; 2 that something did not run.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from collections import Counter
@@ -23,6 +22,7 @@ from barnabas.spark.sink.support import is_transactional
 from examples.flights import connector, events, processes, proof, report
 from examples.flights.cluster import DemoCluster
 from examples.flights.processes import DemoError
+from examples.output_directory import renew
 
 TOPICS = {"flights": len(events.AIRPORTS), "weather": len(events.AIRPORTS), "alerts": 1}
 # The records bear the times of 2013, which a week of retention would delete at once.
@@ -58,8 +58,8 @@ class Demo:
 
     def run(self) -> None:
         """Starts everything, kills the broker and the pipeline on the way, waits for the end."""
-        shutil.rmtree(self.output, ignore_errors=True)
-        self.logs.mkdir(parents=True)
+        renew(self.output)
+        self.logs.mkdir()
         self.bootstrap = self.cluster.start()
         self.console.print(f"three brokers ready on {self.bootstrap}")
         self._create_topics()
@@ -236,7 +236,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=Path("demo-output"))
+    parser.add_argument("--output", type=Path, default=Path("demo-output/flights"))
     parser.add_argument("--seconds", type=float, default=50.0, help="how long the events take")
     parser.add_argument(
         "--format",

@@ -6,8 +6,8 @@
 
 Plain PySpark Structured Streaming: only `format("barnabas")` is ours, and Spark's own connector
 does as well (`--format kafka --jars ...`, docs/spark.md). Run it with
-`python -m examples.flights.pipeline --bootstrap 127.0.0.1:9092 --output ./demo-output`; kill it
-whenever you like and start it again: the table holds every window once.
+`python -m examples.flights.pipeline --bootstrap 127.0.0.1:9092 --output demo-output/flights`; kill
+it whenever you like and start it again: the table holds every window once.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def main() -> None:
     )
     parser.add_argument("--bootstrap", default="127.0.0.1:9092", help="HOST:PORT of a broker")
     parser.add_argument(
-        "--output", type=Path, default=Path("demo-output"), help="table, checkpoints"
+        "--output", type=Path, default=Path("demo-output/flights"), help="table, checkpoints"
     )
     parser.add_argument("--format", choices=("barnabas", "kafka"), default="barnabas")
     parser.add_argument("--jars", default="", help="of Spark's own connector, comma separated")

@@ -27,6 +27,7 @@ from barnabas.spark.pipelines.project import load_project
 from examples.flights import events, produce
 from examples.flights.processes import DemoError, Process
 from examples.flights_declared import check
+from examples.output_directory import renew
 
 DEFINITIONS = Path(__file__).with_name("datasets.py")
 # Airports have a partition each.
@@ -59,8 +60,7 @@ class Run:
 
         Returns: a line for each table or topic that differs from the data set.
         """
-        shutil.rmtree(self.output, ignore_errors=True)
-        self.output.mkdir(parents=True)
+        renew(self.output)
         with self._broker() as self.bootstrap:
             prepare(self.bootstrap, self.project)
             with ThreadPoolExecutor(1) as pool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import queue
-import shutil
 import signal
 import statistics
 import sys
@@ -25,6 +24,7 @@ from examples.flights.processes import DemoError, Process, batches
 from examples.late_events import network
 from examples.late_events.job import EVENTS_PER_TRIGGER
 from examples.late_events.network import Row
+from examples.output_directory import renew
 
 PARTITIONS = 3
 RESULTS = [(network.LEGS, 0), (network.TOO_LATE, 0)]
@@ -71,8 +71,7 @@ class Run:
 
         Returns: the seconds from the first event to the last row.
         """
-        shutil.rmtree(self.output, ignore_errors=True)
-        self.output.mkdir(parents=True)
+        renew(self.output)
         data = str(self.output / "broker")
         self.broker = self._start(
             "broker", "barnabas.cli.main", "start", "--port=0", "--data-dir", data
