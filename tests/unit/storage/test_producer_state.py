@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.record.control import ControlType
+from barnabas.runtime.disk import FileSlice
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import (
@@ -232,6 +233,8 @@ def test_read_committed_ends_at_the_last_stable_offset_and_lists_aborted_transac
     bench.log.update_high_watermark(3)
     result = read(bench.log, isolation=FetchIsolation.TXN_COMMITTED)
     assert result.aborted_transactions == [AbortedTransaction(1, 0)]
+    # The records go from the file to the socket, like those of other readers.
+    assert isinstance(result.records, FileSlice)
     assert len(result.records) == read(bench.log, 2).position.relative_position
     assert read(bench.log, 2, isolation=FetchIsolation.TXN_COMMITTED).records == b""
 

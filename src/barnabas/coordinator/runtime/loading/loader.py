@@ -139,6 +139,7 @@ class Loader:
                 self._offset = header.next_offset
             if self._offset == before:
                 return
+            self._commit(self._offset)
             yield None
 
     def _read(self) -> bytes:
@@ -172,9 +173,18 @@ class Loader:
                     self._replay_record(record, producer_id)
                 self._read_records += 1
                 if self._read_records % _SLICE_RECORDS == 0:
+                    self._commit(last_offset + 1)
                     yield None
         except (CorruptBatchError, CorruptRecordError) as error:
             self._skip(header.base_offset, error)
+
+    def _commit(self, end_offset: int) -> None:
+        """Commit what was replayed, up to the high watermark.
+
+        Otherwise the first commit after the loading would be a long turn of the event loop. Reads
+        are refused until then.
+        """
+        self._shard.commit(min(end_offset, self._log.high_watermark))
 
     def _replay_record(self, record: Record, producer_id: int) -> None:
         # The first batch of the log may begin below the log start offset.

@@ -13,8 +13,8 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from barnabas.server.handlers.repetitions import Repetitions
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.storage.producers.producer_entry import ProducerEntry
+
+
+# Producers between two points where the work may continue in another turn.
+_STEP = 500
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -49,17 +53,25 @@ class DescribeProducersHandler:
     def _build_response(
         self, request: DescribeProducersRequest
     ) -> Generator[None, None, DescribeProducersResponse]:
+        described: dict[TopicPartition, PartitionResponse] = {}
+        repetitions = Repetitions()
         topics: list[TopicResponse] = []
         for topic in request.topics:
-            partitions = yield from gradually(
-                self._partition(TopicPartition(topic.name, index))
-                for index in topic.partition_indexes
-            )
+            partitions: list[PartitionResponse] = []
+            for index in topic.partition_indexes:
+                key = TopicPartition(topic.name, index)
+                known = described.get(key)
+                if known is None:
+                    known = described[key] = yield from self._partition(key)
+                elif not repetitions.allow(len(known.active_producers)):
+                    known = _failed(key, ErrorCode.INVALID_REQUEST, "Repeated too often")
+                partitions.append(known)
+                yield
             topics.append(TopicResponse(name=topic.name, partitions=partitions))
             yield
         return DescribeProducersResponse(topics=topics)
 
-    def _partition(self, key: TopicPartition) -> PartitionResponse:
+    def _partition(self, key: TopicPartition) -> Generator[None, None, PartitionResponse]:
         if self._cluster.topic_id(key.topic) is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if problem_of(key.topic) is not None:
@@ -70,12 +82,13 @@ class DescribeProducersHandler:
             return _failed(key, partition)
         if not partition.is_leader:
             return _failed(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        producers: list[ProducerState] = []
+        for number, entry in enumerate(list(partition.log.producer_state.entries.values()), 1):
+            producers.append(_producer(entry))
+            if number % _STEP == 0:
+                yield
         return PartitionResponse(
-            partition_index=key.partition,
-            error_code=ErrorCode.NONE,
-            active_producers=[
-                _producer(entry) for entry in partition.log.producer_state.entries.values()
-            ],
+            partition_index=key.partition, error_code=ErrorCode.NONE, active_producers=producers
         )
 
 

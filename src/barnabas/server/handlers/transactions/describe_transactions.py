@@ -11,7 +11,7 @@ from barnabas.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from barnabas.waiting.steps import gradually
+from barnabas.server.handlers.repetitions import Repetitions
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,23 +36,24 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 def _build_response(
     transactions: TransactionCoordinator, request: DescribeTransactionsRequest
 ) -> Generator[None, None, DescribeTransactionsResponse]:
-    found = yield from gradually(_state(transactions, each) for each in request.transactional_ids)
-    return DescribeTransactionsResponse(transaction_states=found)
+    described: dict[str, TransactionState] = {}
+    repetitions = Repetitions()
+    states: list[TransactionState] = []
+    for transactional_id in request.transactional_ids:
+        known = described.get(transactional_id)
+        if known is None:
+            known = described[transactional_id] = _state(transactions, transactional_id)
+        elif not repetitions.allow(sum(len(topic.partitions) for topic in known.topics)):
+            known = _failed(transactional_id, ErrorCode.INVALID_REQUEST)
+        states.append(known)
+        yield
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _state(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
     found = transactions.describe(transactional_id)
     if isinstance(found, ErrorCode):
-        return TransactionState(
-            error_code=found,
-            transactional_id=transactional_id,
-            transaction_state="",
-            transaction_timeout_ms=0,
-            transaction_start_time_ms=0,
-            producer_id=0,
-            producer_epoch=0,
-            topics=[],
-        )
+        return _failed(transactional_id, found)
     topics: dict[str, list[int]] = {}
     for name, index in sorted(found.partitions):
         topics.setdefault(name, []).append(index)
@@ -65,4 +66,17 @@ def _state(transactions: TransactionCoordinator, transactional_id: str) -> Trans
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[TopicData(topic=name, partitions=ids) for name, ids in topics.items()],
+    )
+
+
+def _failed(transactional_id: str, error: ErrorCode) -> TransactionState:
+    return TransactionState(
+        error_code=error,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=[],
     )

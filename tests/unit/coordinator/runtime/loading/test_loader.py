@@ -261,11 +261,32 @@ def test_a_potentially_large_batch_is_decompressed_outside_the_event_loop(
     assert [len(value) for value in shard.values][-1] == value_bytes
 
 
+def test_each_slice_of_replayed_records_is_committed_up_to_the_high_watermark(
+    world: MembersWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = BatchBuilder(compression=4)
+    for index in range(2_500):
+        builder.append(1, *offset_record(index))
+    append(world, builder)
+    runtime = world.replicas.runtime
+    for high_watermark, commits in ((2_500, [1_000, 2_000, 2_500]), (1_500, [1_000, 1_500, 1_500])):
+        of_the_log = property(lambda _, offset=high_watermark: offset)
+        monkeypatch.setattr(type(world.log), "high_watermark", of_the_log)
+        shard: Any = Replayed()
+        Loader(world.log, shard, runtime.timer, runtime.executor, lambda _: None).start()
+        world.run_for(50)
+        assert shard.commits == commits
+
+
 class Replayed:
-    """A shard that keeps the values of its records."""
+    """A shard that keeps the values of its records, and the ends of its commits."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
+        self.commits: list[int] = []
+
+    def commit(self, end_offset: int) -> None:
+        self.commits.append(end_offset)
 
     def replay(self, _offset: int, _key: bytes, value: bytes, _producer_id: int) -> None:
         self.values.append(value)
