@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.runtime.disk import File, FileSlice
 from barnabas.runtime.loop_stream import RECEIVE_MAX_BYTES, LoopStream
-from barnabas.runtime.sockets import ListenOptions, Stream
+from barnabas.runtime.sockets import USUAL_OPTIONS, ListenOptions, Stream
 from barnabas.runtime.stepper import LoopStepper
 from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place, sim_place, tls_place
 
@@ -41,14 +41,19 @@ class Collector(Recorder):
 class Pair:
     """Both ends of one connection."""
 
-    def __init__(self, place: Place, new_server: Callable[[], Recorder] = Recorder) -> None:
+    def __init__(
+        self,
+        place: Place,
+        new_server: Callable[[], Recorder] = Recorder,
+        options: ListenOptions = USUAL_OPTIONS,
+    ) -> None:
         accepted: list[Recorder] = []
 
         def accept() -> Recorder:
             accepted.append(new_server())
             return accepted[-1]
 
-        self.listening = place.runtime.sockets.listen("127.0.0.1", 0, accept)
+        self.listening = place.runtime.sockets.listen("127.0.0.1", 0, accept, options)
         self.client = Recorder()
         place.runtime.sockets.connect(
             "127.0.0.1", self.listening.port, self.client, lambda e: pytest.fail(str(e)), LIMIT_MS
@@ -263,10 +268,14 @@ def test_fewer_bytes_than_wanted_are_reported_at_the_end(place: Place) -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 100_000])
-def test_more_bytes_than_the_kernel_holds_may_be_wanted(piece: int) -> None:
+@pytest.mark.parametrize("receive_buffer_bytes", [-1, 1, 20_000])
+def test_more_bytes_than_the_kernel_holds_may_be_wanted(
+    receive_buffer_bytes: int, piece: int
+) -> None:
     stepper = LoopStepper()
     place = real_place(stepper)
-    pair = Pair(place, lambda: Collector(10_000_000))
+    options = ListenOptions(receive_buffer_bytes=receive_buffer_bytes)
+    pair = Pair(place, lambda: Collector(10_000_000), options)
     pair.near.write([b"x"])
     place.until(lambda: len(pair.server.data) == 1)
     for _ in range(100_000 // piece):
