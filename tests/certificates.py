@@ -109,6 +109,25 @@ class Authority:
             )
         return Certificate(builder.sign(self._key, hashes.SHA256()), private, self.certificate)
 
+    def revoke(self, *revoked: Certificate) -> str:
+        """Return the list of revoked certificates (PEM)."""
+        now = dt.datetime.now(dt.UTC)
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self.certificate.subject)
+            .last_update(now - dt.timedelta(days=1))
+            .next_update(now + dt.timedelta(days=1))
+        )
+        for each in revoked:
+            builder = builder.add_revoked_certificate(
+                x509.RevokedCertificateBuilder()
+                .serial_number(each.certificate.serial_number)
+                .revocation_date(now)
+                .build()
+            )
+        made = builder.sign(self._key, hashes.SHA256())
+        return made.public_bytes(serialization.Encoding.PEM).decode()
+
 
 @cache
 def shared_authority() -> Authority:

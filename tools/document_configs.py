@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from barnabas.client.config import CHOICES, IGNORED, RANGES, ClientConfig
+from barnabas.client.accepted_keys import IGNORED
+from barnabas.client.config import CHOICES, RANGES, ClientConfig
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.configs.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS

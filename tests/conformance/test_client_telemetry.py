@@ -12,8 +12,8 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
+from conformance.sasl_brokers import SaslBarnabas
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -56,11 +56,15 @@ def pushes(log: Path) -> list[dict[str, Any]]:
 
 
 def test_metrics_of_librdkafka_are_written_to_the_log(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, {"barnabas.client.telemetry": "log"}) as broker:
+    with SaslBarnabas(tmp_path, {"barnabas.client.telemetry": "log"}) as broker:
         subscribe(broker.bootstrap)
         producer = Producer(
             {
-                "bootstrap.servers": broker.bootstrap,
+                "bootstrap.servers": broker.sasl_bootstrap,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "alice",
+                "sasl.password": "alice-secret",
                 "client.id": "telemetry-test",
                 "enable.metrics.push": True,
             }
@@ -79,3 +83,4 @@ def test_metrics_of_librdkafka_are_written_to_the_log(tmp_path: Path) -> None:
         producer.flush(5)
         assert push is not None
         assert push["client_id"] == "telemetry-test"
+        assert push["principal"] == "User:alice"

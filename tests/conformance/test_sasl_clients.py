@@ -9,13 +9,12 @@ import asyncio
 import json
 import logging
 import logging.handlers
-import os
-import subprocess
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -27,14 +26,13 @@ from kafka.errors import KafkaError as KafkaPythonError
 import barnabas
 from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
-from conformance.client_packages import node_package
-from conformance.sasl_brokers import MECHANISMS, SaslBarnabas, SaslKafka
+from conformance.kafkajs import run_kafkajs
+from conformance.sasl_brokers import MECHANISMS, SESSION_MS, SaslBarnabas, SaslKafka
 from jvm.tool_host import ToolHost
 from waiting import PATIENCE_S, eventually
 
 Broker = SaslBarnabas | SaslKafka
 SCRAM_USER = "carol"
-JS = Path(__file__).parent / "programs" / "sasl_login.js"
 
 
 class Login(NamedTuple):
@@ -234,16 +232,7 @@ def with_kafka_python(login: Login) -> bytes:
 
 
 def with_kafkajs(login: Login) -> bytes:
-    modules = node_package("kafkajs") / "node_modules"
-    done = subprocess.run(
-        ["node", str(JS), json.dumps(login._asdict())],
-        env={**os.environ, "NODE_PATH": str(modules)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    result = json.loads(done.stdout.splitlines()[-1])
+    result = run_kafkajs(**login._asdict())
     if "error" in result:
         assert result["error"] == "KafkaJSSASLAuthenticationError", result
         raise RefusedError(result["detail"])
@@ -320,6 +309,58 @@ def test_java_tools_with_a_wrong_password_are_refused(
     done = tool_host.run("TopicCommand", *words)
     assert done.returncode != 0
     assert "Authentication failed" in done.stdout + done.stderr
+
+
+# -- sessions that end ----------------------------------------------------------------------------
+
+
+def test_librdkafka_authenticates_again_on_its_open_connection(broker: Broker) -> None:
+    login = login_of(broker, "SCRAM-SHA-256")
+    seen: list[dict[str, Any]] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.short_bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": login.mechanism,
+            "sasl.username": login.username,
+            "sasl.password": login.password,
+            "statistics.interval.ms": 100,
+            "stats_cb": lambda text: seen.append(json.loads(text)),
+        }
+    )
+    ends_at = time.monotonic() + 3 * SESSION_MS / 1000
+    while time.monotonic() < ends_at:
+        producer.produce(login.topic, b"value")
+        assert producer.flush(PATIENCE_S) == 0
+        time.sleep(0.05)
+    eventually(lambda: producer.poll(0.1) or seen[-1]["ts"] / 1e6 > seen[0]["ts"] / 1e6 + 3)
+    (connection,) = [
+        each
+        for each in seen[-1]["brokers"].values()
+        if each["source"] != "logical" and each["toppars"]
+    ]
+    assert (connection["connects"], connection["disconnects"]) == (1, 0)
+
+
+def test_java_authenticates_again_on_its_open_connection(
+    broker: Broker, tool_host: ToolHost, tmp_path: Path
+) -> None:
+    login = login_of(broker, "SCRAM-SHA-256")
+    done = tool_host.run(
+        "ProducerPerformance", "--bootstrap-server", broker.short_bootstrap,
+        "--command-config", properties(login, tmp_path), "--topic", login.topic,
+        "--num-records", "60", "--throughput", "10", "--record-size", "10", "--print-metrics",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+    def metric(name: str) -> float:
+        found = re.findall(rf"producer-metrics:{name}:{{.*}} *: ([0-9.]+)", done.stdout)
+        assert len(found) == 1, done.stdout
+        return float(found[0])
+
+    assert metric("successful-reauthentication-total") >= 2
+    assert metric("failed-authentication-total") == 0
+    assert metric("connection-close-total") == 0
 
 
 def test_kafka_configs_sets_shows_and_deletes_scram_users(

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import logging
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -35,9 +36,11 @@ from barnabas.sasl.jaas import OAUTHBEARER_MODULE
 from barnabas.sasl.oauthbearer_messages import ACKNOWLEDGMENT, bearer_message
 from barnabas.sasl.unsecured_token import make_unsecured
 from barnabas.server.configs.security.oauth_settings import VALIDATOR
+from conformance.kafkajs import run_kafkajs
 from conformance.raw_client import RawClient
 from conformance.sasl_brokers import LISTENER, SHORT_LISTENER, SaslBarnabas, SaslKafka
-from jvm.java import QUICK
+from jvm.java import QUICK, TIMEOUT_S, java_command
+from jvm.tool_host import TOOLS
 from waiting import eventually
 
 Broker = SaslBarnabas | SaslKafka
@@ -427,6 +430,40 @@ def test_kafka_python_logs_in(broker: Broker) -> None:
     )
     assert client.describe_cluster()
     client.close()
+
+
+def test_kafkajs_logs_in(broker: Broker) -> None:
+    with barnabas.Client(broker.bootstrap) as client:
+        client.create_topic("kafkajs", 1, 1)
+    done = run_kafkajs(
+        bootstrap=broker.sasl_bootstrap, topic="kafkajs", mechanism="OAUTHBEARER", token=token()
+    )
+    assert done == {"value": "kafkajs"}
+
+
+def test_java_gets_tokens_from_an_issuer(broker: Broker, issuer: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=OAUTHBEARER\n"
+        f"sasl.jaas.config={OAUTHBEARER_MODULE} required;\n"
+        "sasl.login.callback.handler.class="
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.token.endpoint.url={issuer}\n"
+        "sasl.oauthbearer.client.credentials.client.id=the-client\n"
+        "sasl.oauthbearer.client.credentials.client.secret=the-secret\n"
+    )
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer}"
+    words = ("--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(file), "--list")
+    done = subprocess.run(
+        [*java_command("kafka-tools", machine=(*QUICK, allowed)), f"{TOOLS}TopicCommand", *words],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Issuing.requests[0]["grant_type"] == "client_credentials"
 
 
 def test_tokens_without_a_signature_are_for_development(tmp_path: Path) -> None:

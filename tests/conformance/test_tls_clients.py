@@ -21,6 +21,7 @@ import barnabas
 from barnabas import aio
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.testing.cluster_process import ClusterProcess
+from conformance.kafkajs import run_kafkajs
 from conformance.raw_client import RawClient
 from conformance.tls_cluster import TlsFiles, tls_cluster
 from jvm.tool_host import ToolHost
@@ -177,6 +178,16 @@ def test_kafka_python_writes_and_reads_over_tls(
     found = [next(consumer).value for _ in VALUES]
     consumer.close()
     assert found == VALUES
+
+
+def test_kafkajs_writes_and_reads_over_tls(
+    running: tuple[ClusterProcess, TlsFiles], topic: str
+) -> None:
+    cluster, files = running
+    paths = {"ca": files.ca, "cert": files.client_certificate, "key": files.client_key}
+    ssl_paths = {name: str(path) for name, path in paths.items()}
+    done = run_kafkajs(bootstrap=cluster.bootstrap, topic=topic, ssl=ssl_paths)
+    assert done == {"value": "kafkajs"}
 
 
 def test_kcat_writes_and_reads_over_tls(

@@ -135,6 +135,30 @@ def test_a_certificate_for_another_host_is_refused(listeners: Listeners) -> None
         admin.list_topics()
 
 
+def test_a_revoked_certificate_is_refused_by_clients_that_know_the_list(
+    listeners: Listeners, tmp_path: Path
+) -> None:
+    files, path = listeners.files, tmp_path / "revoked.pem"
+    keys = {**files.librdkafka(), "ssl.crl.location": str(path)}
+    for own, is_refused in ((files.client, False), (files.server, True)):
+        path.write_text(files.authority.revoke(own))
+        ours = {key.replace(".", "_"): value for key, value in keys.items()}
+        with barnabas.Admin(listeners.address["NONE"], **ours, **SHORT) as admin:
+            if is_refused:
+                with pytest.raises(ClientError, match="certificate revoked"):
+                    admin.list_topics()
+            else:
+                admin.list_topics()
+        client = confluent_kafka.admin.AdminClient(
+            {"bootstrap.servers": listeners.address["NONE"], **keys}
+        )
+        if is_refused:
+            with pytest.raises(confluent_kafka.KafkaException):
+                client.list_topics(timeout=3)
+        else:
+            assert client.list_topics(timeout=PATIENCE_S).brokers
+
+
 def test_a_client_without_verification_connects(listeners: Listeners) -> None:
     with barnabas.Admin(
         listeners.address["EXPIRED"],

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
 from barnabas.client.errors import ClientConfigError
 from barnabas.record.compression import CODES, LEVELS
 
@@ -70,7 +71,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 # Names of other clients for keys with other names here.
-_ALIASES = {
+ALIASES = {
     "ssl_ca_pem": "ssl_truststore_certificates",
     "ssl_certificate_pem": "ssl_keystore_certificate_chain",
     "ssl_key_pem": "ssl_keystore_key",
@@ -82,27 +83,6 @@ _ALIASES = {
 }
 # The values of these keys are upper case. Those of the others are lower case.
 _UPPER_CASE = ("security_protocol", "sasl_mechanism", "ssl_keystore_type", "ssl_truststore_type")
-
-# Keys of Kafka's clients that have no effect here. They are accepted without a warning, so that
-# properties files written for Java clients work.
-IGNORED = frozenset({
-    "auto_include_jmx_reporter", "client_dns_lookup", "enable_metrics_push",
-    # Settings of a schema registry, which the command line uses.
-    "basic_auth_credentials_source", "basic_auth_user_info", "schema_registry_url",
-    "schema_registry_basic_auth_user_info", "schema_registry_bearer_auth_token",
-    "schema_registry_ssl_ca_location", "schema_registry_ssl_certificate_location",
-    "schema_registry_ssl_key_location",
-    "interceptor_classes",
-    "key_deserializer", "key_serializer", "log_level",
-    "metric_reporters", "metrics_num_samples", "metrics_recording_level",
-    "metrics_sample_window_ms", "partitioner_class", "receive_buffer_bytes",
-    "sasl_kerberos_service_name", "sasl_login_callback_handler_class",
-    "sasl_oauthbearer_method", "send_buffer_bytes", "socket_connection_setup_timeout_max_ms",
-    "ssl_keymanager_algorithm", "ssl_protocol", "ssl_provider",
-    "ssl_secure_random_implementation", "ssl_trustmanager_algorithm",
-    "value_deserializer", "value_serializer",
-})  # fmt: skip
-
 
 # With the consumer protocol (KIP-848) the broker decides these, and Kafka's client refuses the
 # keys.
@@ -127,6 +107,8 @@ class ClientConfig:
     ssl_truststore_type: str = "JKS"
     ssl_truststore_password: str | None = field(default=None, repr=False)
     ssl_truststore_certificates: str | None = None
+    # From librdkafka: a PEM file with certificates that their authority has revoked.
+    ssl_crl_location: str | None = None
     # Own certificate: PEM files (librdkafka), a store, or PEM text.
     ssl_certificate_location: str | None = None
     ssl_key_location: str | None = None
@@ -154,6 +136,15 @@ class ClientConfig:
     sasl_oauthbearer_token_endpoint_url: str | None = None
     sasl_oauthbearer_client_credentials_client_id: str | None = None
     sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
+    # Whether id and secret are URL-encoded before they are sent, as RFC 6749 requires.
+    sasl_oauthbearer_header_urlencode: bool = False
+    # From librdkafka: trusted certificates of the server that issues tokens, as a PEM file or a
+    # folder of them, or as text. Without any, those of the system.
+    https_ca_location: str | None = None
+    https_ca_pem: str | None = None
+    # From librdkafka: tokens without a signature, for development, such as "principal=alice".
+    enable_sasl_oauthbearer_unsecure_jwt: bool = False
+    sasl_oauthbearer_config: str | None = None
     sasl_oauthbearer_scope: str | None = None
     # Extensions that are sent with a token: NAME=VALUE,...
     sasl_oauthbearer_extensions: str | None = None
@@ -354,7 +345,7 @@ def _checked(given: Mapping[str, object]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in given.items():
         name = key.replace(".", "_").replace("-", "_")
-        name = _ALIASES.get(name, name)
+        name = ALIASES.get(name, name)
         codec = _LEVEL_KEYS.get(name)
         if codec is not None:
             # Java has one level key per codec; only that of the configured codec counts.
@@ -364,14 +355,25 @@ def _checked(given: Mapping[str, object]) -> dict[str, Any]:
         elif name in types:
             values[name] = _coerce(name, types[name], value)
         elif name not in IGNORED:
-            raise _unknown_key(key, types)
+            _check_without_field(key, name, value, types)
     return values
+
+
+def _check_without_field(key: str, name: str, value: object, types: Mapping[str, str]) -> None:
+    """Refuse a key that has no field, unless its value is what the client does anyway."""
+    shown = name.replace("_", ".")
+    if name in UNSUPPORTED:
+        raise ClientConfigError(f"{shown} is not supported: {UNSUPPORTED[name]}")
+    if name not in ONLY_VALUES:
+        raise _unknown_key(key, types)
+    if str(value).lower() != ONLY_VALUES[name]:
+        raise ClientConfigError(f"{shown}={value} is not supported: only {ONLY_VALUES[name]} is")
 
 
 def is_secret(key: str) -> bool:
     """Return whether the value of a key, with dots or underscores, must not be shown."""
     name = key.replace(".", "_")
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     return any(each.name == name and not each.repr for each in fields(ClientConfig))
 
 

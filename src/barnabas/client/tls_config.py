@@ -39,6 +39,7 @@ def client_tls_options(config: ClientConfig) -> TlsOptions:
             type=_type(config.ssl_truststore_type) if location is None else None,
             password=config.ssl_truststore_password,
             certificates=config.ssl_truststore_certificates,
+            revoked_location=config.ssl_crl_location,
         ),
         config.ssl_enabled_protocols,
         config.ssl_cipher_suites,

@@ -140,9 +140,8 @@ class FramedHandler(ABC):
             self._receiving = False
         if self._output:
             self.flush_collected()
-        if self._splitter.own_bytes != self._frame_bytes:
-            self._frame_bytes = self._splitter.own_bytes
-            self.on_frame_memory(self._frame_bytes)
+        if self._splitter.own_bytes or self._frame_bytes:
+            self._note_partial_frame(self._splitter.own_bytes)
 
     def on_closed(self, error: Exception | None) -> None:
         """Discard the output and report the end. Called by the stream."""
@@ -175,6 +174,14 @@ class FramedHandler(ABC):
     def flush_collected(self) -> None:
         """Write the output of one turn."""
         self.flush()
+
+    def _note_partial_frame(self, own_bytes: int) -> None:
+        """Wait for the missing bytes of a partially received frame, and report its memory."""
+        if self._stream is not None:
+            self._stream.receive_at_least(self._splitter.missing_bytes)
+        if own_bytes != self._frame_bytes:
+            self._frame_bytes = own_bytes
+            self.on_frame_memory(own_bytes)
 
     def _flush_now(self) -> None:
         self._flush_due = False

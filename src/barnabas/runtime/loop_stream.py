@@ -15,7 +15,10 @@ import asyncio
 import errno
 import os
 import select
+import socket
+import sys
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,6 +38,11 @@ SENDFILE_MIN_BYTES = 16 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = 256 * 1024
 _IOV_MAX = 1024
+# Bounds of `receive_at_least`. Below the minimum, its system call costs more than it saves. The
+# maximum is half of the receive buffer of a new connection, so that the peer can go on sending.
+RECEIVE_MIN_BYTES = 1024
+RECEIVE_MAX_BYTES = 64 * 1024
+_IS_LINUX = sys.platform == "linux"
 _PEER_ENDED = getattr(select, "POLLRDHUP", 0)
 # A tuple, because a union expression would be created again for each call of isinstance.
 _IN_MEMORY = (bytes, bytearray, memoryview)
@@ -59,6 +67,7 @@ class LoopStream(asyncio.BufferedProtocol):
         "_on_sent",
         "_queue",
         "_queued_bytes",
+        "_receive_bytes",
         "_transport",
         "_watched_fd",
         "_writable",
@@ -101,6 +110,8 @@ class LoopStream(asyncio.BufferedProtocol):
         self._queued_bytes = 0
         # Called when the kernel has taken some of the queue; None if there is no callback.
         self._on_sent: Callable[[], None] | None = None
+        # From this number of received bytes on, the kernel reports them (SO_RCVLOWAT).
+        self._receive_bytes = 1
         # The last notification of the handler: false above HIGH_WATER_BYTES, true again at or
         # below LOW_WATER_BYTES.
         self._writable = True
@@ -152,6 +163,19 @@ class LoopStream(asyncio.BufferedProtocol):
         """Call back when the kernel has taken some of the queue, until the queue is empty."""
         if self._queue:
             self._on_sent = on_sent
+
+    def receive_at_least(self, count: int) -> None:
+        """Let the kernel report received bytes only when this number has arrived, on Linux."""
+        wanted = min(count, RECEIVE_MAX_BYTES) if count >= RECEIVE_MIN_BYTES else 1
+        if wanted == self._receive_bytes or self._fd < 0 or not _IS_LINUX:
+            return
+        self._receive_bytes = wanted
+        # Without this option, the kernel reports all bytes at once.
+        assert self._transport is not None
+        with suppress(OSError):
+            self._transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted
+            )
 
     def pause_reading(self) -> None:
         """Stop reading until `resume_reading`; the kernel buffers received bytes."""

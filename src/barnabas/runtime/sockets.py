@@ -93,6 +93,14 @@ class Stream(Protocol):
         """
         ...
 
+    def receive_at_least(self, count: int) -> None:
+        """Report received bytes only when this number has arrived, or when the stream ends.
+
+        This saves system calls while `count` bytes of a frame are missing. Fewer bytes may still be
+        reported. A number below 2 ends the wait.
+        """
+        ...
+
     def pause_reading(self) -> None:
         """Stop receiving until `resume_reading`. The TCP window then slows the peer."""
         ...

@@ -11,10 +11,12 @@ import base64
 import inspect
 import json
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
+from barnabas.runtime.tls.contexts import client_context
+from barnabas.runtime.tls.tls_options import TlsOptions, TlsOptionsError, TrustSource
 from barnabas.runtime.web import WebRequest, fetch
 from barnabas.sasl.errors import SaslError
 from barnabas.sasl.oauthbearer_client import OAuthBearerClient
@@ -22,6 +24,7 @@ from barnabas.sasl.oauthbearer_messages import OAUTHBEARER
 from barnabas.sasl.unsecured_token import claims_of, make_unsecured
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     from barnabas.runtime.clock import Clock
@@ -132,6 +135,10 @@ class ClientCredentials(msgspec.Struct, frozen=True):
     client_secret: str
     scope: str | None = None
     extensions: dict[str, str] = msgspec.field(default_factory=dict)
+    # Trusted certificates of the server.
+    trust: TrustSource = TrustSource()
+    # Whether id and secret are URL-encoded (RFC 6749, section 2.3.1).
+    has_encoded_header: bool = False
 
     def __repr__(self) -> str:
         return f"ClientCredentials({self.url}, {self.client_id!r})"
@@ -142,7 +149,10 @@ class ClientCredentials(msgspec.Struct, frozen=True):
         Raises:
             SaslError: the server was not reached, or has answered without a token.
         """
-        pair = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+        words = (self.client_id, self.client_secret)
+        if self.has_encoded_header:
+            words = (quote_plus(self.client_id), quote_plus(self.client_secret))
+        pair = base64.b64encode(":".join(words).encode()).decode()
         form = {"grant_type": "client_credentials"}
         if self.scope:
             form["scope"] = self.scope
@@ -152,11 +162,21 @@ class ClientCredentials(msgspec.Struct, frozen=True):
             "Content-Type": "application/x-www-form-urlencoded",
         }
         try:
-            answer = fetch(WebRequest(self.url, headers, urlencode(form).encode()))
+            body = urlencode(form).encode()
+            answer = fetch(WebRequest(self.url, headers, body, tls=self._tls()))
         except OSError as error:
             reason = f"sasl.oauthbearer.token.endpoint.url has no token: {error}"
             raise SaslError(reason, is_transient=True) from None
         return self._token(answer, now_ms)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """Return the trusted certificates; None for those of the system."""
+        if self.trust == TrustSource():
+            return None
+        try:
+            return client_context(TlsOptions(trust=self.trust)).ssl_context
+        except TlsOptionsError as error:
+            raise SaslError(f"https.ca.location: {error.reason}") from None
 
     def _token(self, answer: bytes, now_ms: int) -> Token:
         try:
@@ -199,13 +219,13 @@ def from_provider(provider: object, extensions: dict[str, str]) -> TokenSource:
     return get
 
 
-def unsecured(claims: dict[str, Any]) -> TokenSource:
+def unsecured(claims: dict[str, Any], extensions: dict[str, str] | None = None) -> TokenSource:
     """Return a source of tokens without a signature, for development."""
 
     def get(now_ms: int) -> Token:
         issued_s = now_ms // 1000
         made = make_unsecured({**claims, "iat": issued_s, "exp": issued_s + _UNSECURED_S})
-        return Token(made, 1000 * (issued_s + _UNSECURED_S))
+        return Token(made, 1000 * (issued_s + _UNSECURED_S), extensions or {})
 
     return get
 

@@ -57,6 +57,7 @@ class SimStream:
         "_on_sent",
         "_opened",
         "_paused",
+        "_receive_bytes",
         "_reported_writable",
         "_timer",
         "_unread_bytes",
@@ -82,6 +83,8 @@ class SimStream:
         self._inbox = bytearray()
         # Whether the handler has paused reading.
         self._paused = False
+        # From this number of bytes in the inbox on, the handler receives them.
+        self._receive_bytes = 1
         # Whether a delivery to the handler is scheduled or running.
         self._delivering = False
         # Number of bytes written by this end that the handler of the other end has not received.
@@ -142,6 +145,12 @@ class SimStream:
         """Call back each time the kernels take buffered bytes, until no bytes are buffered."""
         if self.buffered_bytes:
             self._on_sent = on_sent
+
+    def receive_at_least(self, count: int) -> None:
+        """Deliver bytes only when this number has arrived, as far as the kernel holds as many."""
+        self._receive_bytes = min(max(1, count), WINDOW_BYTES // 2)
+        if self._inbox:
+            self._deliver_later()
 
     def pause_reading(self) -> None:
         """Stop reading; arriving bytes stay in the inbox."""
@@ -244,15 +253,19 @@ class SimStream:
         self._delivering = False
         if self._paused or self.is_closing or not self._opened:
             return
-        if self._inbox:
+        if self._has_enough:
             self._read_once()
         if self.is_closing or self._paused:
             return
-        if self._inbox:
+        if self._has_enough:
             self._deliver_later()
-        elif self._end is not None:
+        elif not self._inbox and self._end is not None:
             self.is_closing = True
             self._end_later(self._end[0])
+
+    @property
+    def _has_enough(self) -> bool:
+        return len(self._inbox) >= (self._receive_bytes if self._end is None else 1)
 
     def _read_once(self) -> None:
         wanted = self._network.draw_read_size(len(self._inbox))

@@ -2,10 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
-from barnabas.client.config import ClientConfig
+from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
+from barnabas.client.config import ALIASES, ClientConfig
 from barnabas.client.errors import ClientConfigError
+
+# The keys `ssl.*`, `sasl.*` and `https.*` in CONFIGURATION.md of librdkafka 2.12 and in the
+# documentation of Kafka 4.4's clients. Callbacks and pointers of C programs are left out.
+SECURITY_KEYS = """
+ssl.cipher.suites ssl.curves.list ssl.sigalgs.list ssl.key.location ssl.key.password ssl.key.pem
+ssl.certificate.location ssl.certificate.pem ssl.ca.location ssl.ca.pem https.ca.location
+https.ca.pem ssl.ca.certificate.stores ssl.crl.location ssl.keystore.location
+ssl.keystore.password ssl.providers ssl.engine.location ssl.engine.id
+enable.ssl.certificate.verification ssl.endpoint.identification.algorithm sasl.mechanisms
+sasl.mechanism sasl.kerberos.service.name sasl.kerberos.principal sasl.kerberos.kinit.cmd
+sasl.kerberos.keytab sasl.kerberos.min.time.before.relogin sasl.username sasl.password
+sasl.oauthbearer.config enable.sasl.oauthbearer.unsecure.jwt sasl.oauthbearer.method
+sasl.oauthbearer.client.id sasl.oauthbearer.client.credentials.client.id
+sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.client.secret
+sasl.oauthbearer.scope sasl.oauthbearer.extensions sasl.oauthbearer.token.endpoint.url
+sasl.oauthbearer.grant.type sasl.oauthbearer.assertion.algorithm
+sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.assertion.file
+sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
+sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
+sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.metadata.authentication.type
+ssl.keystore.type ssl.keystore.key ssl.keystore.certificate.chain ssl.truststore.location
+ssl.truststore.password ssl.truststore.type ssl.truststore.certificates ssl.enabled.protocols
+ssl.protocol ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm
+ssl.secure.random.implementation ssl.engine.factory.class sasl.jaas.config
+sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
+sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+sasl.login.refresh.min.period.seconds sasl.login.refresh.buffer.seconds
+sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.ms
+sasl.login.retry.backoff.max.ms sasl.oauthbearer.scope.claim.name
+sasl.oauthbearer.sub.claim.name sasl.oauthbearer.jwks.endpoint.url
+sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.expected.audience
+sasl.oauthbearer.expected.issuer sasl.oauthbearer.clock.skew.seconds
+sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwt.retriever.class
+sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.assertion.claim.nbf.include
+sasl.oauthbearer.assertion.template.file
+"""
 
 
 def parse(**keys: object) -> ClientConfig:
@@ -33,6 +76,10 @@ def test_addresses_are_a_string_or_a_list() -> None:
         ("check.crcs", "perhaps", "check.crcs=perhaps is neither true nor false"),
         ("batch.sise", 1, "did you mean batch.size?"),
         ("bootstrap.servers", "nowhere", "nowhere is not HOST:PORT"),
+        ("ssl.curves.list", "P-256", "ssl.curves.list is not supported: OpenSSL's configuration"),
+        ("ssl_engine_id", "x", "ssl.engine.id is not supported: private keys are read from files"),
+        ("sasl.login.class", "x", "sasl.login.class is not supported: a Java class cannot be used"),
+        ("sasl.oauthbearer.grant.type", "jwt", "=jwt is not supported: only client_credentials is"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(key: str, value: object, words: str) -> None:
@@ -43,6 +90,25 @@ def test_a_wrong_key_or_value_is_named(key: str, value: object, words: str) -> N
 
 def test_unused_keys_of_java_clients_are_accepted() -> None:
     parse(**{"key.deserializer": "org.apache.kafka.common.serialization.StringDeserializer"})
+
+
+def test_every_security_key_of_java_and_librdkafka_has_an_effect_or_a_reason() -> None:
+    known = {each.name for each in fields(ClientConfig)} | set(ALIASES)
+    lists = [set(IGNORED), set(ONLY_VALUES), set(UNSUPPORTED), known]
+    assert sum(map(len, lists)) == len(set().union(*lists)), "a key is in two lists"
+    missing = {
+        key for key in SECURITY_KEYS.split() if key.replace(".", "_") not in set().union(*lists)
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize("key", sorted(IGNORED))
+def test_an_ignored_key_is_accepted(key: str) -> None:
+    assert parse(**{key.replace("_", "."): "x"}) == parse()
+
+
+def test_the_only_supported_value_of_a_key_is_accepted() -> None:
+    assert parse(**{key: value.upper() for key, value in ONLY_VALUES.items()}) == parse()
 
 
 def test_idempotence_is_disabled_by_default_without_acks_all() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from barnabas.runtime.disk import File, FileSlice
-from barnabas.runtime.loop_stream import LoopStream
-from barnabas.runtime.sockets import ListenOptions, Stream
+from barnabas.runtime.loop_stream import RECEIVE_MAX_BYTES, LoopStream
+from barnabas.runtime.sockets import USUAL_OPTIONS, ListenOptions, Stream
 from barnabas.runtime.stepper import LoopStepper
 from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place, sim_place, tls_place
 
@@ -25,17 +25,35 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         stepper.close()
 
 
+class Collector(Recorder):
+    """Receives a number of bytes, and after the first ones only the rest."""
+
+    def __init__(self, wanted_bytes: int) -> None:
+        super().__init__()
+        self.wanted_bytes = wanted_bytes
+
+    def on_received(self, count: int) -> None:
+        super().on_received(count)
+        assert self.stream is not None
+        self.stream.receive_at_least(self.wanted_bytes - len(self.data))
+
+
 class Pair:
     """Both ends of one connection."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(
+        self,
+        place: Place,
+        new_server: Callable[[], Recorder] = Recorder,
+        options: ListenOptions = USUAL_OPTIONS,
+    ) -> None:
         accepted: list[Recorder] = []
 
         def accept() -> Recorder:
-            accepted.append(Recorder())
+            accepted.append(new_server())
             return accepted[-1]
 
-        self.listening = place.runtime.sockets.listen("127.0.0.1", 0, accept)
+        self.listening = place.runtime.sockets.listen("127.0.0.1", 0, accept, options)
         self.client = Recorder()
         place.runtime.sockets.connect(
             "127.0.0.1", self.listening.port, self.client, lambda e: pytest.fail(str(e)), LIMIT_MS
@@ -222,6 +240,47 @@ def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
     # Linux doubles the requested size.
     assert end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (20_000, 40_000)
     assert end.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (30_000, 60_000)
+    stepper.close()
+
+
+def test_bytes_are_reported_when_the_wanted_number_has_arrived(place: Place) -> None:
+    pair = Pair(place, lambda: Collector(5000))
+    for _ in range(8):
+        pair.near.write([bytes(500)])
+        place.settle()
+        assert 0 < len(pair.server.data) <= 500
+    pair.near.write([bytes(1500)])
+    place.until(lambda: len(pair.server.data) == 5500)
+    pair.near.write([b"x"])
+    place.until(lambda: len(pair.server.data) == 5501)
+
+
+def test_fewer_bytes_than_wanted_are_reported_at_the_end(place: Place) -> None:
+    pair = Pair(place, lambda: Collector(5000))
+    for _ in range(2):
+        pair.near.write([bytes(500)])
+        place.settle()
+    assert not pair.server.closed
+    pair.near.close()
+    place.until(lambda: pair.server.closed)
+    assert len(pair.server.data) == 1000
+    assert pair.server.error is None
+
+
+@pytest.mark.parametrize("piece", [1, 100_000])
+@pytest.mark.parametrize("receive_buffer_bytes", [-1, 1, 20_000])
+def test_more_bytes_than_the_kernel_holds_may_be_wanted(
+    receive_buffer_bytes: int, piece: int
+) -> None:
+    stepper = LoopStepper()
+    place = real_place(stepper)
+    options = ListenOptions(receive_buffer_bytes=receive_buffer_bytes)
+    pair = Pair(place, lambda: Collector(10_000_000), options)
+    pair.near.write([b"x"])
+    place.until(lambda: len(pair.server.data) == 1)
+    for _ in range(100_000 // piece):
+        pair.near.write([bytes(piece)])
+    place.until(lambda: len(pair.server.data) > RECEIVE_MAX_BYTES)
     stepper.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.errors import ClientConfigError
+from barnabas.runtime.tls.tls_options import TrustSource
 from barnabas.sasl.client_login import PASSWORD_MECHANISMS, PasswordLogin
 from barnabas.sasl.jaas import (
     OAUTHBEARER_MODULE,
@@ -86,6 +87,31 @@ class SaslKeys(Protocol):
     @property
     def sasl_oauthbearer_client_credentials_client_secret(self) -> str | None:
         """`sasl.oauthbearer.client.credentials.client.secret`."""
+        ...
+
+    @property
+    def sasl_oauthbearer_header_urlencode(self) -> bool:
+        """`sasl.oauthbearer.header.urlencode`."""
+        ...
+
+    @property
+    def https_ca_location(self) -> str | None:
+        """`https.ca.location`."""
+        ...
+
+    @property
+    def https_ca_pem(self) -> str | None:
+        """`https.ca.pem`."""
+        ...
+
+    @property
+    def enable_sasl_oauthbearer_unsecure_jwt(self) -> bool:
+        """`enable.sasl.oauthbearer.unsecure.jwt`."""
+        ...
+
+    @property
+    def sasl_oauthbearer_config(self) -> str | None:
+        """`sasl.oauthbearer.config`."""
         ...
 
     @property
@@ -198,6 +224,8 @@ def _token_source(config: SaslKeys) -> tuple[TokenSource, str]:
     claims = options_with_prefix(options, CLAIM_OPTION)
     if "sub" in claims:
         return unsecured(claims), f"user {claims['sub']!r}"
+    if config.enable_sasl_oauthbearer_unsecure_jwt:
+        return _unsecured_of_librdkafka(config.sasl_oauthbearer_config or "", extensions)
     raise ClientConfigError(
         "sasl.mechanism=OAUTHBEARER needs tokens: set sasl.oauthbearer.token.endpoint.url with "
         "sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret, or to file:///PATH, or "
@@ -230,8 +258,31 @@ def _client_credentials(
             "sasl.oauthbearer.client.secret"
         )
     scope = config.sasl_oauthbearer_scope or options.get("scope")
-    made = ClientCredentials(url, client_id, secret, scope, extensions)
+    made = ClientCredentials(
+        url,
+        client_id,
+        secret,
+        scope,
+        extensions,
+        TrustSource(location=config.https_ca_location, certificates=config.https_ca_pem),
+        config.sasl_oauthbearer_header_urlencode,
+    )
     return made, f"the token of client {client_id!r}"
+
+
+def _unsecured_of_librdkafka(text: str, extensions: dict[str, str]) -> tuple[TokenSource, str]:
+    """Return a source of unsecured tokens, from NAME=VALUE pairs as librdkafka knows them."""
+    pairs = dict(each.partition("=")[::2] for each in text.split())
+    user = pairs.get("principal")
+    if not user:
+        raise ClientConfigError(
+            "enable.sasl.oauthbearer.unsecure.jwt needs sasl.oauthbearer.config=principal=NAME"
+        )
+    claims: dict[str, object] = {pairs.get("principalClaimName", "sub"): user}
+    if "scope" in pairs:
+        claims[pairs.get("scopeClaimName", "scope")] = pairs["scope"].split(",")
+    own = options_with_prefix(pairs, EXTENSION_OPTION)
+    return unsecured(claims, {**extensions, **own}), f"user {user!r}"
 
 
 def _extensions(config: SaslKeys, options: dict[str, str]) -> dict[str, str]:

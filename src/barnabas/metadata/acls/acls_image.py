@@ -3,6 +3,8 @@
 A request needs the entries that apply to one resource name. These are in at most two literal
 patterns (the name, and the wildcard) and in the prefixed patterns of the lengths that exist. So a
 look-up costs one step for each length of a prefix, however many entries there are.
+
+A second index finds the entries of one principal, for questions about any resource of a type.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ _LITERAL, _PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 class AclsImage:
     """Access control entries by id and by resource pattern."""
 
-    __slots__ = ("_by_id", "_by_pattern", "_prefix_lengths")
+    __slots__ = ("_by_id", "_by_pattern", "_patterns_of", "_prefix_lengths")
 
     def __init__(self) -> None:
         self._by_id: PersistentMap[bytes, Acl] = PersistentMap()
         # Keys are those of `_key_of`.
         self._by_pattern: PersistentMap[str, PatternAcls] = PersistentMap()
+        # Keys of the patterns with entries of a principal, by `_holder_of`. None is empty.
+        self._patterns_of: PersistentMap[str, PersistentMap[str, bool]] = PersistentMap()
         # Number of prefixed patterns by length, by resource type. Shortest first, never zero.
         self._prefix_lengths: Mapping[int, Mapping[int, int]] = {}
 
@@ -76,14 +80,16 @@ class AclsImage:
             if found is not None:
                 yield found
 
-    def of_type(self, resource_type: int, principals: Sequence[str]) -> Iterator[Acl]:
-        """Yield the entries of some principals for all resources of a type."""
-        start = f"{resource_type}/"
-        for key in self._by_pattern:
-            if key.startswith(start):
-                pattern_acls = self._by_pattern[key]
-                for principal in principals:
-                    yield from pattern_acls.get(principal, ())
+    def of_type(
+        self, resource_type: int, permission: int, principals: Sequence[str]
+    ) -> Iterator[Acl]:
+        """Yield the entries of some principals that allow, or deny, on all resources of a type."""
+        for principal in principals:
+            holder = _holder_of(resource_type, permission, principal)
+            for key in self._patterns_of.get(holder) or ():
+                for acl in self._by_pattern[key][principal]:
+                    if acl.permission == permission:
+                        yield acl
 
     def evolve(self, changes: AclChanges) -> AclsImage:
         """Return these entries with `changes` applied; None removes an entry."""
@@ -98,6 +104,7 @@ class AclsImage:
         made = AclsImage()
         made._by_id = self._by_id.evolve(added, removed)
         made._by_pattern = draft.finish()
+        made._patterns_of = draft.changed_holders(self._patterns_of)
         made._prefix_lengths = self._counted([*before, *added.values()], made)
         return made
 
@@ -160,6 +167,32 @@ class _Draft:
             [key for key, entries in self._entries.items() if not entries],
         )
 
+    def changed_holders(
+        self, holders: PersistentMap[str, PersistentMap[str, bool]]
+    ) -> PersistentMap[str, PersistentMap[str, bool]]:
+        """Return the patterns by principal after the changes."""
+        added: dict[str, dict[str, bool]] = {}
+        removed: dict[str, list[str]] = {}
+        for (key, principal), counts in self._copied.items():
+            before = {acl.permission for acl in (self._before.get(key) or {}).get(principal, ())}
+            after = {acl.permission for acl in counts}
+            resource_type = int(key.partition("/")[0])
+            for permission in after - before:
+                added.setdefault(_holder_of(resource_type, permission, principal), {})[key] = True
+            for permission in before - after:
+                removed.setdefault(_holder_of(resource_type, permission, principal), []).append(key)
+        nothing: PersistentMap[str, bool] = PersistentMap()
+        changed = {
+            holder: (holders.get(holder) or nothing).evolve(
+                added.get(holder, {}), removed.get(holder, ())
+            )
+            for holder in dict.fromkeys((*added, *removed))
+        }
+        return holders.evolve(
+            {holder: patterns for holder, patterns in changed.items() if patterns},
+            [holder for holder, patterns in changed.items() if not patterns],
+        )
+
     def _own(self, acl: Acl) -> dict[Acl, int]:
         key = _key_of(acl.resource_type, acl.pattern_type, acl.resource_name)
         counts = self._copied.get((key, acl.principal))
@@ -170,6 +203,10 @@ class _Draft:
             counts = dict(entries.get(acl.principal, {}))
             entries[acl.principal] = self._copied[key, acl.principal] = counts
         return counts
+
+
+def _holder_of(resource_type: int, permission: int, principal: str) -> str:
+    return f"{resource_type}/{permission}/{principal}"
 
 
 def _key_of(resource_type: int, pattern_type: int, name: str) -> str:

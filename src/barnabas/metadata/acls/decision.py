@@ -94,27 +94,31 @@ def is_allowed_somewhere(acls: AclsImage, action: Action) -> bool:
     """
     denied_literals: set[str] = set()
     denied_prefixes: set[str] = set()
-    allowed: set[tuple[int, str]] = set()
-    for acl in acls.of_type(action.resource_type, (action.principal, WILDCARD_PRINCIPAL)):
-        if acl.operation not in (action.operation, _ALL) or not matches_host(acl.host, action.host):
-            continue
-        if acl.permission == AclPermission.ALLOW:
-            allowed.add((acl.pattern_type, acl.resource_name))
-        elif acl.pattern_type == _PREFIXED:
+    for acl in _covering(acls, action, AclPermission.DENY):
+        if acl.pattern_type == _PREFIXED:
             denied_prefixes.add(acl.resource_name)
         elif acl.resource_name == WILDCARD:
             return False
         else:
             denied_literals.add(acl.resource_name)
     lengths = sorted({len(prefix) for prefix in denied_prefixes})
-    for pattern_type, name in allowed:
-        if pattern_type != _PREFIXED and name == WILDCARD:
+    for acl in _covering(acls, action, AclPermission.ALLOW):
+        name = acl.resource_name
+        if acl.pattern_type != _PREFIXED and name == WILDCARD:
             return True
-        if pattern_type != _PREFIXED and name in denied_literals:
+        if acl.pattern_type != _PREFIXED and name in denied_literals:
             continue
         if not any(name[:length] in denied_prefixes for length in lengths if length <= len(name)):
             return True
     return False
+
+
+def _covering(acls: AclsImage, action: Action, permission: AclPermission) -> Iterator[Acl]:
+    """Yield the entries for any resource of the type that cover principal, operation and host."""
+    principals = (action.principal, WILDCARD_PRINCIPAL)
+    for acl in acls.of_type(action.resource_type, permission, principals):
+        if acl.operation in (action.operation, _ALL) and matches_host(acl.host, action.host):
+            yield acl
 
 
 def _of_principal(pattern_acls: PatternAcls, principal: str) -> Iterator[Acl]:

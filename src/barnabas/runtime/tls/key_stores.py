@@ -10,6 +10,7 @@ import base64
 import binascii
 import os
 import re
+import ssl
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,6 @@ from barnabas.runtime.tls.java_key_store import (
 from barnabas.runtime.tls.tls_options import TlsOptionsError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Iterable, Iterator
 
     from barnabas.runtime.tls.tls_options import KeySource, TlsOptions, TrustSource
@@ -68,6 +68,18 @@ def load_trusted(context: ssl.SSLContext, source: TrustSource) -> None:
     Raises:
         TlsOptionsError: they cannot be read.
     """
+    _load_certificates(context, source)
+    if source.revoked_location is None:
+        return
+    try:
+        context.load_verify_locations(cafile=source.revoked_location)
+    except OSError as error:
+        reason = f"{source.revoked_location} cannot be read: {error.strerror or error}"
+        raise TlsOptionsError("crl.location", reason) from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _load_certificates(context: ssl.SSLContext, source: TrustSource) -> None:
     if source.certificates is not None:
         option, pem = "truststore.certificates", normal_pem(source.certificates)
     elif source.location is not None:

@@ -42,6 +42,9 @@ class TrustSource(msgspec.Struct, frozen=True):
     password: str | None = None
     # PEM text in the configuration.
     certificates: str | None = None
+    # A PEM file with lists of revoked certificates. If given, the authority of each own certificate
+    # of a peer must have a list in it.
+    revoked_location: str | None = None
 
 
 class TlsOptions(msgspec.Struct, frozen=True):

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 RECORD_BYTES = 16 * 1024
 # Encrypted bytes of a full record of TLS 1.3, so that pieces of a long stream end with a record.
 _PIECE_BYTES = RECORD_BYTES + 22
+# Bytes that a record of TLS 1.3 adds to its plain bytes: header, content type and tag.
+_OVERHEAD_BYTES = 22
+# More bytes than any frame has.
+_UNKNOWN_BYTES = 1 << 62
 # A read without input raises an exception, which takes as long as two small records. Therefore
 # OpenSSL is asked after each record whether it has more input, unless a piece may contain many
 # small records: that is a piece above this size, while its records are not full.
@@ -37,6 +41,7 @@ class TlsSession:
 
     __slots__ = (
         "_decrypt",
+        "_held_bytes",
         "_incoming",
         "_outgoing",
         "_ssl",
@@ -68,6 +73,9 @@ class TlsSession:
         # Received encrypted bytes that OpenSSL has not taken. A view into the buffer that all
         # connections share during a call of the stream, and into a copy after `store_unread`.
         self._unread = _NOTHING
+        # Number of encrypted bytes that OpenSSL holds, or more: padding and messages that are not
+        # data are never subtracted.
+        self._held_bytes = _UNKNOWN_BYTES
         # Whether the peer has announced that it sends no more data.
         self.has_peer_ended = False
         # The verified certificate of the peer in DER; None before the end of the handshake, and if
@@ -100,11 +108,14 @@ class TlsSession:
             name, version = self.cipher
             raise TlsError(f"ssl.cipher.suites does not allow {name} ({version}), which was chosen")
         self.peer_certificate = self._ssl.getpeercert(binary_form=True)
+        name, version = self.cipher
+        if version == "TLSv1.3" and not name.endswith("CCM_8_SHA256"):
+            self._held_bytes = self._incoming.pending
         return True
 
     def receive_for_handshake(self, data: memoryview) -> None:
         """Accept encrypted bytes during the handshake. The view may be reused afterwards."""
-        self._incoming.write(data)
+        self._held_bytes += self._incoming.write(data)
 
     def receive(self, data: memoryview) -> None:
         """Accept encrypted bytes after the handshake. The view may be reused after `store_unread`.
@@ -124,6 +135,11 @@ class TlsSession:
         """Whether there may be received bytes that are not decrypted yet."""
         return bool(self._incoming.pending or self._unread or self._ssl.pending())
 
+    @property
+    def held_bytes(self) -> int:
+        """Number of received bytes that are not decrypted, or more. Huge if it is unknown."""
+        return self._held_bytes + len(self._unread)
+
     def read_into(self, buffer: memoryview) -> int:
         """Decrypt into the buffer, and return the number of bytes.
 
@@ -134,7 +150,7 @@ class TlsSession:
         incoming = self._incoming
         read = self._decrypt
         size = len(buffer)
-        filled = 0
+        filled = records = 0
         while filled < size:
             if not incoming.pending and not self._feed() and not self._ssl.pending():
                 break
@@ -146,6 +162,7 @@ class TlsSession:
                         self.has_peer_ended = True
                         return filled
                     filled += count
+                    records += 1
                     if count >= checked_from and not incoming.pending:
                         break
             except ssl.SSLWantReadError:
@@ -154,6 +171,10 @@ class TlsSession:
             except ssl.SSLError as error:
                 self.error = describe_failure(error)
                 break
+        if filled == size and self._ssl.pending():
+            # The rest of the last record is still to be read.
+            records -= 1
+        self._held_bytes -= filled + records * _OVERHEAD_BYTES
         return filled
 
     def _feed(self) -> bool:
@@ -162,10 +183,10 @@ class TlsSession:
         if not unread:
             return False
         if len(unread) <= _PIECE_BYTES:
-            self._incoming.write(unread)
+            self._held_bytes += self._incoming.write(unread)
             self._unread = _NOTHING
         else:
-            self._incoming.write(unread[:_PIECE_BYTES])
+            self._held_bytes += self._incoming.write(unread[:_PIECE_BYTES])
             self._unread = unread[_PIECE_BYTES:]
         return True
 

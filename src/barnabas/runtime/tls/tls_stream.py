@@ -66,11 +66,13 @@ class TlsStream:
         "_handshake",
         "_in_flight_bytes",
         "_inner",
+        "_is_collecting",
         "_is_drain_due",
         "_is_end_sent",
         "_is_read_due",
         "_is_reading",
         "_is_reported",
+        "_missing_bytes",
         "_on_sent",
         "_queue",
         "_queued_bytes",
@@ -108,6 +110,10 @@ class TlsStream:
         self._handshake: Handshake | None = dependencies.handshakes.new_handshake(
             self, new_session, is_outgoing=on_handshaken is not None
         )
+        # Plain bytes that the handler wants before it is called again; 0 for any number. Whether
+        # the inner stream waits for several bytes because of that.
+        self._missing_bytes = 0
+        self._is_collecting = False
         # The session after the handshake; None before.
         self._session: TlsSession | None = None
         # Whether the handler has received `on_connected`.
@@ -178,6 +184,10 @@ class TlsStream:
         """Call back when some of the buffered bytes were sent, until none are buffered."""
         if self.buffered_bytes:
             self._on_sent = on_sent
+
+    def receive_at_least(self, count: int) -> None:
+        """Report received bytes only when this number may have arrived."""
+        self._missing_bytes = max(0, count)
 
     def pause_reading(self) -> None:
         """Stop receiving."""
@@ -362,6 +372,11 @@ class TlsStream:
         output = session.take_output()
         if output and not self._inner.is_closing:
             self._inner.write([output])
+        if self._missing_bytes or self._is_collecting:
+            # Encryption only adds bytes, so the missing ones are at least as many.
+            encrypted_bytes = max(0, self._missing_bytes - session.held_bytes)
+            self._is_collecting = encrypted_bytes > 0
+            self._inner.receive_at_least(encrypted_bytes)
         if session.error is not None:
             self._fail(session.error)
         elif session.has_peer_ended:

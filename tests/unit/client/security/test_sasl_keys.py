@@ -8,6 +8,8 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.client.security.sasl import client_login
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from barnabas.sasl.oauthbearer_messages import parse_bearer
+from barnabas.sasl.unsecured_token import read_unsecured
 from barnabas.sim.world import sim_runtime
 
 BASE = {"bootstrap.servers": "h:1", "security.protocol": "sasl_plaintext"}
@@ -17,11 +19,12 @@ JAAS = f'{PLAIN_MODULE} required username="alice" password="secret";'
 def first_message(**keys: str) -> bytes:
     """Return the first message of a login with these keys."""
     config = ClientConfig.parse({**BASE, **keys})
-    _, runtime = sim_runtime(1)
+    world, runtime = sim_runtime(1)
     login = client_login(config, runtime)
     assert login is not None
     found: list[bytes] = []
     login.begin(lambda exchange, _: found.append(exchange.first() if exchange else b""))
+    assert world.run_until(lambda: bool(found))
     return found[0]
 
 
@@ -47,6 +50,25 @@ def test_a_delegation_token_is_marked_in_the_first_message() -> None:
     assert first_message(**keys).endswith(b",tokenauth=true")
     plain = jaas.replace(' tokenauth="true"', "")
     assert b"tokenauth" not in first_message(**{**keys, "sasl.jaas.config": plain})
+
+
+def test_the_unsecured_tokens_of_librdkafka_are_made() -> None:
+    text = "principalClaimName=azp principal=admin scopeClaimName=roles scope=a,b extension_id=7"
+    message = first_message(
+        **{
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": text,
+        }
+    )
+    found = parse_bearer(message)
+    claims = read_unsecured(found.token)
+    assert (claims["azp"], claims["roles"]) == ("admin", ["a", "b"])
+    assert found.extensions == {"id": "7"}
+    with pytest.raises(ClientConfigError, match=r"needs .*config=principal=NAME"):
+        first_message(
+            **{"sasl.mechanism": "OAUTHBEARER", "enable.sasl.oauthbearer.unsecure.jwt": "true"}
+        )
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
+import msgspec
 import pytest
 
 from barnabas.metadata.acls.acl import Acl
@@ -19,6 +21,7 @@ from barnabas.protocol.records.remove_access_control_entry_record import (
 )
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
+ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 
 
@@ -102,6 +105,7 @@ def test_random_changes_give_the_same_index_as_a_scan() -> None:
             name = "".join(rng.choices(letters, k=rng.randint(1, 4)))
             pattern = rng.choice([LITERAL, PREFIXED])
             made = acl(name, pattern, rng.choice([TOPIC, GROUP]), rng.choice(["User:a", "User:b"]))
+            made = msgspec.structs.replace(made, permission=rng.choice([ALLOW, DENY]))
             changes[acl_id] = made if rng.random() < 0.6 else None
         image = image.evolve(changes)
         expected.update(changes)
@@ -120,6 +124,15 @@ def test_random_changes_give_the_same_index_as_a_scan() -> None:
         }
         found = names_applying_to(image, name)
         assert set(found) == applying
+        for permission, principal in itertools.product([ALLOW, DENY], ["User:a", "User:b"]):
+            of_type = list(image.of_type(TOPIC, permission, [principal]))
+            assert len(of_type) == len(set(of_type))
+            assert set(of_type) == {
+                each
+                for each in held
+                if (each.resource_type, each.permission) == (TOPIC, permission)
+                and each.principal == principal
+            }
 
 
 def record(acl_id: bytes, name: str) -> AccessControlEntryRecord:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.runtime.tls.cipher_suites import openssl_name
@@ -163,6 +165,27 @@ def test_an_expired_certificate_is_refused() -> None:
     server = server_options(keys=keys_of(shared_authority().issue(days=-1)))
     assert "certificate has expired" in refusal(server, client_options())
     shake_options(server, client_options(verify_peer=False))
+
+
+def test_a_revoked_certificate_is_refused(tmp_path: Path) -> None:
+    revoked, good = shared_authority().issue(), shared_authority().issue()
+    path = tmp_path / "revoked.pem"
+    path.write_text(shared_authority().revoke(revoked))
+    client = client_options(
+        trust=TrustSource(certificates=shared_authority().pem, revoked_location=str(path))
+    )
+    shake_options(server_options(keys=keys_of(good)), client)
+    assert "certificate revoked" in refusal(server_options(keys=keys_of(revoked)), client)
+
+
+def test_a_list_of_revoked_certificates_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "revoked.pem"
+    client = client_options(trust=TrustSource(revoked_location=str(path)))
+    with pytest.raises(TlsOptionsError, match=r"ssl\.crl\.location: .*No such file"):
+        client_context(client)
+    path.write_text("no list")
+    with pytest.raises(TlsOptionsError, match=r"ssl\.crl\.location: .*cannot be read"):
+        client_context(client)
 
 
 def test_a_trusted_certificate_need_not_be_a_root() -> None:

@@ -1,13 +1,20 @@
-// kafkajs: log in, write a record and read it. Run with NODE_PATH at its node_modules.
+// kafkajs: connect or log in, write a record and read it. Run with NODE_PATH at its node_modules.
 'use strict'
 
+const { readFileSync } = require('fs')
 const { Kafka, logLevel } = require('kafkajs')
 
-const { bootstrap, mechanism, username, password, topic } = JSON.parse(process.argv[2])
+// With `token` instead of a user, for OAUTHBEARER; with `ssl`, the paths of ca, cert and key.
+const { bootstrap, mechanism, username, password, token, ssl, topic } = JSON.parse(process.argv[2])
+const read = files => Object.fromEntries(Object.entries(files).map(([key, path]) => [key, readFileSync(path)]))
 const kafka = new Kafka({
   brokers: [bootstrap],
   logLevel: logLevel.NOTHING,
-  sasl: { mechanism: mechanism.toLowerCase(), username, password },
+  ssl: ssl && read(ssl),
+  sasl: mechanism && {
+    mechanism: mechanism.toLowerCase(),
+    ...(token ? { oauthBearerProvider: async () => ({ value: token }) } : { username, password }),
+  },
   retry: { initialRetryTime: 50, retries: 3 },
 })
 
