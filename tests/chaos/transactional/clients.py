@@ -426,6 +426,9 @@ class LibrdkafkaConsumer:
                 self._errs(error)
                 if time.monotonic() > deadline:
                     raise FatalError from error
+                # A seek fails until librdkafka fetches the partition. If another rebalance has
+                # begun, that needs a poll. The record is read again after the seek.
+                self._consumer.poll(0.1)
                 continue
             return
 

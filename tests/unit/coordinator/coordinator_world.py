@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_coordinator import (
     OFFSETS_TOPIC,
@@ -168,3 +172,17 @@ class CoordinatorWorld:
             found.metadata,
             found.committed_leader_epoch,
         )
+
+
+def counted_lookups(patch: pytest.MonkeyPatch) -> list[object]:
+    """Return a list that gets the key of each lookup of a topic from now on."""
+    lookups: list[object] = []
+    for name in ("topic_id", "topic_name", "partition_count"):
+        real = getattr(Topics, name)
+
+        def look_up(topics: Topics, key: object, real: Callable[..., object] = real) -> object:
+            lookups.append(key)
+            return real(topics, key)
+
+        patch.setattr(Topics, name, look_up)
+    return lookups

@@ -87,7 +87,7 @@ class ShareSessionCache:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if len(self._sessions) >= self._sessions_max:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        if self._is_too_large(len(partitions)):
+        if self.is_too_large(len(partitions)):
             return ErrorCode.INVALID_REQUEST
         session = self._sessions[key] = ShareSession(key, partitions, connection)
         self._connections.setdefault(connection, {})[key] = None
@@ -119,12 +119,13 @@ class ShareSessionCache:
         forgotten: Sequence[tuple[bytes, int]],
     ) -> ErrorCode:
         """Add and remove partitions of a session."""
-        if added and self._is_too_large(len(session.partitions) + len(added)):
+        if added and self.is_too_large(len(session.partitions) + len(added)):
             return ErrorCode.INVALID_REQUEST
         session.update(added, forgotten)
         return ErrorCode.NONE
 
-    def _is_too_large(self, count: int) -> bool:
+    def is_too_large(self, count: int) -> bool:
+        """Whether a session may not have this number of partitions."""
         return count > UNKNOWN_MAX and count > UNKNOWN_MAX + self._partition_count()
 
     def remove(self, key: ShareSessionKey) -> ShareSession | None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from barnabas.server.share.records import acknowledgement
+from barnabas.server.share.records.in_flight_records import InFlightRecords
+from barnabas.server.share.records.record_run import RecordRun
 from unit.server.share.share_fixtures import ACCEPT, GAP, REJECT, RELEASE, RENEW, Bench
 
 
@@ -138,3 +144,42 @@ def test_too_many_ranges_are_refused() -> None:
     types = [1 + offset % 2 for offset in range(count)]
     bench.records.in_flight.batches[0].runs_in(0, 0)
     assert bench.refusal((0, count - 1, types)) == "INVALID_REQUEST"
+
+
+def test_too_many_renewals_of_one_batch_are_refused() -> None:
+    bench = fetched(1)
+    renewals = [(0, 0, [RENEW])] * (acknowledgement.RANGES_MAX + 1)
+    assert bench.refusal(*renewals) == "INVALID_REQUEST"
+
+
+def test_a_renewal_of_adjacent_batches_is_one_timeout_and_all_locks_end() -> None:
+    bench = fetched(*[1] * 50)
+    bench.wait(600)
+    assert not bench.begin(*((offset, offset, [RENEW]) for offset in range(50)))
+    assert len(bench.records._timeouts) == 2
+    bench.wait(600)
+    assert bench.states == "0-49:A1a"
+    bench.wait(400)
+    assert bench.states == "0-49:V1"
+
+
+def test_renewals_of_many_batches_seldom_walk_over_all_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The queue of timeouts drops outdated entries, which costs a walk over all records."""
+    bench = Bench(record_locks_max=8_000)
+    bench.append(*[1] * 8_000)
+    for _ in range(8_000 // 500):
+        bench.fetch(records_max=500, batches_max=500)
+    real, walks = InFlightRecords.runs, []
+
+    def runs(records: InFlightRecords) -> Iterator[RecordRun]:
+        walks.append(records)
+        return real(records)
+
+    monkeypatch.setattr(InFlightRecords, "runs", runs)
+    # Every second record, so that no two renewals are one range.
+    for _ in range(3):
+        assert not bench.begin(*((offset, offset, [RENEW]) for offset in range(0, 8_000, 2)))
+    assert 0 < len(walks) < 10
+    assert len(bench.records._timeouts) < 20_000

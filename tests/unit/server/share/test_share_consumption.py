@@ -9,7 +9,13 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.share_acknowledge import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+)
+from barnabas.server.handlers.share.requested_batches import BATCHES_MAX
 from barnabas.server.share.persister import Persister
+from barnabas.server.share.share_session_cache import UNKNOWN_MAX
 from unit.server.share.consumption import (
     TOPIC,
     Member,
@@ -278,3 +284,27 @@ def test_share_groups_may_be_disabled_and_enabled_at_run_time(
         set_share_version(broker, level)
         assert Member(broker, f"of level {level}").fetch()[0][:2] == (1, 1)
         set_share_version(broker, 0)
+
+
+def test_requests_with_too_many_batches_or_partitions_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = share_broker(monkeypatch)
+    broker.produce(TOPIC, b"one")
+    member = Member(broker, "a")
+    assert member.fetch() == [(0, 0, 1)]
+    many = [(0, 0, ACCEPT)] * (BATCHES_MAX + 1)
+    assert member.acknowledge(*many) == "INVALID_REQUEST"
+    refused = member.client.ask(member.fetch_request(*many, share_session_epoch=1), 2)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    known = broker.node.shared.cluster.image.topics.partition_count
+    partitions = [
+        AcknowledgePartition(partition_index=index, acknowledgement_batches=[])
+        for index in range(UNKNOWN_MAX + known + 1)
+    ]
+    topics = [AcknowledgeTopic(topic_id=bytes(16), partitions=partitions)]
+    member.epoch = 1
+    assert member.acknowledge(topics=topics) == "INVALID_REQUEST"
+    # None of them has changed the session or the records.
+    member.epoch = 1
+    assert member.acknowledge((0, 0, ACCEPT)) == "NONE"

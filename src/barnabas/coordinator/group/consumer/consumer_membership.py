@@ -271,13 +271,13 @@ class ConsumerMembership:
         """
         if not has_new_subscription and member.is_reconciled_to(epoch):
             return member
-        subscribed = {self._shard.topics.topic_id(name) for name in group.topics_of(member)}
+        names, name_of = group.topics_of(member), self._shard.topics.topic_name
         after = reconcile(
             member,
             Reconciliation(
                 epoch,
                 target,
-                {each for each in subscribed if each is not None},
+                {each for each in (*member.assigned, *target) if name_of(each) in names},
                 has_new_subscription,
                 group.is_owned,
                 heartbeat.reported(),

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.replayed.replayed_group import ReplayedGroup, change_counts
+from barnabas.coordinator.group.replayed.replayed_group import (
+    NO_EPOCH,
+    ReplayedGroup,
+    change_counts,
+)
 from barnabas.coordinator.group.share.share_group_state import ShareGroupState
 from barnabas.coordinator.group.share.share_member import ShareMember
 from barnabas.coordinator.group.share.state_topics import NO_STATE_TOPICS, StateTopics
@@ -26,6 +30,7 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
     """
 
     __slots__ = (
+        "_complete",
         "_names",
         "_unassigned",
         "state_topics",
@@ -37,6 +42,8 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
         self.state_topics: StateTopics | None = None
         # Subscribed members by topic name. No count is 0.
         self._names: dict[str, int] = {}
+        # Group epoch and topics for which no partition of the subscribed topics lacks state.
+        self._complete: tuple[int, StateTopics | None] = (NO_EPOCH, None)
         # The last result of `has_unassigned_state`: epochs and topics that it belongs to, and the
         # result.
         self._unassigned: tuple[tuple[int, int], StateTopics | None, bool] = ((0, 0), None, False)
@@ -93,6 +100,16 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
             topic.name in self._names and assigned.get(topic_id, set()) ^ topic.partitions
             for topic_id, topic in topics.initialized.items()
         )
+
+    def has_all_state(self) -> bool:
+        """Whether it is known that no partition of the subscribed topics lacks state."""
+        epoch, topics = self._complete
+        return epoch == self.group_epoch and topics is self.state_topics
+
+    def note_all_state(self) -> None:
+        """Note that no partition lacks state until the subscriptions or the topics change."""
+        # Both raise the group epoch.
+        self._complete = (self.group_epoch, self.state_topics)
 
     # Replay.
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity  # noqa: TC001 - field type
 from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
+from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
 from barnabas.coordinator.group.share.share_member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from barnabas.coordinator.group.share.share_records import (
     current_record,
@@ -138,8 +139,8 @@ class ShareMembership:
         heartbeat: _Heartbeating,
         member: ShareMember,
         updated: ShareMember,
-    ) -> tuple[int, bool, set[str]]:
-        """Return the group epoch, whether it is new, and the subscribed topics.
+    ) -> tuple[int, bool, set[str] | None]:
+        """Return the group epoch, whether it is new, and the subscribed topics if they may differ.
 
         Subscriptions, topics and newly initialized partitions raise it.
         """
@@ -149,7 +150,7 @@ class ShareMembership:
             is_bumped |= group.has_unassigned_state()
         now_ms = self._shard.clock.wall_ms()
         if not is_bumped and not group.needs_refresh(now_ms):
-            return epoch, False, group.subscribed_names()
+            return epoch, False, None
         names = group.subscribed_names_with(member, updated)
         metadata_hash = self._shard.hashes.of_topics(names)
         if is_bumped or metadata_hash != group.metadata_hash:
@@ -192,8 +193,8 @@ class ShareMembership:
     ) -> ShareMember:
         """Return the member with its target (epoch, partitions of topics that it subscribes to)."""
         epoch, partitions = target
-        ids = {self._shard.topics.topic_id(name) for name in member.subscribed_topic_names}
-        assigned = {each: indexes for each, indexes in partitions.items() if each in ids}
+        names, name_of = member.subscribed_topic_names, self._shard.topics.topic_name
+        assigned = {each: own for each, own in partitions.items() if name_of(each) in names}
         after = replace(member, assigned=assigned)
         if epoch != member.member_epoch:
             after = replace(after, member_epoch=epoch, previous_member_epoch=member.member_epoch)
@@ -247,6 +248,9 @@ def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     ):
         if text is not None and not text.strip():
             raise RefusalError(ErrorCode.INVALID_REQUEST, f"The {name} is blank.")
+    if len(request.subscribed_topic_names or ()) > TOPIC_NAMES_MAX:
+        message = f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name."
+        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
     if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
         raise RefusalError(ErrorCode.INVALID_REQUEST, "The heartbeat that joins needs topic names.")
     if request.member_epoch < LEAVE_EPOCH:

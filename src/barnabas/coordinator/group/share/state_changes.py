@@ -53,19 +53,23 @@ class StateChanges:
         self._shard = shard
 
     def initialize_missing(
-        self, group: ShareGroup, group_epoch: int, names: Iterable[str]
+        self, group: ShareGroup, group_epoch: int, names: Iterable[str] | None
     ) -> tuple[list[CoordinatorRecord], InitializeShareGroupStateRequest | None]:
         """Return the record and the request for partitions of subscribed topics without state.
 
         Args:
             group: the group.
             group_epoch: the epoch of the group after the request, which is the state epoch.
-            names: the subscribed topics.
+            names: the subscribed topics; None if they are those of the group.
         """
-        missing = self._missing(group, names)
-        if not missing:
+        if names is None and group.has_all_state():
             return [], None
         known = group.state_topics or NO_STATE_TOPICS
+        missing = self._missing(group, group.subscribed_names() if names is None else names)
+        if not missing:
+            if names is None and not known.initializing:
+                group.note_all_state()
+            return [], None
         known_ids = known.topic_ids()
         request = InitializeShareGroupStateRequest(
             group_id=group.group_id,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Limit of the tasks in one request. Kafka has none.
 _TASKS_MAX = 100_000
+# Limit of the client tags of a member. Kafka has none, but its clients send 5 at most.
+_TAGS_MAX = 100
 
 
 def _invalid(message: str) -> RefusalError:
@@ -63,6 +65,8 @@ def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("Report active, standby and warm-up tasks together, or none of them.")
     if sum(len(each.partitions) for tasks in owned for each in tasks or ()) > _TASKS_MAX:
         raise _invalid(f"A member may own at most {_TASKS_MAX} tasks.")
+    if len(request.client_tags or ()) > _TAGS_MAX:
+        raise _invalid(f"A member may have at most {_TAGS_MAX} client tags.")
     keys = [each.key for each in request.client_tags or ()]
     if len(set(keys)) != len(keys):
         raise _invalid("A client tag occurs twice.")

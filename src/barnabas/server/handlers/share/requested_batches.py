@@ -29,6 +29,11 @@ _GROUP, _TOPIC = int(AclResourceType.GROUP), int(AclResourceType.TOPIC)
 _READ = int(AclOperation.READ)
 
 
+# Maximum number of acknowledged batches of one request. Kafka has none. Each batch takes some
+# microseconds, and a member has at most some thousand records.
+BATCHES_MAX = 10_000
+
+
 class RequestBatch(Protocol):
     """A batch of acknowledgements in a request."""
 
@@ -90,6 +95,16 @@ def refuse_member(
     if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
+
+
+def are_too_many(topics: Iterable[AckingTopic], shares: SharePartitions) -> bool:
+    """Whether a request has more partitions than a session may have, or too many batches."""
+    partitions = batches = 0
+    for topic in topics:
+        partitions += len(topic.partitions)
+        for partition in topic.partitions:
+            batches += len(partition.acknowledgement_batches)
+    return batches > BATCHES_MAX or shares.sessions.is_too_large(partitions)
 
 
 def topic_reader(context: RequestContext) -> Callable[[str], bool]:

@@ -20,6 +20,7 @@ from barnabas.server.handlers.share.leader_hints import MOVED, LeaderHints
 from barnabas.server.handlers.share.requested_batches import (
     Acknowledging,
     acknowledge,
+    are_too_many,
     refuse_member,
 )
 from barnabas.server.share.share_session import FINAL_EPOCH, ShareSessionKey
@@ -55,6 +56,8 @@ class ShareAcknowledgeHandler:
             request.member_id,
             is_enabled=self._cluster.image.features.has_share_groups,
         )
+        if error is ErrorCode.NONE and are_too_many(request.topics, self._shares):
+            error = ErrorCode.INVALID_REQUEST
         if error is not ErrorCode.NONE:
             return _failed(error)
         assert request.group_id is not None, "checked"

@@ -25,6 +25,7 @@ from barnabas.server.handlers.share.requested_batches import (
     RENEWAL_SINCE,
     Acknowledging,
     acknowledge,
+    are_too_many,
     refuse_member,
     topic_reader,
 )
@@ -75,7 +76,10 @@ class ShareFetchHandler:
             request.member_id,
             is_enabled=self._cluster.image.features.has_share_groups,
         )
-        if error is _NONE and is_renewal_with_fetch(context.version, request):
+        if error is _NONE and (
+            is_renewal_with_fetch(context.version, request)
+            or are_too_many(request.topics, self._shares)
+        ):
             error = ErrorCode.INVALID_REQUEST
         if error is not _NONE:
             return failed_share_fetch(error)

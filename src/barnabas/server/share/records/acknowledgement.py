@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from barnabas.server.share.records.record_run import RecordRun
     from barnabas.server.share.records.share_limits import ShareLimits
 
-# Maximum number of ranges with different types in the acknowledgements of one partition. More than
-# the record locks that a partition may have by default.
-RANGES_MAX = 20_000
+# Maximum number of ranges in the acknowledgements of one partition. More than the record locks that
+# a partition may have (10,000).
+RANGES_MAX = 12_000
 
 _INVALID_STATE = ErrorCode.INVALID_RECORD_STATE
 _ABOVE_END = "The {} acknowledged offset is above the records in flight."
@@ -84,8 +84,8 @@ class Acknowledgement:
         self._limits = limits
         self._change = StateChange()
         self._ranges = 0
-        # First and last offset of the records whose locks were renewed, also if the request is
-        # refused.
+        # First and last offset of each range of records whose locks were renewed, also if the
+        # request is refused.
         self.renewed: list[tuple[int, int]] = []
 
     def run(self, batches: Sequence[AcknowledgedBatch]) -> StateChange | Refusal:
@@ -148,7 +148,7 @@ class Acknowledgement:
             or in_flight.first < start <= in_flight.last
         ):
             return self._acknowledge_offsets(in_flight, batch)
-        return self._change_run(in_flight.whole, batch.types[0])
+        return self._count_range() or self._change_run(in_flight.whole, batch.types[0])
 
     def _acknowledge_offsets(
         self, in_flight: InFlightBatch, batch: AcknowledgedBatch
@@ -157,12 +157,9 @@ class Acknowledgement:
         last = min(in_flight.last, batch.last)
         in_flight.is_by_offset = True
         for range_first, range_last, acknowledge_type in typed_ranges(batch, first, last):
-            self._ranges += 1
-            if self._ranges > RANGES_MAX:
-                return Refusal(
-                    ErrorCode.INVALID_REQUEST,
-                    f"More than {RANGES_MAX} ranges are acknowledged for one partition.",
-                )
+            refusal = self._count_range()
+            if refusal is not None:
+                return refusal
             for run in in_flight.runs_in(range_first, range_last):
                 refusal = refuse_offsets(run, self._member_id) or self._change_run(
                     run, acknowledge_type
@@ -171,6 +168,15 @@ class Acknowledgement:
                     return refusal
         return None
 
+    def _count_range(self) -> Refusal | None:
+        self._ranges += 1
+        if self._ranges <= RANGES_MAX:
+            return None
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"More than {RANGES_MAX} ranges are acknowledged for one partition.",
+        )
+
     def _change_run(self, run: RecordRun, acknowledge_type: int) -> Refusal | None:
         if acknowledge_type == RENEW:
             if not self._limits.can_renew:
@@ -178,7 +184,10 @@ class Acknowledgement:
                     _INVALID_STATE, "The group does not allow to renew acquisition locks."
                 )
             run.lock_ends_ms = self._lock_ends_ms
-            self.renewed.append((run.first, run.last))
+            if self.renewed and run.first == self.renewed[-1][1] + 1:
+                self.renewed[-1] = (self.renewed[-1][0], run.last)
+            else:
+                self.renewed.append((run.first, run.last))
             return None
         state = STATE_BY_ACKNOWLEDGE_TYPE[acknowledge_type]
         if state is RecordState.AVAILABLE:

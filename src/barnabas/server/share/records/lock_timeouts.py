@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from barnabas.server.share.records.record_run import RecordRun
     from barnabas.server.share.records.share_limits import ShareLimits
 
-# The queue is built anew when it has more outdated entries than this and than current ones.
-_OUTDATED_MAX = 1_000
+# The queue is built anew when it has this many entries, and twice as many as after the last time.
+_ENTRIES_MIN = 1_000
 
 
 class LockTimeouts:
@@ -25,12 +25,14 @@ class LockTimeouts:
     Entries of locks that ended otherwise stay until their time.
     """
 
-    __slots__ = ("_entries", "_records")
+    __slots__ = ("_entries", "_entries_max", "_records")
 
     def __init__(self, records: InFlightRecords) -> None:
         self._records = records
         # End of the lock in ms, first and last offset.
         self._entries: list[tuple[float, int, int]] = []
+        # Number of entries above which outdated entries are dropped.
+        self._entries_max = _ENTRIES_MIN
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -38,7 +40,7 @@ class LockTimeouts:
     def add(self, ends_ms: float, first: int, last: int) -> None:
         """Watch the locks of a range of offsets."""
         heapq.heappush(self._entries, (ends_ms, first, last))
-        if len(self._entries) > _OUTDATED_MAX:
+        if len(self._entries) > self._entries_max:
             self._drop_outdated()
 
     def _drop_outdated(self) -> None:
@@ -47,9 +49,11 @@ class LockTimeouts:
             for run in self._records.runs()
             if run.lock_ends_ms is not None
         ]
-        if len(self._entries) > 2 * len(locked) + _OUTDATED_MAX // 2:
+        if len(locked) < len(self._entries):
             heapq.heapify(locked)
             self._entries = locked
+        # So the walk over all records costs little for each entry.
+        self._entries_max = max(_ENTRIES_MIN, 2 * len(self._entries))
 
     @property
     def next_ms(self) -> float | None:

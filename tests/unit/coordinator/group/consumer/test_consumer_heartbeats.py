@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.consumers_world import REBALANCE_MS, ConsumersWorld
+from unit.coordinator.coordinator_world import counted_lookups
 
 
 @pytest.fixture
@@ -232,3 +234,38 @@ def test_members_commit_with_their_epoch(world: ConsumersWorld) -> None:
     assert world.commit(member="m1", generation=epoch, version=9) == 0
     late = world.commit(member="m1", generation=epoch, version=9, partition=2)
     assert late == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_a_subscription_by_name_and_owned_partitions_have_limits() -> None:
+    """Without them, a heartbeat of some megabytes would hold the event loop."""
+    world = ConsumersWorld()
+    world.create_topic("a", 1)
+    names = [f"topic-{number}" for number in range(TOPIC_NAMES_MAX)]
+    refused = world.subscribe("m", "a", *names)
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name.",
+    )
+    joined = world.subscribe("m", "a", *names[1:])
+    assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)
+    owned = {f"{number:016}": {0} for number in range(TOPIC_NAMES_MAX + 1)}
+    refused = world.beat("m", 1, owned)
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        f"A member may own partitions of at most {TOPIC_NAMES_MAX} topics.",
+    )
+
+
+def test_a_heartbeat_looks_up_a_subscribed_topic_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ConsumersWorld()
+    world.create_topic("a", 1)
+    lookups = counted_lookups(monkeypatch)
+    names = [f"topic-{number}" for number in range(2_000)]
+    joined = world.subscribe("m", "a", *names)
+    assert 2_000 <= len(lookups) < 2_020
+    world.run_for(1_000)
+    reached = world.beat("m", joined.member_epoch)
+    assert world.owned(reached) == {"a": {0}}
+    lookups.clear()
+    world.beat("m", reached.member_epoch)
+    assert len(lookups) < 10

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
 from barnabas.protocol.errors import ErrorCode
+from unit.coordinator.coordinator_world import counted_lookups
 from unit.coordinator.shares_world import SharesWorld
 
 
@@ -181,3 +183,34 @@ def test_a_group_id_has_one_type(world: SharesWorld) -> None:
     assert world.commit(group="s", topic="a") == ErrorCode.GROUP_ID_NOT_FOUND
     assert world.describe_shares("c").error_message == "Group c is not a share group."
     assert world.describe_shares("x").error_message == "Group x not found."
+
+
+def test_a_subscription_has_a_limit(world: SharesWorld) -> None:
+    names = [f"topic-{number}" for number in range(TOPIC_NAMES_MAX + 1)]
+    refused = world.share_beat("m", 0, *names)
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name.",
+    )
+    assert world.share_beat("m", 0, *names[1:]).error_code == ErrorCode.NONE
+
+
+def test_a_heartbeat_without_news_looks_up_no_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SharesWorld()
+    world.create_topic("a", 2)
+    epoch = world.share_beat(
+        "m", 0, "a", *(f"topic-{number}" for number in range(500))
+    ).member_epoch
+    for _ in range(3):
+        epoch = world.share_beat("m", epoch).member_epoch
+    lookups = counted_lookups(monkeypatch)
+    assert world.share_beat("m", epoch).member_epoch == epoch
+    assert len(lookups) < 10
+    # New partitions are found nevertheless, although the epoch is the same until then.
+    world.add_partition("a", 2)
+    for _ in range(3):
+        response = world.share_beat("m", epoch)
+        epoch = response.member_epoch
+    (member,) = world.describe_shares().members
+    (assigned,) = member.assignment.topic_partitions
+    assert assigned.partitions == [0, 1, 2]

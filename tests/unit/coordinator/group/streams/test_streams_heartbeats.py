@@ -275,6 +275,10 @@ def test_task_offsets_are_described_until_the_member_leaves(world: StreamsWorld)
         ),
         ({"rebalance_ms": -1}, "The heartbeat that joins needs a rebalance timeout."),
         ({"instance": " "}, "The instance id is blank."),
+        (
+            {"tags": {f"tag-{number}": "v" for number in range(101)}},
+            "A member may have at most 100 client tags.",
+        ),
     ],
 )
 def test_wrong_fields_of_a_join_are_refused(

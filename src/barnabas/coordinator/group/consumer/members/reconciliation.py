@@ -37,7 +37,8 @@ class Reconciliation(msgspec.Struct, frozen=True):
 
     target_epoch: int
     target: Target
-    # Ids of the existing topics to which the member subscribes.
+    # Ids of the existing topics to which the member subscribes, of those in its assignment and in
+    # its target.
     subscribed_topic_ids: AbstractSet[bytes]
     has_subscription_changed: bool
     # Whether a member owns the partition (topic id, index).

@@ -79,8 +79,10 @@ class TargetUpdates:
         weight = (1 + len(group.members)) * _MEMBER_WEIGHT
         if weight > AT_ONCE_MAX:
             return True
-        count = self._shard.topics.partition_count
-        return weight + sum(map(count, group.subscribed_names_with(before, after))) > AT_ONCE_MAX
+        names = group.subscribed_names_with(before, after)
+        if weight + len(names) > AT_ONCE_MAX:
+            return True
+        return weight + sum(map(self._shard.topics.partition_count, names)) > AT_ONCE_MAX
 
     def is_running(self, group_id: str) -> bool:
         """Whether a computation for the group is running."""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from barnabas.coordinator.group.consumer.targets import target_updates
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import Member
 from unit.coordinator.consumers_world import ConsumersWorld, Partitions
@@ -184,3 +191,55 @@ def test_only_large_groups_are_computed_in_slices(members: int) -> None:
     world.create_topic("a", PARTITIONS)
     fill(world, members)
     assert world.state() == ("Stable" if members == 1 else "Assigning")
+
+
+# Interpreter instructions of the whole assignment of 1,000 members and 1,000 partitions, and of
+# its longest slice. They take about 12 ns each, so the limits are far below 50 ms and 5 ms.
+INSTRUCTIONS_MAX = 2_000_000
+SLICE_INSTRUCTIONS_MAX = 300_000
+
+
+class Instructions:
+    """Counts the instructions of each operation of a timer, and of the write of its records."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def count(self, run: Callable[[], None]) -> None:
+        self.counts.append(0)
+        sys.settrace(self._trace)
+        try:
+            run()
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        if event == "opcode":
+            self.counts[-1] += 1
+        return self._trace
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_the_assignment_of_a_thousand_members_holds_the_loop_for_short_slices(
+    assignor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_updates, "SLICE_MS", -1)
+    real, instructions = StatePartition._on_timer, Instructions()
+
+    def on_timer(
+        partition: StatePartition[Any], operation: Callable[[], CoordinatorResult[None]]
+    ) -> None:
+        instructions.count(lambda: real(partition, operation))
+
+    monkeypatch.setattr(StatePartition, "_on_timer", on_timer)
+    world = ConsumersWorld()
+    world.create_topic("a", 1_000)
+    for number in range(1_000):
+        world.subscribe(f"m{number}", "a", server_assignor=assignor)
+    world.run_for(DONE_MS)
+    found = targets(world)
+    assert sorted(index for each in found.values() for index in each["a"]) == [*range(1_000)]
+    assert len(instructions.counts) > 50
+    assert sum(instructions.counts) < INSTRUCTIONS_MAX
+    assert max(instructions.counts) < SLICE_INSTRUCTIONS_MAX
