@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
 
 from barnabas.client.facade import Client
+from barnabas.spark.pipelines.new_project import NewProject, create_project
 from tools.chromium import IS_INSTALLED, Chromium
 
 pytestmark = [
@@ -20,11 +22,42 @@ pytestmark = [
 
 HOSTILE = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 TOPIC = "browser-records"
+# The longest name of a topic, in which no browser breaks a line by itself.
+LONG = "x" * 249
 PAGES = (
     "/", "/topics", f"/topic?name={TOPIC}", f"/messages?topic={TOPIC}",
-    f"/message?topic={TOPIC}&partition=0&offset=0", "/groups", "/reassignments", "/security",
-    "/why", "/doctor", f"/produce?topic={TOPIC}", "/login",
+    f"/message?topic={TOPIC}&partition=0&offset=0", f"/topic?name={LONG}",
+    f"/messages?topic={LONG}", "/groups", f"/group?id={quote(HOSTILE)}", f"/group?id={LONG}",
+    "/broker?id=1", "/pipelines", "/reassignments", "/security", "/why", "/doctor",
+    f"/why?target={LONG}&kind=topic&ask=1", f"/produce?topic={TOPIC}", "/login",
 )  # fmt: skip
+# The texts whose contrast is below 4.5:1, which WCAG 2.2 asks for at level AA.
+POOR_CONTRAST = """
+(() => {
+  const channels = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
+  const luminance = (color) => {
+    const [red, green, blue] = color.map((each) => each / 255).map(
+      (each) => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const behind = (element) => {
+    for (let each = element; each; each = each.parentElement) {
+      const found = channels(getComputedStyle(each).backgroundColor);
+      if (found.length === 3) return found;
+    }
+  };
+  const isText = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
+  return [...document.querySelectorAll("body *")]
+    .filter((each) => [...each.childNodes].some(isText))
+    .map((each) => {
+      const text = luminance(channels(getComputedStyle(each).color));
+      const back = luminance(behind(each));
+      const ratio = (Math.max(text, back) + 0.05) / (Math.min(text, back) + 0.05);
+      return [each.outerHTML.slice(0, 80), ratio];
+    })
+    .filter(([, ratio]) => ratio < 4.5);
+})()
+"""
 
 
 class Running(NamedTuple):
@@ -36,15 +69,20 @@ class Running(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def running(clients_bootstrap: str) -> Iterator[Running]:
+def running(clients_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with Client(clients_bootstrap) as client:
         client.create_topic(TOPIC, 1, 1)
+        client.create_topic(LONG, 1, 1)
         with client.producer() as producer:
             hostile = HOSTILE.encode()
             producer.send(TOPIC, hostile, hostile, headers=[(HOSTILE, hostile)]).result()
         client.commit_offsets(HOSTILE, {(TOPIC, 0): 0})
+        client.commit_offsets(LONG, {(LONG, 0): 0})
+    project = tmp_path_factory.mktemp("pipelines") / "flights"
+    create_project(project, NewProject(TOPIC, clients_bootstrap, f"{TOPIC}-out"))
     words = ["console", "-b", clients_bootstrap, "--port", "0", "--allow-changes"]
     command = [sys.executable, "-m", "barnabas", *words, "--interval", "1"]
+    command += ["--pipeline", str(project), "--pipeline", str(project.parent / HOSTILE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         password = re.fullmatch(r"password for one log-in: (\S+)\n", process.stdout.readline())
@@ -75,6 +113,14 @@ def test_no_page_breaks_its_policy_or_overflows_a_narrow_window(
         assert browser.run(f"{unnamed}.filter((each) => !each.labels.length).length") == 0, page
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_all_texts_have_contrast(running: Running, browser: Chromium, dark: bool) -> None:
+    browser.shape(1280, 800, dark=dark)
+    for page in PAGES:
+        browser.open(running.url + page)
+        assert browser.run(POOR_CONTRAST) == [], page
+
+
 def test_the_colors_follow_the_scheme_of_the_user(running: Running, browser: Chromium) -> None:
     shown = []
     for dark in (False, True):
@@ -96,6 +142,47 @@ def test_the_keyboard_reaches_the_content_and_the_focus_is_visible(
     browser.press("Tab")
     assert browser.run("document.activeElement.name") == "filter"
     assert browser.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_every_control_is_reached_by_tab_with_a_visible_focus(
+    running: Running, browser: Chromium
+) -> None:
+    browser.shape(400, 800, dark=False)
+    active = "document.activeElement"
+    for page in (f"/topic?name={TOPIC}", f"/messages?topic={TOPIC}", "/security", "/why"):
+        browser.open(running.url + page)
+        controls = "a, button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
+        visible = f"[...document.querySelectorAll({controls!r})].filter((e) => e.checkVisibility())"
+        wanted = browser.run(f"{visible}.length")
+        browser.run("window.reached = new Set()")
+        for _ in range(wanted):
+            browser.press("Tab")
+            # The link that skips the header has no outline: it is invisible until then.
+            style = f"getComputedStyle({active})"
+            shown = f"{style}.outlineStyle === 'solid' || {active}.classList.contains('skip')"
+            assert browser.run(shown), (page, browser.run(f"{active}.outerHTML"))
+            browser.run(f"window.reached.add({active}).size")
+        assert browser.run("window.reached.size") == wanted, page
+
+
+def test_a_refresh_keeps_the_focus_and_what_the_user_selected(
+    running: Running, browser: Chromium
+) -> None:
+    browser.shape(400, 800, dark=False)
+    browser.open(f"{running.url}/topic?name={TOPIC}")
+    browser.run("document.querySelector('#live-topic .scroll').focus()")
+    browser.run("document.querySelector('#live-topic').firstElementChild.isOld = true")
+    browser.wait("!document.querySelector('#live-topic').firstElementChild.isOld")
+    assert browser.run("document.activeElement.className") == "scroll"
+    browser.run("getSelection().selectAllChildren(document.querySelector('#live-topic caption'))")
+    browser.run("window.selected = getSelection().anchorNode")
+    with Client(running.bootstrap) as client, client.producer() as producer:
+        producer.send(TOPIC, b"more").result()
+    # Two rounds of the script have passed when the page was requested twice.
+    asked = "performance.getEntriesByType('resource').filter((e) => e.initiatorType === 'fetch')"
+    before = browser.run(f"{asked}.length")
+    browser.wait(f"{asked}.length >= {before} + 2")
+    assert browser.run("window.selected.isConnected && String(getSelection()) === 'Partitions'")
 
 
 def test_new_messages_appear_and_are_only_text(running: Running, browser: Chromium) -> None:
