@@ -50,10 +50,12 @@ class Chromium:
 
         def take_pipes() -> None:
             # Chromium reads commands from descriptor 3 and writes responses to 4.
+            # A descriptor that already has its number would stay closed on exec, so both move.
+            os.dup2(to_browser, 103)
             os.dup2(from_browser, 104)
-            os.dup2(to_browser, 3)
-            os.dup2(104, 4)
-            os.close(104)
+            for number in (3, 4):
+                os.dup2(100 + number, number)
+                os.close(100 + number)
 
         self._process = subprocess.Popen(
             [PROGRAM, *_FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"],

@@ -16,6 +16,7 @@ from barnabas import ShareConsumer
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings, SearchLimits
 from barnabas.testing.broker_process import BrokerProcess
+from conformance.streams_member import MEMBER, PROCESS, StreamsMember
 from console_in_process import ConsoleInProcess
 from waiting import eventually, eventually_equal
 
@@ -302,6 +303,35 @@ def test_the_page_of_a_share_group_shows_start_offsets_and_the_member(
         eventually(is_shown, lambda: shown)
         console.sample()
         assert ">console-share</a>" in console.get("/groups").text
+
+
+def test_the_page_of_a_streams_group_shows_its_members_tasks_and_offsets(
+    console: ConsoleInProcess, client: Client, topic: str, address: str
+) -> None:
+    group = "console-streams"
+    member = StreamsMember(address, client.admin, group, topic)
+    member.join()
+    text = console.get("/group", id=group).text
+    assert "<dd>streams</dd>" in text
+    assert "Tasks of the streams application, topology epoch 0" in text
+    assert re.search(rf">{MEMBER}</th><td[^>]*>{PROCESS}</td><td[^>]*>0_0 0_1 </td>", text)
+    assert f"{topic}</a>:1" in text
+    member.leave()
+    client.commit_offsets(group, {(topic, 0): 990})
+    console.sample()
+    text = console.get("/group", id=group).text
+    assert "<dd>Empty</dd>" in text
+    assert re.search(r"<dt>Lag</dt><dd>10</dd>", text)
+    listed = re.sub(r"<[^>]+>|\s+", " ", console.get("/groups").text).split()
+    place = listed.index(group)
+    assert listed[place + 1 : place + 5] == ["streams", "Empty", "0", "10"]
+
+
+def test_a_group_that_does_not_exist_is_named_as_missing(console: ConsoleInProcess) -> None:
+    page = console.get("/group", id="console-no-such-group")
+    assert page.status == 404
+    assert "There is no such group" in page.text
+    assert "Offsets" not in page.text
 
 
 def test_entries_and_users_are_added_and_deleted(

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from typing import NamedTuple
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import IO
+from urllib.parse import quote
 
 import pytest
 
 from barnabas.client.facade import Client
+from barnabas.serializers import AvroSerializer, SchemaRegistry
+from barnabas.serializers.wire_format import encode_header
+from barnabas.spark.pipelines.new_project import NewProject, create_project
 from tools.chromium import IS_INSTALLED, Chromium
+from unit.serializers.registry_server import RegistryServer
 
 pytestmark = [
     pytest.mark.conformance,
@@ -20,39 +29,120 @@ pytestmark = [
 
 HOSTILE = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 TOPIC = "browser-records"
+# The longest name of a topic, in which no browser breaks a line by itself.
+LONG = "x" * 249
+SCHEMAS = "browser-schemas"
 PAGES = (
     "/", "/topics", f"/topic?name={TOPIC}", f"/messages?topic={TOPIC}",
-    f"/message?topic={TOPIC}&partition=0&offset=0", "/groups", "/reassignments", "/security",
-    "/why", "/doctor", f"/produce?topic={TOPIC}", "/login",
+    f"/message?topic={TOPIC}&partition=0&offset=0", f"/topic?name={LONG}",
+    f"/messages?topic={LONG}", f"/messages?topic={SCHEMAS}",
+    "/groups", f"/group?id={quote(HOSTILE)}", f"/group?id={LONG}",
+    "/broker?id=1", "/pipelines", "/reassignments", "/security", "/why", "/doctor",
+    f"/why?target={LONG}&kind=topic&ask=1", f"/produce?topic={TOPIC}", "/login",
 )  # fmt: skip
+# The texts whose contrast is below 4.5:1, which WCAG 2.2 asks for at level AA.
+POOR_CONTRAST = """
+(() => {
+  const channels = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
+  const luminance = (color) => {
+    const [red, green, blue] = color.map((each) => each / 255).map(
+      (each) => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const behind = (element) => {
+    for (let each = element; each; each = each.parentElement) {
+      const found = channels(getComputedStyle(each).backgroundColor);
+      if (found.length === 3) return found;
+    }
+  };
+  const isText = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
+  return [...document.querySelectorAll("body *")]
+    .filter((each) => [...each.childNodes].some(isText))
+    .map((each) => {
+      const text = luminance(channels(getComputedStyle(each).color));
+      const back = luminance(behind(each));
+      const ratio = (Math.max(text, back) + 0.05) / (Math.min(text, back) + 0.05);
+      return [each.outerHTML.slice(0, 80), ratio];
+    })
+    .filter(([, ratio]) => ratio < 4.5);
+})()
+"""
 
 
-class Running(NamedTuple):
+class Running:
     """A console process; `url` has no slash at its end."""
 
-    url: str
-    password: str
-    bootstrap: str
+    def __init__(self, output: IO[str], bootstrap: str) -> None:
+        self._output = output
+        self.bootstrap = bootstrap
+        self.password = ""
+        self.read_password()
+        url = re.fullmatch(r"ready (\S+)/\n", output.readline())
+        assert url is not None
+        self.url = url[1]
+
+    def read_password(self) -> None:
+        """Take the next one-time password."""
+        found = re.fullmatch(r"password for one log-in: (\S+)\n", self._output.readline())
+        assert found is not None
+        self.password = found[1]
+
+    def log_in(self, browser: Chromium, page: str) -> None:
+        """Log in by the keyboard, and go to a page."""
+        browser.open(f"{self.url}/login?next={quote(page)}")
+        browser.type(self.password)
+        browser.press("Enter")
+        browser.wait("location.pathname !== '/login' && document.readyState === 'complete'")
+        self.read_password()
 
 
 @pytest.fixture(scope="module")
-def running(clients_bootstrap: str) -> Iterator[Running]:
+def registry() -> Iterator[RegistryServer]:
+    with RegistryServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def running(
+    clients_bootstrap: str, registry: RegistryServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
     with Client(clients_bootstrap) as client:
         client.create_topic(TOPIC, 1, 1)
+        client.create_topic(LONG, 1, 1)
+        client.create_topic(SCHEMAS, 1, 1)
         with client.producer() as producer:
             hostile = HOSTILE.encode()
             producer.send(TOPIC, hostile, hostile, headers=[(HOSTILE, hostile)]).result()
+            for value in hostile_values(registry):
+                producer.send(SCHEMAS, value).result()
         client.commit_offsets(HOSTILE, {(TOPIC, 0): 0})
+        client.commit_offsets(LONG, {(LONG, 0): 0})
+    project = tmp_path_factory.mktemp("pipelines") / "flights"
+    create_project(project, NewProject(TOPIC, clients_bootstrap, f"{TOPIC}-out"))
     words = ["console", "-b", clients_bootstrap, "--port", "0", "--allow-changes"]
     command = [sys.executable, "-m", "barnabas", *words, "--interval", "1"]
+    command += ["--registry", registry.url]
+    command += ["--pipeline", str(project), "--pipeline", str(project.parent / HOSTILE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        password = re.fullmatch(r"password for one log-in: (\S+)\n", process.stdout.readline())
-        url = re.fullmatch(r"ready (\S+)/\n", process.stdout.readline())
-        assert password is not None
-        assert url is not None
-        yield Running(url[1], password[1], clients_bootstrap)
+        yield Running(process.stdout, clients_bootstrap)
         process.terminate()
+
+
+def hostile_values(registry: RegistryServer) -> Iterator[bytes]:
+    """Yield values with hostile texts, and of schemas whose errors contain such texts."""
+    schemas = SchemaRegistry(registry.url)
+    value = AvroSerializer(schemas, '"string"').serialize(SCHEMAS, HOSTILE)
+    assert value is not None
+    yield value
+    for text, kind in (
+        (json.dumps(HOSTILE), "AVRO"),
+        (json.dumps({"$ref": HOSTILE}), "JSON"),
+        (json.dumps({"const": HOSTILE}), "JSON"),
+        (HOSTILE, "PROTOBUF"),
+        (HOSTILE, HOSTILE),
+    ):
+        yield encode_header(registry.add(text, kind)) + b"1"
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +163,14 @@ def test_no_page_breaks_its_policy_or_overflows_a_narrow_window(
         assert browser.run("window.hacked") is None, page
         unnamed = "[...document.querySelectorAll('input:not([type=hidden]),select,textarea')]"
         assert browser.run(f"{unnamed}.filter((each) => !each.labels.length).length") == 0, page
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_all_texts_have_contrast(running: Running, browser: Chromium, dark: bool) -> None:
+    browser.shape(1280, 800, dark=dark)
+    for page in PAGES:
+        browser.open(running.url + page)
+        assert browser.run(POOR_CONTRAST) == [], page
 
 
 def test_the_colors_follow_the_scheme_of_the_user(running: Running, browser: Chromium) -> None:
@@ -98,6 +196,47 @@ def test_the_keyboard_reaches_the_content_and_the_focus_is_visible(
     assert browser.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
+def test_every_control_is_reached_by_tab_with_a_visible_focus(
+    running: Running, browser: Chromium
+) -> None:
+    browser.shape(400, 800, dark=False)
+    active = "document.activeElement"
+    for page in (f"/topic?name={TOPIC}", f"/messages?topic={TOPIC}", "/security", "/why"):
+        browser.open(running.url + page)
+        controls = "a, button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
+        visible = f"[...document.querySelectorAll({controls!r})].filter((e) => e.checkVisibility())"
+        wanted = browser.run(f"{visible}.length")
+        browser.run("window.reached = new Set()")
+        for _ in range(wanted):
+            browser.press("Tab")
+            # The link that skips the header has no outline: it is invisible until then.
+            style = f"getComputedStyle({active})"
+            shown = f"{style}.outlineStyle === 'solid' || {active}.classList.contains('skip')"
+            assert browser.run(shown), (page, browser.run(f"{active}.outerHTML"))
+            browser.run(f"window.reached.add({active}).size")
+        assert browser.run("window.reached.size") == wanted, page
+
+
+def test_a_refresh_keeps_the_focus_and_what_the_user_selected(
+    running: Running, browser: Chromium
+) -> None:
+    browser.shape(400, 800, dark=False)
+    browser.open(f"{running.url}/topic?name={TOPIC}")
+    browser.run("document.querySelector('#live-topic .scroll').focus()")
+    browser.run("document.querySelector('#live-topic').firstElementChild.isOld = true")
+    browser.wait("!document.querySelector('#live-topic').firstElementChild.isOld")
+    assert browser.run("document.activeElement.className") == "scroll"
+    browser.run("getSelection().selectAllChildren(document.querySelector('#live-topic caption'))")
+    browser.run("window.selected = getSelection().anchorNode")
+    with Client(running.bootstrap) as client, client.producer() as producer:
+        producer.send(TOPIC, b"more").result()
+    # Two rounds of the script have passed when the page was requested twice.
+    asked = "performance.getEntriesByType('resource').filter((e) => e.initiatorType === 'fetch')"
+    before = browser.run(f"{asked}.length")
+    browser.wait(f"{asked}.length >= {before} + 2")
+    assert browser.run("window.selected.isConnected && String(getSelection()) === 'Partitions'")
+
+
 def test_new_messages_appear_and_are_only_text(running: Running, browser: Chromium) -> None:
     browser.open(f"{running.url}/messages?topic={TOPIC}")
     browser.run("document.querySelector('button[data-tail]').click()")
@@ -115,11 +254,7 @@ def test_new_messages_appear_and_are_only_text(running: Running, browser: Chromi
 def test_a_person_logs_in_writes_a_message_and_a_live_page_shows_it(
     running: Running, browser: Chromium
 ) -> None:
-    browser.open(f"{running.url}/login?next=/produce%3Ftopic%3D{TOPIC}")
-    browser.type(running.password)
-    browser.events.clear()
-    browser.press("Enter")
-    browser.wait_for_load()
+    running.log_in(browser, f"/produce?topic={TOPIC}")
     assert browser.run("document.cookie") == ""
     browser.run("document.querySelector('textarea[name=value]').focus()")
     browser.type('{"written": "by hand"}')
@@ -135,3 +270,77 @@ def test_a_person_logs_in_writes_a_message_and_a_live_page_shows_it(
         producer.send(TOPIC, b"another").result()
     assert browser.wait(f"{end} !== {before!r}")
     assert browser.page_errors() == []
+
+
+def test_texts_of_schemas_and_their_errors_are_only_text(
+    running: Running, browser: Chromium
+) -> None:
+    browser.open(f"{running.url}/messages?topic={SCHEMAS}&from=beginning")
+    texts = "[...document.querySelectorAll('#messages tr')].map((each) => each.textContent)"
+    first, *others = browser.run(texts)
+    assert HOSTILE in first
+    assert len(others) == 5
+    assert sum("<script>" in each for each in others) >= 3
+    assert browser.run("document.querySelector('main img, main script')") is None
+    assert browser.run("window.hacked") is None
+    assert browser.page_errors() == []
+
+
+def test_another_site_can_neither_change_nor_load_anything(
+    running: Running, browser: Chromium
+) -> None:
+    running.log_in(browser, "/")
+    target = running.url
+    page = f"""
+        <form method="post" action="{target}/topics/create" target="answer">
+          <input name="name" value="browser-foreign"><input name="csrf" value="">
+          <input name="here" value="/"></form>
+        <iframe name="answer"></iframe>
+        <iframe src="{target}/topics"></iframe>
+        <script>
+          document.forms[0].submit();
+          window.read = fetch("{target}/topics").then(() => "read", () => "refused");
+          window.sent = fetch("{target}/topics/create", {{
+            method: "POST", mode: "no-cors", credentials: "include", body: new URLSearchParams(
+              {{ name: "browser-foreign", csrf: "", here: "/" }}) }}).then(() => 1, () => 1);
+          window.shown = new Promise((done) => {{
+            const image = new Image();
+            image.onload = () => done("shown");
+            image.onerror = () => done("refused");
+            image.src = "{target}/static/icon.svg";
+          }});
+        </script>
+    """
+    with foreign_site(page) as url:
+        browser.open(url)
+        assert browser.run("window.read") == "refused"
+        assert browser.run("window.shown") == "refused"
+        assert browser.run("window.sent") == 1
+    browser.open(f"{running.url}/topics?filter=browser-foreign")
+    # The session is still there: it would have allowed the change.
+    assert browser.run("document.querySelector('.who button').textContent") == "Log out"
+    assert browser.run("document.querySelector('#live-topics td').textContent") == "no topics"
+
+
+@contextlib.contextmanager
+def foreign_site(page: str) -> Iterator[str]:
+    """Serve a page of another site: `localhost` and 127.0.0.1 differ for a browser."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://localhost:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+            thread.join()

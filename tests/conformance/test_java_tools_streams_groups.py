@@ -7,22 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import barnabas
 from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
-from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from conformance.java_tools import CONSUMER_GROUPS, Tools
-from conformance.raw_client import RawClient
-from differential.request import request
-from waiting import eventually
+from conformance.streams_member import MEMBER, StreamsMember
 
 STREAMS_GROUPS, GROUPS = "streams.StreamsGroupCommand", "GroupsCommand"
 TEN = [f"value-{number}" for number in range(10)]
-MEMBER = "a-member"
 
 
 @pytest.fixture
@@ -39,63 +33,13 @@ def admin(tools: Tools) -> Iterator[barnabas.Admin]:
         yield made
 
 
-class Member:
-    """A member of a streams group that sends heartbeats only."""
-
-    def __init__(self, tools: Tools, admin: barnabas.Admin, group: str, topic: str) -> None:
-        self._admin = admin
-        self._raw = RawClient(tools.bootstrap)
-        self._group = group
-        self._topic = topic
-        self._epoch = 0
-
-    def _beat(self, epoch: int) -> StreamsGroupHeartbeatResponse:
-        values: dict[str, Any] = {
-            "group_id": self._group,
-            "member_id": MEMBER,
-            "member_epoch": epoch,
-        }
-        if epoch == 0:
-            subtopology = {"subtopology_id": "0", "source_topics": [self._topic]}
-            values |= {
-                "topology": {"epoch": 0, "subtopologies": [subtopology]},
-                "active_tasks": [],
-                "standby_tasks": [],
-                "warmup_tasks": [],
-                "process_id": "a-process",
-                "client_tags": [],
-                "rebalance_timeout_ms": 60_000,
-            }
-        response = self._raw.ask(request(ApiKey.STREAMS_GROUP_HEARTBEAT, 1, values), 1)
-        assert isinstance(response, StreamsGroupHeartbeatResponse)
-        return response
-
-    def join(self) -> None:
-        """Join, and wait for both tasks."""
-        # A search for the coordinator creates the offsets topic.
-        eventually(lambda: bool(self._admin.coordinators([self._group])) and self._has_tasks())
-
-    def _has_tasks(self) -> bool:
-        response = self._beat(self._epoch)
-        if response.error_code:
-            # The coordinator does not have the topic yet, or has not loaded the group.
-            return False
-        self._epoch = response.member_epoch
-        return bool(response.active_tasks)
-
-    def leave(self) -> None:
-        """Leave the group, and close the connection."""
-        assert self._beat(-1).error_code == 0
-        self._raw.close()
-
-
 def test_the_tool_lists_describes_and_deletes_a_streams_group(
     tools: Tools, admin: barnabas.Admin, topic: str
 ) -> None:
     group = f"streams-{topic}"
     of_group = ("--group", group)
     described = ("--describe", *of_group)
-    member = Member(tools, admin, group, topic)
+    member = StreamsMember(tools.bootstrap, admin, group, topic)
     member.join()
     assert [group, "Stable"] in tools.table(STREAMS_GROUPS, "--list", "--state")
     (state,) = tools.table(STREAMS_GROUPS, *described, "--state", "--verbose")
@@ -132,7 +76,7 @@ def test_the_tool_describes_resets_and_deletes_the_offsets_of_a_streams_group(
         return sorted(row[2:] for row in rows if row[0] == group)
 
     assert "GroupIdNotFoundException" in failed(*delete)
-    member = Member(tools, admin, group, topic)
+    member = StreamsMember(tools.bootstrap, admin, group, topic)
     member.join()
     first = ("--to-earliest", "--dry-run")
     assert "the current state is Stable" in failed(*reset, "--all-input-topics", *first)
@@ -170,7 +114,7 @@ def test_the_tool_describes_resets_and_deletes_the_offsets_of_a_streams_group(
     assert offsets("--from-file", str(plan), "--all-input-topics") == [["0", "6"]]
     assert "has no active members" in tools.run(STREAMS_GROUPS, *described, "--state")
 
-    member = Member(tools, admin, group, topic)
+    member = StreamsMember(tools.bootstrap, admin, group, topic)
     member.join()
     rows = tools.table(STREAMS_GROUPS, *described, "--offsets", "--verbose")
     assert sorted(rows) == [
@@ -187,7 +131,7 @@ def test_the_tools_of_other_groups_see_the_type_of_a_streams_group(
     tools: Tools, admin: barnabas.Admin, topic: str
 ) -> None:
     group = f"typed-{topic}"
-    member = Member(tools, admin, group, topic)
+    member = StreamsMember(tools.bootstrap, admin, group, topic)
     member.join()
     for words in ((), ("--streams",), ("--group-type", "streams")):
         assert [group, "Streams", "streams"] in tools.rows(GROUPS, "--list", *words)

@@ -14,7 +14,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer, Producer as ConfluentProducer
-from confluent_kafka.schema_registry import Schema as ConfluentSchema, SchemaRegistryClient
+from confluent_kafka.schema_registry import (
+    Schema as ConfluentSchema,
+    SchemaRegistryClient,
+    record_subject_name_strategy,
+    topic_record_subject_name_strategy,
+    topic_subject_name_strategy,
+)
 from confluent_kafka.schema_registry.avro import (
     AvroDeserializer as ConfluentAvroDeserializer,
     AvroSerializer as ConfluentAvroSerializer,
@@ -24,7 +30,7 @@ from confluent_kafka.schema_registry.protobuf import (
     ProtobufDeserializer as ConfluentProtobufDeserializer,
     ProtobufSerializer as ConfluentProtobufSerializer,
 )
-from confluent_kafka.serialization import SerializationContext
+from confluent_kafka.serialization import MessageField, SerializationContext
 from google.longrunning.operations_proto_pb2 import Operation
 from google.type.money_pb2 import Money
 
@@ -505,3 +511,63 @@ def test_an_unreachable_registry_ends_the_command_despite_on_error_skip(
         status=1,
     )
     assert "the schema registry was not reached" in errors
+
+
+EVENTS_PROTO = """
+syntax = "proto3";
+package flights;
+message Takeoff { string origin = 1; }
+message Landing { string airport = 1; int32 minutes = 2; }
+"""
+LANDINGS = '{"airport":"JFK","minutes":42}\n', '{"airport":"LGA","minutes":7}\n'
+
+
+@pytest.mark.parametrize(
+    ("strategy", "theirs"),
+    [
+        ("topic", topic_subject_name_strategy),
+        ("record", record_subject_name_strategy),
+        ("TopicRecordNameStrategy", topic_record_subject_name_strategy),
+    ],
+)
+def test_options_choose_the_message_and_the_subject(
+    shell: Shell, topic: str, registry: SchemaRegistry, strategy: str, theirs: Callable[..., str]
+) -> None:
+    (shell.directory / "events.proto").write_text(EVENTS_PROTO)
+    write = ("produce", topic, "--value-format", "protobuf", "--subject-name-strategy", strategy)
+    schema = ("--value-schema", "events.proto")
+    shell.run(*write, *schema, "--value-message", "Landing", text=LANDINGS[0])
+    subject = theirs(SerializationContext(topic, MessageField.VALUE), "flights.Landing")
+    assert registry.latest(subject).schema.text == EVENTS_PROTO
+    # Without the file, the subject has the schema.
+    shell.run(*write, "--value-message", "flights.Landing", text=LANDINGS[1])
+    assert shell.read(topic, "--value-format", "protobuf") == "".join(LANDINGS)
+    [value, _] = read_all(shell.broker, topic, 2, value_deserializer=ProtobufDeserializer(registry))
+    assert value.DESCRIPTOR.full_name == "flights.Landing"
+    errors = shell.run(*write, *schema, "--value-message", "Delay", text=LANDINGS[0], status=2)
+    assert "has no message Delay; it has flights.Takeoff, flights.Landing" in errors
+
+
+def test_a_setting_of_java_clients_chooses_the_subject(
+    shell: Shell, topic: str, registry: SchemaRegistry
+) -> None:
+    (shell.directory / "flight.avsc").write_text(json.dumps(FLIGHT_AVRO))
+    setting = "value.subject.name.strategy=io.confluent.kafka.serializers.subject.{}NameStrategy"
+    write = ("produce", topic, "-s", "value=avro", "-X", setting.format("TopicRecord"))
+    line = '{"origin":"JFK","delay":null,"departed":0,"fare":"1.00","stops":[]}\n'
+    shell.run(*write, "--value-schema", "flight.avsc", text=line)
+    assert f"{topic}-flights.Flight" in registry.subjects()
+    shell.run(*write, "--value-message", "flights.Flight", text=line)
+    assert len(shell.read(topic, "-s", "value=avro").splitlines()) == 2
+    for words, problem in (
+        (write, "the schema has no name for its subject"),
+        ((*write[:-1], setting.format("Other")), "there is no strategy 'io.confluent"),
+        ((*write, "--subject-name-strategy", "no"), "choose topic, record or topic-record"),
+        (
+            (*write, "--value-schema", "flight.avsc", "--value-message", "a"),
+            "--value-message: the schema in --value-schema names its type",
+        ),
+        (("produce", topic, "--value-message", "a"), "--value-message needs a format"),
+        (("produce", topic, "--key-schema", "flight.avsc"), "--key-schema needs a format"),
+    ):
+        assert problem in " ".join(shell.run(*words, text=line, status=2).split())

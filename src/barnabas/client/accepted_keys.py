@@ -14,7 +14,7 @@ IGNORED = frozenset({
     "basic_auth_credentials_source", "basic_auth_user_info", "schema_registry_url",
     "schema_registry_basic_auth_user_info", "schema_registry_bearer_auth_token",
     "schema_registry_ssl_ca_location", "schema_registry_ssl_certificate_location",
-    "schema_registry_ssl_key_location",
+    "schema_registry_ssl_key_location", "key_subject_name_strategy", "value_subject_name_strategy",
     "interceptor_classes",
     "key_deserializer", "key_serializer", "log_level",
     "metric_reporters", "metrics_num_samples", "metrics_recording_level",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from typing import TYPE_CHECKING
@@ -186,8 +187,10 @@ def _announce_address(url: str) -> None:
 
 
 def _announce_password(password: str) -> None:
-    echo(f"password for one log-in: {password}")
-    sys.stdout.flush()
+    # A console whose terminal is gone still accepts the log-in that uses up the last password.
+    with contextlib.suppress(OSError):
+        echo(f"password for one log-in: {password}")
+        sys.stdout.flush()
 
 
 class _Warnings(logging.Handler):

@@ -6,16 +6,19 @@ Code on an event loop calls these functions through the executor.
 from __future__ import annotations
 
 import http.client
+import io
 import time
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 if TYPE_CHECKING:
+    import socket
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # A response is a few kilobytes. A response above this limit is an error, so that it cannot fill the
 # memory.
@@ -49,6 +52,81 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return
 
 
+class _TimedReads(io.RawIOBase):
+    """Reads of a socket that end at a deadline; the socket's own timeout is for one read."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer.
+
+        Raises:
+            TimeoutError: The deadline has passed.
+        """
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(remaining)
+        return self._connection.recv_into(buffer)
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    """A response of which all parts arrive before a deadline, the status and the headers too."""
+
+    def __init__(
+        self, connection: socket.socket, *words: Any, deadline: float, **more: Any
+    ) -> None:
+        super().__init__(connection, *words, **more)
+        # The file of the base keeps the socket open for the time of the response.
+        self._plain = self.fp
+        self.fp = io.BufferedReader(_TimedReads(connection, deadline))
+
+    def close(self) -> None:
+        """Close the response and its socket."""
+        super().close()
+        self._plain.close()
+
+
+def _connecting(
+    kind: type[http.client.HTTPConnection], deadline: float
+) -> Callable[..., http.client.HTTPConnection]:
+    """Return a function that makes connections whose responses end at a deadline."""
+
+    def connect(host: str, **options: Any) -> http.client.HTTPConnection:
+        connection = kind(host, **options)
+        connection.response_class = partial(_TimedResponse, deadline=deadline)  # type: ignore[assignment] # it is only called
+        return connection
+
+    return connect
+
+
+class _Plain(urllib.request.HTTPHandler):
+    def __init__(self, deadline: float) -> None:
+        super().__init__()
+        self._connect = _connecting(http.client.HTTPConnection, deadline)
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        """Send a request over HTTP."""
+        return self.do_open(self._connect, request)
+
+
+class _Secure(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: float, context: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._tls = context
+        self._connect = _connecting(http.client.HTTPSConnection, deadline)
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        """Send a request over HTTPS."""
+        return self.do_open(self._connect, request, context=self._tls)
+
+
 def fetch(request: WebRequest) -> bytes:
     """Send a request over HTTP or HTTPS, and return the body of the response.
 
@@ -71,19 +149,22 @@ def exchange(request: WebRequest) -> WebResponse:
     """
     if not request.url.lower().startswith(("http://", "https://")):
         raise OSError(f"{request.url} is not an HTTP or HTTPS address")
-    secure = urllib.request.HTTPSHandler(context=request.tls)
-    opener = urllib.request.build_opener(_NoRedirects(), secure)
     deadline = time.monotonic() + request.timeout_s
+    opener = urllib.request.build_opener(
+        _NoRedirects(), _Plain(deadline), _Secure(deadline, request.tls)
+    )
     try:
         made = urllib.request.Request(  # noqa: S310 - the scheme is checked
             request.url, request.body, dict(request.headers)
         )
         try:
             with opener.open(made, timeout=request.timeout_s) as response:
-                return WebResponse(response.status, _read(request, response, deadline))
+                return WebResponse(response.status, _read(request, response))
         except urllib.error.HTTPError as error:
             with error:
-                return WebResponse(error.code, _read(request, error, deadline))
+                return WebResponse(error.code, _read(request, error))
+    except TimeoutError:
+        raise OSError(f"{request.url} did not respond within {request.timeout_s:g} s") from None
     except urllib.error.URLError as error:
         raise OSError(f"{request.url}: {error.reason}") from None
     except (ValueError, http.client.HTTPException) as error:
@@ -96,16 +177,12 @@ def pause(seconds: float) -> None:
 
 
 def _read(
-    request: WebRequest,
-    response: http.client.HTTPResponse | urllib.error.HTTPError,
-    deadline: float,
+    request: WebRequest, response: http.client.HTTPResponse | urllib.error.HTTPError
 ) -> bytes:
-    """Read the body. The socket's timeout is for one read, the deadline for all."""
+    """Read the body."""
     body = bytearray()
     while chunk := response.read1(_CHUNK_BYTES):
         body += chunk
         if len(body) > RESPONSE_BYTES_MAX:
             raise OSError(f"{request.url} responded with more than {RESPONSE_BYTES_MAX} bytes")
-        if time.monotonic() > deadline:
-            raise OSError(f"{request.url} did not respond within {request.timeout_s:g} s")
     return bytes(body)

@@ -2,7 +2,8 @@
 
 The payload is JSON, which the schema checks when it is written and when it is read. A schema
 without "$schema" is of draft 7, as for Confluent's serializers. `jsonschema-rs` checks: here, its
-regular expressions take linear time, and it never fetches a schema from the network.
+regular expressions take linear time, and it never fetches a schema from the network. The number of
+its checks has a limit, see `json_schema_work`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import msgspec
 
 from barnabas.serializers.avro.schema import check_depth
 from barnabas.serializers.errors import SchemaError, SchemaMismatchError, WireFormatError
+from barnabas.serializers.json_schema_work import SchemaWork
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
 from barnabas.serializers.schema import Schema, SchemaType, schema_text
 from barnabas.serializers.wire_format import HEADER_BYTES, encode_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from barnabas.serializers.lookups import SerializerOptions
     from barnabas.serializers.registry import SchemaRegistry
@@ -127,13 +129,12 @@ def _validator(registry: SchemaRegistry, schema: Schema) -> Callable[[Any], None
     if schema.kind is not SchemaType.JSON:
         raise SchemaError(f"the schema is of type {schema.kind}, not JSON: use its deserializer")
     content = _json(schema.text)
-    names: Mapping[str, Schema] = registry.referenced(schema)
+    references = {name: _json(each.text) for name, each in registry.referenced(schema).items()}
+    work = SchemaWork(content, references)
     has_draft = isinstance(content, dict) and "$schema" in content
     make = jsonschema_rs.validator_for if has_draft else jsonschema_rs.Draft7Validator
     try:
-        known = jsonschema_rs.Registry(
-            [(name, _json(each.text)) for name, each in names.items()], retriever=_refuse
-        )
+        known = jsonschema_rs.Registry(list(references.items()), retriever=_refuse)
         validator = make(
             content,
             retriever=_refuse,
@@ -144,6 +145,7 @@ def _validator(registry: SchemaRegistry, schema: Schema) -> Callable[[Any], None
         raise SchemaError(f"the JSON Schema is invalid: {_first_line(error)}") from None
 
     def check(value: Any) -> None:
+        work.check(value)
         try:
             validator.validate(value)
         except jsonschema_rs.ValidationError as error:

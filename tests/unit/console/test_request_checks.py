@@ -79,6 +79,46 @@ def test_a_form_of_another_site_is_refused(
     assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("site", "mode", "target", "status"),
+    [
+        ("cross-site", "navigate", "document", 200),
+        ("same-origin", "cors", "empty", 200),
+        ("none", "navigate", "document", 200),
+        ("cross-site", "no-cors", "image", 403),
+        ("same-site", "no-cors", "script", 403),
+        ("cross-site", "cors", "empty", 403),
+        ("cross-site", "navigate", "iframe", 403),
+    ],
+)
+def test_other_sites_may_link_to_pages_but_not_load_them(
+    console: ConsoleInProcess, site: str, mode: str, target: str, status: int
+) -> None:
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": target}
+    assert console.request("GET", "/login", headers=headers).status == status
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../settings.py",
+        "..%2fsettings.py",
+        "%2e%2e/settings.py",
+        "....//settings.py",
+        "/etc/passwd",
+        "..\\settings.py",
+        "console.css/../../settings.py",
+        "console.css\0.svg",
+        "__init__.py",
+        "",
+    ],
+)
+def test_only_known_assets_are_sent(console: ConsoleInProcess, name: str) -> None:
+    answer = console.request("GET", f"/static/{name}")
+    assert answer.status == 404
+    assert "SearchLimits" not in answer.text
+
+
 def test_a_body_beyond_the_limit_is_refused(console: ConsoleInProcess) -> None:
     headers = {"content-type": FORM, "content-length": str(BODY_BYTES_MAX + 1)}
     assert console.request("POST", "/login", headers=headers).status == 413

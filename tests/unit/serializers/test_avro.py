@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -31,6 +32,18 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=20),
     "string": st.text(max_size=20),
 }
+
+
+def encode_long(number: int) -> bytes:
+    """Return a number as Avro's long."""
+    left = number << 1 if number >= 0 else (-number << 1) - 1
+    found = bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
+
+
 TREE = {
     "type": "record",
     "name": "Tree",
@@ -104,6 +117,60 @@ def test_a_list_of_countless_nulls_is_refused(
         AvroDeserializer(registry)(header + b"\x80\x80\x80\x80\x80\x80\x80\x01\x00")
 
 
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ({"type": "array", "items": "int"}, encode_long(1 << 60) + b"\0"),
+        ({"type": "map", "values": "int"}, encode_long(1 << 60) + b"\0"),
+        ({"type": "array", "items": "int"}, encode_long(-(1 << 60)) + b"\2" + b"\0"),
+        ("string", encode_long(1 << 60) + b"x"),
+        ("bytes", encode_long(1 << 62) + b"x"),
+        ("bytes", encode_long(-5) + b"x"),
+        ({"type": "fixed", "name": "F", "size": 1 << 40}, b"x"),
+        ({"type": "array", "items": {"type": "record", "name": "R", "fields": []}},
+         encode_long(1 << 60) + b"\0"),
+    ],
+    ids=["array", "map", "block", "string", "bytes", "negative", "fixed", "empty records"],
+)  # fmt: skip
+def test_bytes_that_claim_a_huge_size_are_refused(
+    server: RegistryServer, registry: SchemaRegistry, schema: Any, data: bytes
+) -> None:
+    header = encode_header(server.add(json.dumps(schema)))
+    with pytest.raises(WireFormatError):
+        AvroDeserializer(registry)(header + data)
+
+
+DECIMAL = {"logicalType": "decimal", "precision": 30, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("schema", "size"),
+    [
+        ({"type": "bytes", **DECIMAL}, b"\x80\x89\x7a"),
+        (["null", {"type": "bytes", **DECIMAL}], b"\2\x80\x89\x7a"),
+        ({"type": "fixed", "name": "D", "size": 1_000_000, **DECIMAL}, b""),
+    ],
+    ids=["bytes", "union", "fixed"],
+)
+def test_a_decimal_of_a_megabyte_is_refused(
+    server: RegistryServer, registry: SchemaRegistry, schema: Any, size: bytes
+) -> None:
+    header = encode_header(server.add(json.dumps(schema)))
+    with pytest.raises(WireFormatError, match="a decimal of 1000000 bytes"):
+        AvroDeserializer(registry)(header + size + b"\x7f" * 1_000_000)
+
+
+def test_a_large_record_with_a_usual_decimal_is_read(registry: SchemaRegistry) -> None:
+    fields = [
+        {"name": "fare", "type": {"type": "bytes", **DECIMAL}},
+        {"name": "text", "type": "string"},
+    ]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    value = {"fare": Decimal("120.50"), "text": "x" * 10_000}
+    data = AvroSerializer(registry, schema).serialize("t", value)
+    assert AvroDeserializer(registry)(data) == value
+
+
 def bomb(size: int) -> str:
     """Records of which each has the next one twice: 2^size values without a byte."""
     schema: Any = "null"
@@ -129,8 +196,9 @@ def bomb(size: int) -> str:
         '{"type": "string", "__fastavro_parsed": true}',
         '{"type": "enum", "name": "E", "symbols": 3}',
         "7",
+        json.dumps([{"type": "fixed", "name": f"F{n}", "size": 1} for n in range(501)]),
     ],
-    ids=["cut", "nameless", "name", "deep", "deeper", "bomb", "mark", "enum", "number"],
+    ids=["cut", "nameless", "name", "deep", "deeper", "bomb", "mark", "enum", "number", "union"],
 )
 def test_a_wrong_or_hostile_schema_is_refused(text: str) -> None:
     with pytest.raises(SchemaError):
@@ -218,3 +286,25 @@ def test_the_field_that_does_not_resolve_is_found(
         AvroSchema(json.dumps(writer)), AvroSchema(json.dumps(reader)), strict=field == "a.z"
     )
     assert (None if found is None else found.field) == field
+
+
+def test_unions_that_need_countless_comparisons_are_refused() -> None:
+    def unions(name: str) -> AvroSchema:
+        inner = [{"type": "fixed", "name": f"{name}{n}", "size": 1} for n in range(400)]
+        first = {"name": "a", "type": inner}
+        more = [{"name": f"f{n}", "type": [each["name"] for each in inner]} for n in range(9)]
+        return AvroSchema(json.dumps(record(first, *more)))
+
+    with pytest.raises(SchemaError, match="more than 1000000 comparisons"):
+        find_mismatch(unions("F"), unions("F"))
+
+
+def test_large_enums_are_compared() -> None:
+    def enum(count: int) -> AvroSchema:
+        symbols = [f"s{number}" for number in range(count)]
+        return AvroSchema(json.dumps({"type": "enum", "name": "E", "symbols": symbols}))
+
+    assert find_mismatch(enum(40_000), enum(40_000), strict=True) is None
+    found = find_mismatch(enum(40_000), enum(39_999), strict=True)
+    assert found is not None
+    assert "s39999" in found.reason

@@ -143,3 +143,12 @@ def test_a_damaged_record_is_an_error_or_null(registry: SchemaRegistry) -> None:
 def test_a_schema_without_an_arrow_type_is_refused(schema: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         arrow_type(AvroSchema(json.dumps(schema)))
+
+
+def test_a_small_schema_of_countless_columns_is_refused() -> None:
+    schema: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}
+    for number in range(1, 41):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{number - 1}"}]
+        schema = {"type": "record", "name": f"R{number}", "fields": fields}
+    with pytest.raises(SchemaError, match="more than 10000 columns"):
+        arrow_type(AvroSchema(json.dumps(schema)))

@@ -22,7 +22,11 @@ from barnabas.serializers import (
     SchemaRegistry,
     WireFormatError,
 )
+from barnabas.serializers.any_schema import AnyDeserializer
 from barnabas.serializers.protobuf.proto_text import UnsupportedProtoError, parse_proto
+from barnabas.serializers.protobuf.proto_types import ProtoTypes
+from barnabas.serializers.protobuf.serializers import message_as_json
+from barnabas.serializers.schema import Schema, SchemaType
 from barnabas.serializers.wire_format import encode_header
 from unit.serializers.registry_server import RegistryServer
 
@@ -196,3 +200,52 @@ def test_a_path_to_no_message_is_refused(server: RegistryServer, registry: Schem
     header = encode_header(server.add(FLIGHT, "PROTOBUF"))
     with pytest.raises(SchemaError, match=r"no message at the path \[5\]"):
         ProtobufDeserializer(registry)(header + b"\x02\x0a")
+
+
+BOMB = """
+syntax = "proto3";
+import "google/protobuf/any.proto";
+message Outer {{
+  repeated Wide list = 1;
+  map<int32, Wide> map = 2;
+  repeated google.protobuf.Any any = 3;
+}}
+message Wide {{ {fields} }}
+"""
+
+
+@pytest.mark.parametrize("field", ["list", "map", "any"])
+def test_a_small_record_with_countless_defaults_is_not_shown_as_json(
+    server: RegistryServer, registry: SchemaRegistry, field: str
+) -> None:
+    fields = " ".join(f"int32 f{number} = {number};" for number in range(1, 2001))
+    types = ProtoTypes(Schema(BOMB.format(fields=fields), SchemaType.PROTOBUF), {})
+    message: Any = types.named("Outer")()
+    for number in range(100):
+        if field == "any":
+            message.any.add(type_url="type.googleapis.com/Wide")
+        elif field == "map":
+            message.map[number].SetInParent()
+        else:
+            message.list.add()
+        if number == 10:
+            assert "f2000" in str(message_as_json(message))
+    with pytest.raises(WireFormatError, match="more than 100000 fields with their defaults"):
+        message_as_json(message)
+    header = encode_header(server.add(BOMB.format(fields=fields), "PROTOBUF"))
+    read = AnyDeserializer(registry)
+    with pytest.raises(WireFormatError, match="more than 100000 fields"):
+        read(header + b"\0" + message.SerializeToString())
+
+
+def test_a_record_that_is_nested_too_deep_is_refused(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    header = encode_header(server.add('syntax = "proto3"; message R { R r = 1; }', "PROTOBUF"))
+    data = b""
+    for _ in range(60):
+        data = b"\x0a" + bytes([len(data)]) + data
+    assert ProtobufDeserializer(registry)(header + b"\0" + data) is not None
+    # A group is nested by one byte.
+    with pytest.raises(WireFormatError, match="the bytes are no R"):
+        ProtobufDeserializer(registry)(header + b"\0" + b"\x0b" * 1_000_000)

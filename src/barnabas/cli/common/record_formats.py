@@ -19,7 +19,7 @@ import click
 from barnabas import serializers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from barnabas.serializers.lookups import Part
 
@@ -40,6 +40,10 @@ class FormatMaker(Protocol):
 
     def named(self, name: str, part: Part) -> Format:
         """Return the format of keys or values."""
+        ...
+
+    def check_used(self, parts: Collection[Part]) -> None:
+        """Check that no option is given for other parts than these, which have schemas."""
         ...
 
 
@@ -122,6 +126,8 @@ def parse_formats(
             names["key"] = name
         if where != "key":
             names["value"] = name
+    if schemas is not None:
+        schemas.check_used([part for part, name in names.items() if name in SCHEMA_FORMATS])
     made: dict[Part, Format] = {}
     for part, name in names.items():
         if name in SCHEMA_FORMATS and schemas is not None:

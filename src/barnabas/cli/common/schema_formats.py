@@ -3,6 +3,10 @@
 A line is JSON, as `barnabas consume` prints it: Protobuf as its JSON mapping, logical types of Avro
 as text. An error of the registry ends a command even with `--on-error skip`: it is not about a
 record.
+
+`Naming` chooses the subject and the message type to write. Its words are those of Confluent's
+clients: the subject name strategies and the settings `key.subject.name.strategy` and
+`value.subject.name.strategy`.
 """
 
 from __future__ import annotations
@@ -16,14 +20,17 @@ from barnabas.cli.common.record_formats import Format
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from barnabas.serializers.lookups import Part, SchemaDeserializer, SchemaSerializer
     from barnabas.serializers.registry import SchemaRegistry
+    from barnabas.serializers.subject_names import SubjectName
 
 __all__ = [
     "REGISTRY_VARIABLE",
+    "Naming",
     "SchemaFormats",
+    "naming_options",
     "open_registry",
     "registry_option",
     "schema_options",
@@ -41,6 +48,10 @@ _SETTINGS = {
     "schema.registry.ssl.certificate.location": "certificate_file",
     "schema.registry.ssl.key.location": "key_file",
 }
+_STRATEGY = "subject.name.strategy"
+# The names of Confluent's classes end like this.
+_STRATEGY_SUFFIX = "NameStrategy"
+_STRATEGIES = {"topic": "topic_name", "record": "record_name", "topicrecord": "topic_record_name"}
 
 
 registry_option = click.option(
@@ -65,6 +76,30 @@ def schema_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--value-schema", type=file, help="File with the schema of values, for a schema format."
         ),
         registry_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def naming_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --subject-name-strategy, --key-message and --value-message."""
+    options = [
+        click.option(
+            "--subject-name-strategy",
+            metavar="STRATEGY",
+            help=f"Name of the schema's subject: topic (TOPIC-value), record (the record type) or "
+            f"topic-record (TOPIC-TYPE).  [default: the setting value.{_STRATEGY} or topic]",
+        ),
+        click.option(
+            "--key-message", metavar="NAME", help="Type of keys, like --value-message for values."
+        ),
+        click.option(
+            "--value-message",
+            metavar="NAME",
+            help="Protobuf message to write, by default the first of the schema. Without "
+            "--value-schema, also the record type for the strategies record and topic-record.",
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -108,9 +143,7 @@ def open_registry(
     """
     from barnabas.serializers.registry import SchemaRegistry
 
-    settings = {
-        key.replace("_", "."): value for key, value in key_values(properties, "--property").items()
-    }
+    settings = _settings(properties)
     url = url or settings.get(_URL)
     if not url and not is_needed:
         return None
@@ -126,6 +159,40 @@ def open_registry(
         raise click.UsageError(f"schema registry: {error}") from None
 
 
+class Naming(NamedTuple):
+    """How the subject and the message type of written records are chosen."""
+
+    # The value of --subject-name-strategy.
+    strategy: str | None
+    # The names of record types by part of the record.
+    messages: Mapping[Part, str | None]
+
+    def subject_name(self, part: Part, settings: Mapping[str, str]) -> SubjectName:
+        """Return the strategy for keys or values.
+
+        Raises:
+            click.UsageError: There is no such strategy.
+        """
+        from barnabas.serializers import subject_names
+
+        setting = f"{part}.{_STRATEGY}"
+        given = self.strategy or settings.get(setting) or "topic"
+        # Java's clients name a class, such as io.confluent.….RecordNameStrategy.
+        word = given.rpartition(".")[2].removesuffix(_STRATEGY_SUFFIX)
+        name = _STRATEGIES.get(word.lower().replace("-", ""))
+        if name is None:
+            source = "--subject-name-strategy" if self.strategy else setting
+            raise click.UsageError(
+                f"{source}: there is no strategy {given!r}; choose topic, record or topic-record"
+            )
+        strategy: SubjectName = getattr(subject_names, name)
+        # A schema that the registry has yet to send has no name.
+        default = self.messages[part] or ""
+        if name != "topic_name" and not default:
+            return strategy
+        return lambda topic, part, record: strategy(topic, part, record or default)
+
+
 class SchemaFormats(NamedTuple):
     """What the formats with a schema registry need to know."""
 
@@ -133,8 +200,9 @@ class SchemaFormats(NamedTuple):
     properties: Sequence[str]
     # Files by part of the record; None for the schemas of the registry.
     schemas: Mapping[Part, str | None]
-    # The topic to write to; None if records are only read.
+    # The topic to write to, and names; None if records are only read.
     topic: str | None = None
+    naming: Naming | None = None
 
     def named(self, name: str, part: Part) -> Format:
         """Return the format of keys or values.
@@ -155,7 +223,8 @@ class SchemaFormats(NamedTuple):
             schema = None if path is None else _content(path)
             if self.topic is None:
                 return Format(_reader(name, registry, schema), _not_written)
-            write = _writer(_serializer(name, registry, schema), self.topic, part)
+            serializer = self._serializer(name, part, registry, schema)
+            write = _writer(serializer, self.topic, part)
             return Format(_reader(name, registry, None), write)
         except SchemaError as error:
             raise click.UsageError(f"the schema of the {part}: {error}") from None
@@ -167,6 +236,48 @@ class SchemaFormats(NamedTuple):
                 f"extra `registry`, in a clone by: pip install '.[registry]'"
             ) from None
 
+    def check_used(self, parts: Collection[Part]) -> None:
+        """Check that no schema or message type is given for other parts than these.
+
+        Raises:
+            click.UsageError: An option has no effect.
+        """
+        messages = {} if self.naming is None else self.naming.messages
+        for part, schema in self.schemas.items():
+            for option, given in (("schema", schema), ("message", messages.get(part))):
+                if given is not None and part not in parts:
+                    raise click.UsageError(
+                        f"--{part}-{option} needs a format with a schema: give --{part}-format "
+                        f"avro, json-schema or protobuf"
+                    )
+
+    def _serializer(
+        self, name: str, part: Part, registry: SchemaRegistry, schema: str | None
+    ) -> SchemaSerializer:
+        naming = self.naming or Naming(None, {"key": None, "value": None})
+        message = naming.messages[part]
+        if message is not None and schema is not None and name != "protobuf":
+            raise click.UsageError(
+                f"--{part}-message: the schema in --{part}-schema names its type; leave it out"
+            )
+        subject = naming.subject_name(part, _settings(self.properties))
+        if name == "avro":
+            from barnabas.serializers.avro.serializers import AvroSerializer
+
+            return AvroSerializer(registry, schema, subject_name=subject)
+        if name == "json-schema":
+            from barnabas.serializers.json_schema import JsonSchemaSerializer
+
+            return JsonSchemaSerializer(registry, schema, subject_name=subject)
+        from barnabas.serializers.protobuf.serializers import ProtobufSerializer
+
+        return ProtobufSerializer(registry, message, schema, subject_name=subject)
+
+
+def _settings(properties: Sequence[str]) -> dict[str, str]:
+    found = key_values(properties, "--property")
+    return {key.replace("_", "."): value for key, value in found.items()}
+
 
 def _content(path: str) -> str:
     try:
@@ -174,20 +285,6 @@ def _content(path: str) -> str:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from None
-
-
-def _serializer(name: str, registry: SchemaRegistry, schema: str | None) -> SchemaSerializer:
-    if name == "avro":
-        from barnabas.serializers.avro.serializers import AvroSerializer
-
-        return AvroSerializer(registry, schema)
-    if name == "json-schema":
-        from barnabas.serializers.json_schema import JsonSchemaSerializer
-
-        return JsonSchemaSerializer(registry, schema)
-    from barnabas.serializers.protobuf.serializers import ProtobufSerializer
-
-    return ProtobufSerializer(registry, schema=schema)
 
 
 def _writer(serializer: SchemaSerializer, topic: str, part: Part) -> Callable[[Any], bytes | None]:

@@ -23,7 +23,9 @@ from barnabas.cli.common.printable import echo
 from barnabas.cli.common.record_formats import parse_formats
 from barnabas.cli.common.record_progress import progress, summary_line
 from barnabas.cli.common.schema_formats import (
+    Naming,
     SchemaFormats,
+    naming_options,
     schema_options,
     with_format_options,
 )
@@ -52,6 +54,8 @@ Examples:
   barnabas produce pictures --whole-files departures.png arrivals.png
   printf 'JFK 42\\n' | barnabas produce delays -K ' ' -s value=long
   echo '{"delay": 42}' | barnabas produce delays --value-format avro --registry http://host:8081
+  barnabas produce events events.json --value-format protobuf --value-schema events.proto \\
+    --value-message Landing --subject-name-strategy topic-record
   barnabas produce flights flights.csv --rate 1000
   barnabas produce -t flights < flights.csv
 
@@ -64,7 +68,8 @@ bytes.
 Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64: the
 text of a line, or the value in a JSON line, is encoded in this format. key=FORMAT and value=FORMAT
 apply to keys or values only. With a schema registry: avro, json-schema, protobuf. They encode JSON
-by the schema in --value-schema, which is registered, or else by the latest schema of the subject.
+by the schema in --value-schema, which is registered, or else by the latest schema of the subject,
+which --subject-name-strategy names.
 
 Ctrl-C ends the reading, and the command waits for the acknowledgement of sent records. A second
 Ctrl-C ends the command.
@@ -133,6 +138,7 @@ Ctrl-C ends the command.
     help="Encode keys or values in this format (see below).",
 )
 @schema_options
+@naming_options
 @click.option("-T", "--tee", is_flag=True, help="Print sent records, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress on the terminal.")
 @client_options
@@ -158,6 +164,9 @@ def produce(
     key_schema: str | None,
     value_schema: str | None,
     registry: str | None,
+    subject_name_strategy: str | None,
+    key_message: str | None,
+    value_message: str | None,
     tee: bool,
     quiet: bool,
     bootstrap: str,
@@ -168,14 +177,14 @@ def produce(
 
     Exit status 1: a record was not delivered.
     """
-    if from_json and (key_separator is not None or whole_files):
-        raise click.UsageError("--from-json goes with neither --key-separator nor --whole-files")
-    if tee and as_json:
-        raise click.UsageError("--tee and --json both write to standard output: give only one")
+    _check_options(from_json and (key_separator is not None or whole_files), tee and as_json)
     end = delimiter or b"\n"
     schemas = SchemaFormats(registry, properties, {"key": key_schema, "value": value_schema}, topic)
+    naming = Naming(subject_name_strategy, {"key": key_message, "value": value_message})
     specs = with_format_options(formats, key_format, value_format)
-    how_key, how_value = parse_formats(specs, layouts=False, schemas=schemas)
+    how_key, how_value = parse_formats(
+        specs, layouts=False, schemas=schemas._replace(naming=naming)
+    )
     options = Options(
         separator=key_separator,
         key=_fixed_key(key, how_key),
@@ -203,6 +212,13 @@ def produce(
         _report(producer, delivery, seconds, as_json=as_json)
         if visible and not as_json and sys.stderr.isatty():
             echo(summary_line(producer.delivered, shown.size, seconds), err=True)
+
+
+def _check_options(splits_json: bool, prints_twice: bool) -> None:
+    if splits_json:
+        raise click.UsageError("--from-json goes with neither --key-separator nor --whole-files")
+    if prints_twice:
+        raise click.UsageError("--tee and --json both write to standard output: give only one")
 
 
 def _fixed_key(key: str | None, how: Format | None) -> bytes | None:

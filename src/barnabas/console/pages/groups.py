@@ -48,6 +48,7 @@ async def show_group(request: Request) -> Response:
     return console.page(
         request,
         "group.html",
+        404 if found["is_missing"] else 200,
         name=name,
         lags=list(console.history.group(name)),
         **{**found, "partitions": paged(found["partitions"], query.number("page", 1))},

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from barnabas.cli.pipeline.projects import listed_bounds, moment, project_of
+from barnabas.cli.pipeline.projects import listed_bounds, project_of
 from barnabas.cli.pipeline.run_display import lag_text, short
 from barnabas.console.console import console_of
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
@@ -59,7 +59,7 @@ def _flow(status: FlowStatus) -> dict[str, Any]:
         "rows": status.progress.get("rows"),
         "lag": lag_text(status.lag_by_topic),
         "lost": sum(status.lost.values()),
-        "watermark": moment(checkpoint.watermark_ms),
+        "watermark": checkpoint.watermark_ms or -1,
         "state_rows": status.state_rows,
         "unmet": ", ".join(
             f"{name}: {counts['failed']} of {counts['rows']}" for name, counts in unmet.items()

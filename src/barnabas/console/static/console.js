@@ -4,7 +4,18 @@
 const LIVE_MS = 5000;
 const ROWS_MAX = 200;
 
-// Replace each element with data-live by its newest version from the server.
+// Tables that scroll sideways can be scrolled by the keyboard.
+function makeScrollable() {
+  for (const each of document.querySelectorAll(".scroll")) {
+    if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+    else each.removeAttribute("tabindex");
+  }
+}
+
+const FOCUSABLE = "a, button, input, select, textarea, summary, [tabindex]";
+
+// Replace each element with data-live by its newest version from the server. What the user has
+// opened, selected or focused stays.
 async function refresh() {
   if (document.hidden || document.querySelector("[data-live] details[open]")) return;
   const response = await fetch(location.href, { headers: { accept: "text/html" } });
@@ -12,13 +23,19 @@ async function refresh() {
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const old of document.querySelectorAll("[data-live]")) {
     const fresh = page.getElementById(old.id);
-    if (!fresh || old.innerHTML === fresh.innerHTML) continue;
-    const focused = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const selection = getSelection();
+    if (!fresh || (!selection.isCollapsed && selection.containsNode(old, true))) continue;
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
+    const place = [...old.querySelectorAll(FOCUSABLE)].indexOf(focused);
+    const target = focused?.getAttribute("href");
     const scrolled = [...old.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
     old.replaceChildren(...fresh.childNodes);
+    makeScrollable();
     old.querySelectorAll(".scroll").forEach((each, index) => { each.scrollLeft = scrolled[index] || 0; });
-    if (focused !== null) {
-      [...old.querySelectorAll("a")].find((each) => each.getAttribute("href") === focused)?.focus();
+    if (focused) {
+      const all = [...old.querySelectorAll(FOCUSABLE)];
+      const same = target ? all.find((each) => each.getAttribute("href") === target) : all[place];
+      (same || document.getElementById("content")).focus({ preventScroll: true });
     }
   }
 }
@@ -116,7 +133,5 @@ function follow(button) {
 
 if (document.querySelector("[data-live]")) refreshForever();
 document.querySelectorAll("button[data-tail]").forEach(follow);
-// Tables that scroll sideways can be scrolled by the keyboard.
-for (const each of document.querySelectorAll(".scroll")) {
-  if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
-}
+makeScrollable();
+addEventListener("resize", makeScrollable);

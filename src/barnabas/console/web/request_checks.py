@@ -1,7 +1,8 @@
 """Checks of each request before its page is called, and headers of each response.
 
 - Host: only known names. A site whose name was pointed at this machine (DNS rebinding) is refused.
-- Origin: a form of another site is refused, before its CSRF token is checked.
+- Origin: a form of another site is refused, before its CSRF token is checked. So are pages that
+  another site loads as images, scripts or frames: searches and examinations are costly.
 - Size of the body, and time until the response begins.
 - A log-in, if the console can be reached from other machines.
 """
@@ -93,6 +94,8 @@ class RequestChecks:
             return PlainTextResponse("the address is too long\n", 414)
         if request.method not in ("GET", "HEAD") and _is_foreign(request, host):
             return PlainTextResponse("the form is not from this console\n", 403)
+        if _is_part_of_foreign_page(request):
+            return PlainTextResponse("another site may only link to this console\n", 403)
         if "transfer-encoding" in request.headers or _body_bytes(request) > BODY_BYTES_MAX:
             return PlainTextResponse(f"the limit is {BODY_BYTES_MAX} bytes\n", 413)
         if self._login_to_read and not request.url.path.startswith(_OPEN):
@@ -122,6 +125,14 @@ def _is_foreign(request: Request, host: str) -> bool:
         return True
     origin = request.headers.get("origin")
     return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+
+
+def _is_part_of_foreign_page(request: Request) -> bool:
+    """Return whether a page of another site loads this one within itself."""
+    if request.headers.get("sec-fetch-site", "none") in ("same-origin", "none"):
+        return False
+    mode, target = request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest")
+    return mode != "navigate" or target != "document"
 
 
 def _body_bytes(request: Request) -> int:

@@ -28,6 +28,8 @@ __all__ = ["AvroColumn", "arrow_type", "avro_to_arrow", "plain_text"]
 
 # Deeper types are of recursive schemas, which have no Arrow type.
 _DEPTH_MAX = 50
+# A named type that is used again makes columns again, so that a small schema could make 2^50.
+_COLUMNS_MAX = 10_000
 _DECIMAL_DIGITS_MAX = 76
 _DECIMAL128_DIGITS_MAX = 38
 _PRIMITIVES = {
@@ -94,8 +96,13 @@ def arrow_type(schema: AvroSchema) -> pa.DataType:
     Times have microseconds. A union with null is a nullable type.
 
     Raises:
-        SchemaError: The schema is recursive, or has a union of several types.
+        SchemaError: The schema is recursive, has a union of several types or too many columns.
     """
+    if _columns(schema.root, schema.names, {}) > _COLUMNS_MAX:
+        raise SchemaError(
+            f"the Avro schema makes more than {_COLUMNS_MAX} columns; give a reader's schema with "
+            f"fewer fields"
+        )
     return _type(schema.root, "", schema.names, 0)
 
 
@@ -141,6 +148,29 @@ class AvroColumn:
             return pa.array(decoded, type=self.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise SchemaError(f"the values do not fit the Arrow type: {error}"[:500]) from None
+
+
+def _columns(node: AvroNode, names: Mapping[str, AvroNode], known: dict[str, int]) -> int:
+    """Return the number of columns within a type; `known` has those of the records so far."""
+    kind, definition = node_type(node, names)
+    if isinstance(definition, list):
+        return sum(_columns(each, names, known) for each in definition)
+    if not isinstance(definition, dict):
+        return 1
+    match kind:
+        case "record" | "error":
+            name = definition["name"]
+            if name not in known:
+                # A record within itself is refused for its depth.
+                known[name] = 0
+                fields = definition["fields"]
+                known[name] = 1 + sum(_columns(each["type"], names, known) for each in fields)
+            return known[name]
+        case "array":
+            return 1 + _columns(definition["items"], names, known)
+        case "map":
+            return 1 + _columns(definition["values"], names, known)
+    return 1
 
 
 def _type(node: AvroNode, path: str, names: Mapping[str, AvroNode], depth: int) -> pa.DataType:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.serializers.avro.schema import node_type
+from barnabas.serializers.errors import SchemaError
 
 if TYPE_CHECKING:
     from barnabas.serializers.avro.schema import AvroNode, AvroSchema
 
 __all__ = ["Mismatch", "find_mismatch"]
 
+# Each branch of a union is compared with each branch of the other union.
+_COMPARISONS_MAX = 1_000_000
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),
@@ -44,6 +47,9 @@ def find_mismatch(
         writer, reader: The two schemas.
         strict: Whether each branch of a writer's union and each symbol of its enum must fit.
             Otherwise, it depends on the record, and is not reported.
+
+    Raises:
+        SchemaError: The unions of the schemas have too many branches.
     """
     return _Resolution(writer, reader, strict=strict).compare(writer.root, reader.root, "")
 
@@ -57,9 +63,16 @@ class _Resolution:
         self._strict = strict
         # Pairs of records that are compared already; recursive schemas contain them again.
         self._seen: set[tuple[str, str]] = set()
+        self._comparisons = 0
 
     def compare(self, writer: AvroNode, reader: AvroNode, path: str) -> Mismatch | None:
         """Return the first mismatch below a path."""
+        self._comparisons += 1
+        if self._comparisons > _COMPARISONS_MAX:
+            raise SchemaError(
+                f"the two Avro schemas need more than {_COMPARISONS_MAX} comparisons: their unions "
+                f"have too many branches"
+            )
         written, written_definition = node_type(writer, self._writer)
         wanted, wanted_definition = node_type(reader, self._reader)
         if isinstance(written_definition, list):
@@ -101,7 +114,8 @@ class _Resolution:
                     path, f"{writer['size']} bytes of the writer are not {reader['size']}"
                 )
             case "enum" if self._strict and "default" not in reader:
-                missing = [each for each in writer["symbols"] if each not in reader["symbols"]]
+                known = set(reader["symbols"])
+                missing = [each for each in writer["symbols"] if each not in known]
                 if missing:
                     return Mismatch(path, f"the reader has neither {missing[0]} nor a default")
         return None

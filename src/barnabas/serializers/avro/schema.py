@@ -28,6 +28,8 @@ MARKS = frozenset(("__fastavro_parsed", "__named_schemas"))
 # Limit for the number of values that a type makes of few bytes, such as nulls.
 _FREE_VALUES_MAX = 1000
 _VALUES_PER_BYTE_MAX = 16
+# `fastavro` takes time for each pair of branches of a union.
+_BRANCHES_MAX = 500
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _SIZES = {"null": 0, "float": 4, "double": 8}
 
@@ -54,13 +56,21 @@ class AvroSchema:
         root = _parse(_json(text), named)
         if len(named) > len(_defined(root)):
             # `fastavro` does not need the definitions, but readers of `root` do.
-            root = _parse(_inlined(root, named, set()), {})
+            try:
+                root = _parse(_inlined(root, named, set()), {})
+            except RecursionError:
+                raise SchemaError(
+                    "the Avro schema and its references are nested too deep"
+                ) from None
         self.root: AvroNode = root
         self.names: Mapping[str, AvroNode] = _defined(root)
         sizes = _Sizes(self.names)
         sizes.measure(root)
         # Whether data must be checked before it is decoded; see `skim`.
         self.needs_skim = sizes.is_recursive or sizes.has_empty_items
+        # Large records of schemas with decimals are checked too: the time to decode a decimal grows
+        # with the square of its length.
+        self.has_decimals = sizes.has_decimals
 
     @property
     def full_name(self) -> str:
@@ -197,16 +207,23 @@ class _Sizes:
         self._open: set[str] = set()
         self.is_recursive = False
         self.has_empty_items = False
+        self.has_decimals = False
 
     def measure(self, node: AvroNode) -> tuple[int, int]:
         """Return the least number of bytes, and the largest number of values that need no more."""
         kind, definition = node_type(node, self._names)
         if isinstance(definition, list):
+            if len(definition) > _BRANCHES_MAX:
+                raise SchemaError(
+                    f"an Avro union of {len(definition)} types: the limit is {_BRANCHES_MAX}"
+                )
             parts = [self.measure(each) for each in definition]
             # The number of the branch is a byte.
             return 1, max((values for _, values in parts), default=0) + 1
         if isinstance(definition, str):
             return _SIZES.get(kind, 1), 1
+        if definition.get("logicalType") == "decimal":
+            self.has_decimals = True
         match kind:
             case "record" | "error":
                 return self._measure_record(definition)

@@ -1,7 +1,7 @@
-"""A check of Avro data before it is decoded: nesting, and items without bytes, have a limit.
+"""A check of Avro data before it is decoded: limits for nesting, empty items and decimals.
 
-Only data of recursive schemas, and of arrays whose items may be empty, needs it: all other data is
-limited by its own length. See `schema` for the reason.
+Only data of recursive schemas, of arrays whose items may be empty, and large data with decimals
+needs it: all other data is limited by its own length. See `schema` for the reason.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
     from barnabas.serializers.avro.schema import AvroNode, AvroSchema
 
-__all__ = ["skim"]
+__all__ = ["DECIMAL_BYTES_MAX", "skim"]
 
 _DEPTH_MAX = 100
 # Limit for the number of values in a record.
 _VALUES_MAX = 10_000_000
+# Limit for a decimal: 2,400 digits.
+DECIMAL_BYTES_MAX = 1000
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _LENGTH_FIRST = ("bytes", "string")
 
@@ -66,6 +68,7 @@ class _Skimmer:
             return self._after(position, _FIXED_SIZES[kind])
         if kind in _LENGTH_FIRST:
             length, position = read_varint(self._data, position)
+            _check_decimal(definition, length)
             return self._after(position, length)
         if isinstance(definition, dict):
             return self._skip_complex(kind, definition, position, depth)
@@ -80,6 +83,7 @@ class _Skimmer:
                     position = self.skip(field["type"], position, depth + 1)
                 return position
             case "fixed":
+                _check_decimal(definition, int(definition["size"]))
                 return self._after(position, int(definition["size"]))
             case "array":
                 items = definition["items"]
@@ -110,3 +114,11 @@ class _Skimmer:
         if length < 0 or position + length > len(self._data):
             raise WireFormatError(f"the record ends within a value of {length} byte(s)")
         return position + length
+
+
+def _check_decimal(definition: AvroNode, length: int) -> None:
+    is_decimal = isinstance(definition, dict) and definition.get("logicalType") == "decimal"
+    if is_decimal and length > DECIMAL_BYTES_MAX:
+        raise WireFormatError(
+            f"a decimal of {length} bytes: the limit is {DECIMAL_BYTES_MAX} bytes"
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Unpack
 
+from google.protobuf import message_factory
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, EncodeError, Message
 
@@ -27,12 +28,15 @@ from barnabas.serializers.wire_format import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from google.protobuf.descriptor import FileDescriptor
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
 
     from barnabas.serializers.lookups import SerializerOptions
     from barnabas.serializers.registry import SchemaRegistry
 
 __all__ = ["ProtobufDeserializer", "ProtobufSerializer", "message_as_json"]
+
+# Limit for the fields of a message that is shown as JSON, with the fields of all messages in it.
+_JSON_FIELDS_MAX = 100_000
 
 
 class ProtobufSerializer(SchemaSerializer):
@@ -176,8 +180,9 @@ def message_as_json(message: Message) -> dict[str, Any]:
     """Return a message in Protobuf's JSON mapping, with the names of the schema and all defaults.
 
     Raises:
-        WireFormatError: The message has a part without such a form.
+        WireFormatError: The message has a part without such a form, or too many fields.
     """
+    _check_size(message)
     try:
         found: dict[str, Any] = MessageToDict(
             message,
@@ -188,3 +193,43 @@ def message_as_json(message: Message) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise WireFormatError(f"the message cannot be shown as JSON: {error}") from None
     return found
+
+
+def _check_size(message: Message) -> None:
+    """Check the number of fields with their defaults, which two bytes of a record can make."""
+    widths: dict[Descriptor, int] = {}
+    count, pending = 0, [message]
+    while pending:
+        each = pending.pop()
+        kind = each.DESCRIPTOR
+        width = widths.get(kind)
+        if width is None:
+            width = widths[kind] = len(kind.fields)
+        count += width
+        if count > _JSON_FIELDS_MAX:
+            raise WireFormatError(
+                f"the message has more than {_JSON_FIELDS_MAX} fields with their defaults, so that "
+                f"it is not shown as JSON"
+            )
+        if kind.full_name == "google.protobuf.Any":
+            pending += _packed(each)
+            continue
+        for field, value in each.ListFields():
+            if field.message_type is None:
+                continue
+            if isinstance(value, Message):
+                pending.append(value)
+            elif field.message_type.GetOptions().map_entry:
+                pending += [inner for inner in value.values() if isinstance(inner, Message)]
+            else:
+                pending += value
+
+
+def _packed(message: Any) -> list[Message]:
+    """Return the message in an Any; nothing if its type is unknown or its bytes are damaged."""
+    name = message.type_url.rpartition("/")[2]
+    try:
+        kind = message.DESCRIPTOR.file.pool.FindMessageTypeByName(name)
+        return [message_factory.GetMessageClass(kind).FromString(message.value)]
+    except (KeyError, DecodeError):
+        return []
