@@ -45,7 +45,6 @@ class Segment:
         "_file",
         "_index_interval_bytes",
         "_max_timestamp",
-        "_offset_of_max_timestamp",
         "_recent",
         "_suffix",
         "_was_used",
@@ -55,6 +54,7 @@ class Segment:
         "first_batch_timestamp",
         "is_new",
         "offset_index",
+        "offset_of_max_timestamp",
         "on_damaged_index",
         "on_rebuilt",
         "roll_jitter_ms",
@@ -86,7 +86,7 @@ class Segment:
         # truncation; then the next sync includes the file.
         self.synced_size = -1
         # Called after damaged indexes were rebuilt.
-        self.on_rebuilt: Callable[[], None] | None = None
+        self.on_rebuilt: Callable[[Segment], None] | None = None
         # Called with path and position when damaged index entries are found.
         self.on_damaged_index: Callable[[str, int], None] | None = None
         # None while the segment is idle; the next use opens the file.
@@ -101,7 +101,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         # Largest timestamp, and last offset of its batch; None until the time index is read.
         self._max_timestamp: int | None = None
-        self._offset_of_max_timestamp = base_offset
+        self.offset_of_max_timestamp = base_offset
         # Largest timestamp of the first batch, from which segment.ms counts; None if unknown.
         self.first_batch_timestamp: int | None = None
         # Wall clock at which the segment was created or found, in ms. segment.ms counts from it if
@@ -160,8 +160,17 @@ class Segment:
     def max_timestamp(self) -> int:
         """The largest timestamp of the segment; -1 if no record has a timestamp."""
         if self._max_timestamp is None:
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
+            self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry()
         return self._max_timestamp
+
+    @property
+    def has_max_timestamp(self) -> bool:
+        """Whether the largest timestamp is known without reading the time index."""
+        return self._max_timestamp is not None
+
+    def set_max_timestamp(self, timestamp: int, offset: int) -> None:
+        """Set the largest timestamp, and the last offset of its batch, which were stored."""
+        self._max_timestamp, self.offset_of_max_timestamp = timestamp, offset
 
     # -- appending ---------------------------------------------------------------------------
 
@@ -195,7 +204,7 @@ class Segment:
                 largest = self._max_timestamp
             elif batch.max_timestamp > largest:
                 self._max_timestamp = largest = batch.max_timestamp
-                self._offset_of_max_timestamp = batch.last_offset
+                self.offset_of_max_timestamp = batch.last_offset
             self.bytes_since_index_entry += batch.size
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
@@ -209,12 +218,12 @@ class Segment:
         largest = self._max_timestamp
         if max_timestamp > (self.max_timestamp if largest is None else largest):
             self._max_timestamp = max_timestamp
-            self._offset_of_max_timestamp = last_offset
+            self.offset_of_max_timestamp = last_offset
         if self.bytes_since_index_entry > self._index_interval_bytes:
             if self.offset_index.drop_from(last_offset, position) and self.on_damaged_index:
                 self.on_damaged_index(self.path(INDEX_SUFFIX), position)
             self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
             self.bytes_since_index_entry = 0
 
     def first_timestamp(self) -> int:
@@ -285,7 +294,7 @@ class Segment:
         """Return `max_timestamp` after checking it against the batches, for deletions."""
         if not self._is_time_known():
             self._renew_time_index()
-        return self.max_timestamp
+        return max(self.max_timestamp, self.time_index.last_entry()[0])
 
     def _renew_time_index(self) -> None:
         if self.on_damaged_index is not None:
@@ -342,7 +351,7 @@ class Segment:
         except DamagedLogError:
             # The truncation must be completed; a later read reports the damage.
             pass
-        self._max_timestamp, self._offset_of_max_timestamp = largest, offset
+        self._max_timestamp, self.offset_of_max_timestamp = largest, offset
 
     def _headers_at_end(self) -> Iterator[BatchHeader]:
         """Yield the headers of the batches from the last entry of the offset index on."""
@@ -399,13 +408,13 @@ class Segment:
             pass
         self.seal()
         if self.on_rebuilt is not None:
-            self.on_rebuilt()
+            self.on_rebuilt(self)
 
     def seal(self) -> None:
         """Complete the indexes, because no append follows soon."""
         timestamp = self.max_timestamp
         if timestamp >= 0:
-            self.time_index.maybe_append(timestamp, self._offset_of_max_timestamp)
+            self.time_index.maybe_append(timestamp, self.offset_of_max_timestamp)
         self._write_out_indexes()
 
     def sync_batches(self) -> Callable[[], None]:
