@@ -320,11 +320,10 @@ class LogLoader:
             self._times.load(indexed, modified)
         return found
 
-    def _new_segment(self, base_offset: int) -> Segment:
+    def _new_segment(self, base_offset: int, with_files: bool) -> Segment:
         segment = Segment(self._disk, self._directory, base_offset, self._config)
-        segment.create(
-            self._dependencies.clock.wall_ms(), roll_jitter(self._config, self._dependencies.rng)
-        )
+        jitter_ms = roll_jitter(self._config, self._dependencies.rng)
+        segment.create(self._dependencies.clock.wall_ms(), jitter_ms, with_files)
         return segment
 
     def _start_empty(self, segments: list[Segment]) -> list[Segment]:
@@ -335,8 +334,12 @@ class LogLoader:
             segment.delete_files()
         self._producers.remove_all_snapshots()
         self._epochs.clear()
-        self._is_replayed = self._is_whole = False
-        return [self._new_segment(self._opening.log_start_offset)]
+        self._is_replayed = False
+        start = self._opening.log_start_offset
+        # A log that never had a record needs no files. Creating them would take most of the time in
+        # which thousands of partitions are created.
+        self._is_whole = not segments and start == 0
+        return [self._new_segment(start, with_files=not self._is_whole)]
 
     # -- indexes -----------------------------------------------------------------------------
 

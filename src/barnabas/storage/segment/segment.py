@@ -43,6 +43,7 @@ class Segment:
         "_directory",
         "_disk",
         "_file",
+        "_has_files",
         "_index_interval_bytes",
         "_max_timestamp",
         "_recent",
@@ -91,6 +92,8 @@ class Segment:
         self.on_damaged_index: Callable[[str, int], None] | None = None
         # None while the segment is idle; the next use opens the file.
         self._file: File | None = None
+        # Whether the files exist. Those of a log without records are created by the first use.
+        self._has_files = True
         # Whether the file was used since the last check for idle segments.
         self._was_used = False
         self._index_interval_bytes = config.index_interval_bytes
@@ -120,23 +123,38 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.path(LOG_SUFFIX)!r}, size={self.size})"
 
-    def create(self, now_ms: int, roll_jitter_ms: int) -> None:
-        """Create the files of a new segment; empty a file left over from a crash."""
-        file = self._disk.open(self.path(LOG_SUFFIX), briefly=True)
-        try:
-            if file.size():
-                file.truncate(0)
-        finally:
-            file.close()
-        # For an empty file, only the directory entry has to be synced.
+    def create(self, now_ms: int, roll_jitter_ms: int, with_files: bool = True) -> None:
+        """Start a new segment.
+
+        Args:
+            now_ms: wall clock.
+            roll_jitter_ms: subtracted from segment.ms.
+            with_files: whether to create the files now, instead of at the first use.
+        """
         self.size = self.synced_size = 0
         self.offset_index.create()
         self.time_index.create()
         self.txn_index.create()
         self._max_timestamp = NO_TIMESTAMP
         self.created_ms = now_ms
-        self.is_new = True
         self.roll_jitter_ms = roll_jitter_ms
+        self._has_files = False
+        if with_files:
+            self._create_files()
+
+    def _create_files(self) -> None:
+        """Create the files; empty a file left over from a crash."""
+        file = self._disk.open(self.path(LOG_SUFFIX), briefly=True)
+        try:
+            if file.size():
+                file.truncate(0)
+        finally:
+            file.close()
+        self.offset_index.file.create()
+        self.time_index.file.create()
+        # For an empty file, only the directory entry has to be synced.
+        self.is_new = True
+        self._has_files = True
 
     def path(self, suffix: str) -> str:
         """Return the path of the file with that suffix."""
@@ -148,6 +166,8 @@ class Segment:
         self._was_used = True
         file = self._file
         if file is None:
+            if not self._has_files:
+                self._create_files()
             file = self._file = self._disk.open(self.path(LOG_SUFFIX), create=False)
         return file
 
@@ -260,6 +280,8 @@ class Segment:
             except WrongEntryError:
                 # The file has changed since the append; the index lookup below finds the damage.
                 self._recent.clear()
+        if not self.size:
+            return None
         wrong_positions: list[int] = []
         while True:
             indexed, position = self.offset_index.entry_before(offset)
@@ -444,7 +466,7 @@ class Segment:
 
     def modified_ms(self) -> int:
         """Return when the file of batches was last written (wall clock, ms)."""
-        return self._disk.modified_ms(self.path(LOG_SUFFIX))
+        return self._disk.modified_ms(self.path(LOG_SUFFIX)) if self._has_files else self.created_ms
 
     def release_if_idle(self) -> bool:
         """Close the descriptor and unload the indexes if unused since the last call."""
