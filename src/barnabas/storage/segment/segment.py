@@ -445,6 +445,8 @@ class Segment:
 
     def sync_all(self) -> Callable[[], None]:
         """Write the indexes; return a function, callable on any thread, that syncs all files."""
+        if not self._has_files:
+            return _do_nothing
         self._write_out_indexes()
         syncs = (
             self.sync_batches(),
