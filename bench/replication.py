@@ -1,7 +1,8 @@
 """`python -m bench.replication`: three brokers that replicate many idle partitions.
 
 The benchmark measures the cost of the idle partitions, and the time of an acknowledged write
-(acks=all) to one of them.
+(acks=all) to one of them. With `--catch-up-mb`, it then measures how fast an added, empty replica
+copies a partition of that size from its leader, and the acknowledged writes beside it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import threading
 import time
 
 import psutil
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
+from barnabas import Admin, TopicPartition
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -32,6 +35,9 @@ PARTITIONS_PER_TOPIC = 500
 IDLE_S = 10.0
 ROUND_TRIPS = 400
 ACKS_ALL = -1
+RECORD_BYTES = 10_000
+LIMIT_S = 300.0
+BUDGET_MB_S, BUDGET_P99_TIMES = 200, 2.0
 
 Rows = list[tuple[str, str]]
 
@@ -70,13 +76,21 @@ def request() -> bytes:
     return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", produce_request, 7))
 
 
-def round_trips(cluster: ClusterProcess, count: int) -> list[float]:
-    """Return the sorted times (ms) of acknowledged writes, one at a time."""
+def round_trips(
+    cluster: ClusterProcess, count: int, until: threading.Event | None = None
+) -> list[float]:
+    """Return the sorted times (ms) of acknowledged writes, one at a time.
+
+    Args:
+        cluster: the cluster.
+        count: the number of writes.
+        until: if given, there are writes until it is set.
+    """
     host, _, port = cluster.node(1).address.rpartition(":")
     data, times = request(), []
     with socket.create_connection((host, int(port))) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(count):
+        while not until.is_set() if until else len(times) < count:
             started = time.perf_counter()
             connection.sendall(data)
             connection.recv(4096)
@@ -113,13 +127,73 @@ def measure(partitions: int, rows: Rows) -> None:
         )  # fmt: skip
 
 
+def fill(cluster: ClusterProcess, topic: str, megabytes: int) -> None:
+    """Write records to the replicas of a topic of one partition."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    value = os.urandom(RECORD_BYTES)
+    for _ in range(megabytes * 1_000_000 // RECORD_BYTES):
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(LIMIT_S):
+        raise TimeoutError(f"not all records were acknowledged within {LIMIT_S} s")
+
+
+def measure_catch_up(megabytes: int, rows: Rows) -> None:
+    """Measure a replica that is added to a partition, and writes to another partition meanwhile."""
+    with ClusterProcess(BROKERS) as cluster, Admin(cluster.bootstrap) as admin:
+        make_topics(cluster, 0)
+        topics = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        topics.create_topics([NewTopic("large", 1, replica_assignment=[[1, 2]])])["large"].result(
+            30
+        )
+        fill(cluster, "large", megabytes)
+        round_trips(cluster, ROUND_TRIPS // 5)
+        alone = round_trips(cluster, ROUND_TRIPS * 5)
+        is_over = threading.Event()
+        beside: list[float] = []
+        writer = threading.Thread(target=lambda: beside.extend(round_trips(cluster, 0, is_over)))
+        before, started = cpu_seconds(cluster), time.perf_counter()
+        writer.start()
+        admin.alter_reassignments({TopicPartition("large", 0): [1, 2, 3]})
+        while admin.list_reassignments():
+            if time.perf_counter() - started > LIMIT_S:
+                raise TimeoutError(f"the replica did not catch up within {LIMIT_S} s")
+            time.sleep(0.02)
+        seconds = time.perf_counter() - started
+        spent = [now - then for now, then in zip(cpu_seconds(cluster), before, strict=True)]
+        is_over.set()
+        writer.join()
+    beside.sort()
+    then, now = alone[len(alone) * 99 // 100], beside[len(beside) * 99 // 100]
+    is_met = megabytes / seconds >= BUDGET_MB_S and now <= BUDGET_P99_TIMES * then
+    rows.append(
+        (f"empty replica copies {megabytes:,} MB", f"{megabytes / seconds:.0f} MB/s")
+    )  # fmt: skip
+    rows.append(("p99 of other writes, before and meanwhile", f"{then:.2f} / {now:.2f} ms"))
+    rows.append(("writes meanwhile", f"{len(beside):,}"))
+    rows.append(
+        ("processor of leader / follower / new follower for it",
+         " / ".join(f"{each:.2f}" for each in spent) + " s")
+    )  # fmt: skip
+    budget = f">= {BUDGET_MB_S} MB/s, p99 <= {BUDGET_P99_TIMES:g}x"
+    rows.append(("budget", f"{budget}: {'met' if is_met else 'MISSED'}"))
+
+
 def main() -> None:
     """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, nargs="+", default=[0, 3_000])
+    parser.add_argument("--partitions", type=int, nargs="*", default=[0, 3_000])
+    parser.add_argument("--catch-up-mb", type=int, default=2_000, help="0 leaves this part out")
+    options = parser.parse_args()
     rows: Rows = []
-    for partitions in parser.parse_args().partitions:
+    for partitions in options.partitions:
         measure(partitions, rows)
+    if options.catch_up_mb:
+        measure_catch_up(options.catch_up_mb, rows)
     table = Table(title=machine(), show_header=False)
     for row in rows:
         table.add_row(*row)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.storage.file_names import LARGEST_TIMESTAMPS
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.directory_contents import (
     COMPACTED,
@@ -143,7 +144,8 @@ def kinds_of_files(directories: Iterable[Path]) -> dict[str, str]:
             # files of the cleaner at the next start.
             within = str(path.relative_to(directory))
             is_temporary = path.name == ".lock" or "delete" in within or path.suffix == ".cleaned"
-            if is_temporary or not path.is_file():
+            is_ours_only = path.name == LARGEST_TIMESTAMPS
+            if is_temporary or is_ours_only or not path.is_file():
                 continue
             folder = "" if path.parent == directory else re.sub(r"-\d+$", "", path.parent.name)
             name = re.sub(r"\d{10,20}", "N", path.name)

@@ -13,11 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import OutOfOrderSequenceError
 from barnabas.storage.read_result import FetchIsolation
-from unit.storage.storage_fixtures import Bench, all_records, batch, content
+from barnabas.waiting.off_loop import run_steps
+from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, content
 
 CONFIG = LogConfig(
     segment_bytes=1500, index_interval_bytes=150, segment_index_bytes=120, retention_bytes=4000
 )
+AGE_MAX = 30
 
 
 class LogAgainstList(RuleBasedStateMachine):
@@ -41,13 +43,21 @@ class LogAgainstList(RuleBasedStateMachine):
     def reseed(self, seed: int) -> None:
         self.bench.disk._rng.__init__(seed)
 
-    @rule(count=st.integers(1, 5), size=st.integers(0, 200), compression=st.sampled_from([0, 4]))
-    def append(self, count: int, size: int, compression: int) -> None:
+    @rule(
+        count=st.integers(1, 5),
+        size=st.integers(0, 200),
+        compression=st.sampled_from([0, 4]),
+        age=st.integers(0, AGE_MAX),
+    )
+    def append(self, count: int, size: int, compression: int, age: int) -> None:
+        # Later changes of a file have a later time.
+        self.bench.clock.now_ms += 1
         values = []
         for _ in range(count):
             self.counter += 1
             values.append(b"%d" % self.counter + bytes(size))
-        info = self.bench.append(batch(values, compression=compression), self.epoch)
+        records = batch(values, compression=compression, timestamp=NOW_MS - age)
+        info = self.bench.append(records, self.epoch)
         assert info.first_offset == self.end
         self.values += values
 
@@ -117,6 +127,13 @@ class LogAgainstList(RuleBasedStateMachine):
             for start, values in self.before_cuts
         ]
         self.start = log.log_start_offset
+
+    @rule(age=st.integers(0, AGE_MAX))
+    def look_up_by_time(self, age: int) -> None:
+        records = all_records(self.bench.log)
+        found = run_steps(self.bench.log.reader.offset_for_timestamp(NOW_MS - age))
+        reaching = (record.offset for record in records if record.timestamp >= NOW_MS - age)
+        assert (found and found[1]) == next(reaching, None)
 
     @rule()
     def run_timers(self) -> None:

@@ -159,6 +159,10 @@ class Disk(Protocol):
         """Return the size of a file, bytes."""
         ...
 
+    def stamp(self, path: str) -> tuple[int, int]:
+        """Return the size of a file, and the time of its last change in ns: it tells versions."""
+        ...
+
     def list(self, directory: str) -> Names:
         """Return the names in a directory, sorted."""
         ...
@@ -467,6 +471,11 @@ class RealDisk:
     def size(self, path: str) -> int:
         """Return the size of a file, bytes."""
         return os.stat(path).st_size
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        """Return the size of a file, and the time of its last change in ns."""
+        found = os.stat(path)
+        return found.st_size, found.st_mtime_ns
 
     def list(self, directory: str) -> Names:
         """Return the names in a directory, sorted."""

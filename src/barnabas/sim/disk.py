@@ -204,6 +204,11 @@ class SimDisk:
         """Return the size of a file in bytes."""
         return len(self._file(path).data)
 
+    def stamp(self, path: str) -> tuple[int, int]:
+        """Return the size of a file, and the time of its last change in ns."""
+        inode = self._file(path)
+        return len(inode.data), inode.modified_ms * 1_000_000
+
     def list(self, directory: str) -> Names:
         """Return the names in a directory, sorted."""
         directory = posixpath.normpath(directory)

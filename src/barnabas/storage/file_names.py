@@ -13,6 +13,8 @@ SWAP_FILE_SUFFIX = ".swap"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+# Barnabas' own file; Apache Kafka ignores it.
+LARGEST_TIMESTAMPS = "largest-timestamps"
 
 # One digit more than the largest offset, 2**63 - 1, has.
 _OFFSET_DIGITS = 20

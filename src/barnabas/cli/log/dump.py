@@ -63,9 +63,11 @@ class Dumper:
     def dump(self, path: str) -> None:
         """Show a file, or all segments of a partition's directory."""
         if self._disk.is_directory(path):
-            names = [name for name in self._disk.list(path) if name.endswith(".log")]
-            names += [n for n in self._disk.list(path) if n.endswith(".checkpoint")]
-            if not names:
+            present = self._disk.list(path)
+            names = [name for name in present if name.endswith(".log")]
+            names += [name for name in present if name.endswith(".checkpoint")]
+            # A partition that never had a record has no segments.
+            if not names and "partition.metadata" not in present:
                 raise click.UsageError(f"{path} contains no segments (*.log)")
             for name in names:
                 if self._left == 0:

@@ -76,7 +76,8 @@ def verify_partition(
             continue
         _check_continuity(partition, facts, found, options, findings)
         facts.append(found)
-    if not bases:
+    # A partition that never had a record has no other file.
+    if not bases and set(names) - {PARTITION_METADATA}:
         remedy = (
             "start the broker: it creates an empty log; only other replicas still have the records"
         )

@@ -215,6 +215,8 @@ class LocalLog:
         else:
             self._sealed.append(previous)
         self.segments.add(segment)
+        if not is_replaced:
+            self.segments.times.add([previous], anew=True)
         return previous
 
     def _new_segment(self, now_ms: int, roll_jitter_ms: int, is_replaced: bool) -> Segment:
@@ -249,6 +251,7 @@ class LocalLog:
         """
         self.layout_count += 1
         # Delete backwards, so that a crash in between leaves a log without a gap.
+        self.segments.times.drop(self.segments.from_offset(offset))
         later = [segment for segment in self.segments if segment.base_offset > offset]
         self.delete_segments(list(reversed(later)))
         if later:
@@ -259,6 +262,7 @@ class LocalLog:
     def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
         """Delete all segments, and start a new one at `offset`."""
         self.layout_count += 1
+        self.segments.times.drop(self.segments)
         self.delete_segments(list(reversed(list(self.segments))))
         self._dependencies.disk.sync_directory(self._guard.directory)
         segment = Segment(self._dependencies.disk, self._guard.directory, offset, self.config)
@@ -270,6 +274,7 @@ class LocalLog:
         for segment in segments:
             self.segments.remove(segment)
             segment.mark_deleted()
+        self.segments.times.forget(segments)
         if segments:
             self._delete_later(segments)
 
@@ -292,6 +297,7 @@ class LocalLog:
         """Replace `old` by a compacted segment; `continue_swap` renames the files."""
         assert self._swap is None, f"{self._guard.directory}: a swap is in progress"
         self.layout_count += 1
+        self.segments.times.drop(old)
         self._swap = SegmentSwap(new, old, on_gone)
         for segment in old:
             self.segments.remove(segment)
@@ -307,6 +313,7 @@ class LocalLog:
         swap = self._swap
         if swap is not None and swap.step():
             self._swap = None
+            self.segments.times.add([swap.new], anew=True)
             self._delete_later(swap.old)
 
     def finish_swap(self) -> None:

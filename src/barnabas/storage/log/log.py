@@ -467,6 +467,7 @@ class Log:
             self._dependencies.disk.rename(self.directory, directory)
         self.sync.on_directory_renamed(self.directory, directory)
         self._guard.directory = directory
+        self._local.segments.times.on_directory_renamed(directory)
         for segment in self._local.segments:
             segment.on_directory_renamed(directory)
         self.producer_state.on_directory_renamed(directory)

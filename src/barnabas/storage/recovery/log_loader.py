@@ -23,6 +23,7 @@ from barnabas.storage.errors import (
 from barnabas.storage.file_names import (
     DELETED_FILE_SUFFIX,
     INDEX_SUFFIX,
+    LARGEST_TIMESTAMPS,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
@@ -37,6 +38,7 @@ from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.recovery.known_end import clean_end, idle_end, overlaps
 from barnabas.storage.recovery.swap_recovery import finish_swaps
 from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
+from barnabas.storage.segment.largest_timestamps import LargestTimestamps
 from barnabas.storage.segment.roll_rules import roll_jitter
 from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.segments import Segments
@@ -86,6 +88,7 @@ class LogLoader:
         "_opening",
         "_order",
         "_producers",
+        "_times",
     )
 
     def __init__(
@@ -107,6 +110,7 @@ class LogLoader:
         )
         self._producers.requires_verification = opening.verifies_transactions
         self._epochs = LeaderEpochCache(dependencies.disk, directory)
+        self._times = LargestTimestamps(dependencies.disk, directory)
 
     def load(self) -> LoadedLog:
         """Repair the directory, and return the state of its log."""
@@ -151,7 +155,7 @@ class LogLoader:
             end = yield from self._recover(segments, present, recover_from)
         if end is None or end < self._log_start(end):
             segments, end = self._start_empty(segments), self._opening.log_start_offset
-        return self._finish(Segments(segments), end, epochs_are_whole, present)
+        return self._finish(Segments(segments, self._times), end, epochs_are_whole, present)
 
     def _finish(
         self, segments: Segments, end: int, epochs_are_whole: bool, present: set[str]
@@ -172,6 +176,7 @@ class LogLoader:
             now_ms = self._dependencies.expiry_clock.wall_ms()
             self.load_producer_state(self._producers, segments, range(start, end), now_ms)
         self._report_snapshots()
+        segments.restore_times(start)
         for segment in segments:
             # Ten thousand logs must not hold as many descriptors; the first use opens the file.
             segment.close()
@@ -297,34 +302,44 @@ class LogLoader:
     def _find_segments(self, names: list[str]) -> list[Segment]:
         found = []
         present = set(names)
+        # Modification times of the files of batches, in ns, by base offset.
+        modified: dict[int, int] = {}
         for name in names:
             base = offset_of(name, LOG_SUFFIX)
             if base is not None:
-                size = self._disk.size(f"{self._directory}/{name}")
+                size, modified[base] = self._disk.stamp(f"{self._directory}/{name}")
                 segment = Segment(self._disk, self._directory, base, self._config, size)
                 segment.created_ms = self._dependencies.clock.wall_ms()
                 if name.removesuffix(LOG_SUFFIX) + TXN_INDEX_SUFFIX not in present:
                     # This saves a file check per segment: few segments have aborted transactions.
                     segment.txn_index.create()
                 found.append(segment)
+        if LARGEST_TIMESTAMPS in present:
+            # A missing index is rebuilt, which also finds the timestamp in the batches.
+            indexed = (each for each in found if _name(each.path(TIME_INDEX_SUFFIX)) in present)
+            self._times.load(indexed, modified)
         return found
 
-    def _new_segment(self, base_offset: int) -> Segment:
+    def _new_segment(self, base_offset: int, with_files: bool) -> Segment:
         segment = Segment(self._disk, self._directory, base_offset, self._config)
-        segment.create(
-            self._dependencies.clock.wall_ms(), roll_jitter(self._config, self._dependencies.rng)
-        )
+        jitter_ms = roll_jitter(self._config, self._dependencies.rng)
+        segment.create(self._dependencies.clock.wall_ms(), jitter_ms, with_files)
         return segment
 
     def _start_empty(self, segments: list[Segment]) -> list[Segment]:
         """Delete all segments, because the whole log lies below its start; return a new segment."""
+        self._times.drop(segments)
         for segment in segments:
             segment.close()
             segment.delete_files()
         self._producers.remove_all_snapshots()
         self._epochs.clear()
-        self._is_replayed = self._is_whole = False
-        return [self._new_segment(self._opening.log_start_offset)]
+        self._is_replayed = False
+        start = self._opening.log_start_offset
+        # A log that never had a record needs no files. Creating them would take most of the time in
+        # which thousands of partitions are created.
+        self._is_whole = not segments and start == 0
+        return [self._new_segment(start, with_files=not self._is_whole)]
 
     # -- indexes -----------------------------------------------------------------------------
 
@@ -332,7 +347,7 @@ class LogLoader:
         """Rebuild indexes that are not among the names. Damaged indexes are found on first use."""
         for segment in segments:
             files = (segment.path(INDEX_SUFFIX), segment.path(TIME_INDEX_SUFFIX))
-            if any(path.rpartition("/")[2] not in present for path in files):
+            if any(_name(path) not in present for path in files):
                 segment.rebuild_indexes()
                 segment.sync_all()()
 
@@ -343,7 +358,7 @@ class LogLoader:
         ends = [segment.base_offset for segment in segments[1:]] + [end]
         for segment, segment_end in zip(segments, ends, strict=True):
             path = segment.path(TXN_INDEX_SUFFIX)
-            if path.rpartition("/")[2] not in present:
+            if _name(path) not in present:
                 continue
             if not segment.txn_index.is_sane(segment.base_offset, segment_end):
                 action = "rebuilt from the batches; no action is needed"
@@ -376,11 +391,12 @@ class LogLoader:
         while first and overlaps(segments[first - 1], segments[first]):
             first -= 1
         self._repair_indexes(segments[:first], present)
+        self._times.drop(segments[first:])
         base = segments[first].base_offset
         start = max(self._opening.log_start_offset, segments[0].base_offset)
         self.load_producer_state(
             self._producers,
-            Segments(segments[: first + 1]),
+            Segments(segments[: first + 1], self._times),
             range(min(start, base), base),
             self._dependencies.expiry_clock.wall_ms(),
         )
@@ -536,6 +552,10 @@ class LogLoader:
                     if header.base_offset >= position:
                         _replay_or_skip(state, batch, header)
         state.map_end_offset = end
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _replay_or_skip(state: ProducerState, batch: memoryview, header: BatchHeader) -> None:

@@ -48,6 +48,10 @@ class IndexFile:
     def create(self) -> None:
         """Create the file, empty."""
         self._disk.open(self.path, briefly=True).close()
+        self.start_empty()
+
+    def start_empty(self) -> None:
+        """Start without entries; the file is absent or empty."""
         self._written_bytes = 0
         # For an empty file, only the directory entry has to be synced.
         self._changes = self._synced_changes = 0

@@ -37,8 +37,8 @@ class OffsetIndex:
         self._positions: array[int] = array("i")
 
     def create(self) -> None:
-        """Create the file of a new segment."""
-        self.file.create()
+        """Start empty, for a new segment, whose file is created separately."""
+        self.file.start_empty()
         self._offsets = array("i")
         self._positions = array("i")
 

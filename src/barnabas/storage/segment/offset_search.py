@@ -61,6 +61,8 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> Search:
         Its timestamp, offset and leader epoch, or None.
     """
     yield from _read_times(segments, log_start_offset)
+    if not segments.active.size and len(segments) == 1:
+        return None
     first, later = segments.max_timestamps(log_start_offset)
     found = yield from find_by_timestamp(
         segments, max(first.max_timestamp, later), log_start_offset

@@ -43,9 +43,9 @@ class Segment:
         "_directory",
         "_disk",
         "_file",
+        "_has_files",
         "_index_interval_bytes",
         "_max_timestamp",
-        "_offset_of_max_timestamp",
         "_recent",
         "_suffix",
         "_was_used",
@@ -55,6 +55,7 @@ class Segment:
         "first_batch_timestamp",
         "is_new",
         "offset_index",
+        "offset_of_max_timestamp",
         "on_damaged_index",
         "on_rebuilt",
         "roll_jitter_ms",
@@ -86,11 +87,13 @@ class Segment:
         # truncation; then the next sync includes the file.
         self.synced_size = -1
         # Called after damaged indexes were rebuilt.
-        self.on_rebuilt: Callable[[], None] | None = None
+        self.on_rebuilt: Callable[[Segment], None] | None = None
         # Called with path and position when damaged index entries are found.
         self.on_damaged_index: Callable[[str, int], None] | None = None
         # None while the segment is idle; the next use opens the file.
         self._file: File | None = None
+        # Whether the files exist. Those of a log without records are created by the first use.
+        self._has_files = True
         # Whether the file was used since the last check for idle segments.
         self._was_used = False
         self._index_interval_bytes = config.index_interval_bytes
@@ -101,7 +104,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         # Largest timestamp, and last offset of its batch; None until the time index is read.
         self._max_timestamp: int | None = None
-        self._offset_of_max_timestamp = base_offset
+        self.offset_of_max_timestamp = base_offset
         # Largest timestamp of the first batch, from which segment.ms counts; None if unknown.
         self.first_batch_timestamp: int | None = None
         # Wall clock at which the segment was created or found, in ms. segment.ms counts from it if
@@ -120,23 +123,38 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.path(LOG_SUFFIX)!r}, size={self.size})"
 
-    def create(self, now_ms: int, roll_jitter_ms: int) -> None:
-        """Create the files of a new segment; empty a file left over from a crash."""
-        file = self._disk.open(self.path(LOG_SUFFIX), briefly=True)
-        try:
-            if file.size():
-                file.truncate(0)
-        finally:
-            file.close()
-        # For an empty file, only the directory entry has to be synced.
+    def create(self, now_ms: int, roll_jitter_ms: int, with_files: bool = True) -> None:
+        """Start a new segment.
+
+        Args:
+            now_ms: wall clock.
+            roll_jitter_ms: subtracted from segment.ms.
+            with_files: whether to create the files now, instead of at the first use.
+        """
         self.size = self.synced_size = 0
         self.offset_index.create()
         self.time_index.create()
         self.txn_index.create()
         self._max_timestamp = NO_TIMESTAMP
         self.created_ms = now_ms
-        self.is_new = True
         self.roll_jitter_ms = roll_jitter_ms
+        self._has_files = False
+        if with_files:
+            self._create_files()
+
+    def _create_files(self) -> None:
+        """Create the files; empty a file left over from a crash."""
+        file = self._disk.open(self.path(LOG_SUFFIX), briefly=True)
+        try:
+            if file.size():
+                file.truncate(0)
+        finally:
+            file.close()
+        self.offset_index.file.create()
+        self.time_index.file.create()
+        # For an empty file, only the directory entry has to be synced.
+        self.is_new = True
+        self._has_files = True
 
     def path(self, suffix: str) -> str:
         """Return the path of the file with that suffix."""
@@ -148,6 +166,8 @@ class Segment:
         self._was_used = True
         file = self._file
         if file is None:
+            if not self._has_files:
+                self._create_files()
             file = self._file = self._disk.open(self.path(LOG_SUFFIX), create=False)
         return file
 
@@ -160,8 +180,17 @@ class Segment:
     def max_timestamp(self) -> int:
         """The largest timestamp of the segment; -1 if no record has a timestamp."""
         if self._max_timestamp is None:
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
+            self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry()
         return self._max_timestamp
+
+    @property
+    def has_max_timestamp(self) -> bool:
+        """Whether the largest timestamp is known without reading the time index."""
+        return self._max_timestamp is not None
+
+    def set_max_timestamp(self, timestamp: int, offset: int) -> None:
+        """Set the largest timestamp, and the last offset of its batch, which were stored."""
+        self._max_timestamp, self.offset_of_max_timestamp = timestamp, offset
 
     # -- appending ---------------------------------------------------------------------------
 
@@ -195,7 +224,7 @@ class Segment:
                 largest = self._max_timestamp
             elif batch.max_timestamp > largest:
                 self._max_timestamp = largest = batch.max_timestamp
-                self._offset_of_max_timestamp = batch.last_offset
+                self.offset_of_max_timestamp = batch.last_offset
             self.bytes_since_index_entry += batch.size
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
@@ -209,12 +238,12 @@ class Segment:
         largest = self._max_timestamp
         if max_timestamp > (self.max_timestamp if largest is None else largest):
             self._max_timestamp = max_timestamp
-            self._offset_of_max_timestamp = last_offset
+            self.offset_of_max_timestamp = last_offset
         if self.bytes_since_index_entry > self._index_interval_bytes:
             if self.offset_index.drop_from(last_offset, position) and self.on_damaged_index:
                 self.on_damaged_index(self.path(INDEX_SUFFIX), position)
             self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
             self.bytes_since_index_entry = 0
 
     def first_timestamp(self) -> int:
@@ -251,6 +280,8 @@ class Segment:
             except WrongEntryError:
                 # The file has changed since the append; the index lookup below finds the damage.
                 self._recent.clear()
+        if not self.size:
+            return None
         wrong_positions: list[int] = []
         while True:
             indexed, position = self.offset_index.entry_before(offset)
@@ -285,7 +316,7 @@ class Segment:
         """Return `max_timestamp` after checking it against the batches, for deletions."""
         if not self._is_time_known():
             self._renew_time_index()
-        return self.max_timestamp
+        return max(self.max_timestamp, self.time_index.last_entry()[0])
 
     def _renew_time_index(self) -> None:
         if self.on_damaged_index is not None:
@@ -342,7 +373,7 @@ class Segment:
         except DamagedLogError:
             # The truncation must be completed; a later read reports the damage.
             pass
-        self._max_timestamp, self._offset_of_max_timestamp = largest, offset
+        self._max_timestamp, self.offset_of_max_timestamp = largest, offset
 
     def _headers_at_end(self) -> Iterator[BatchHeader]:
         """Yield the headers of the batches from the last entry of the offset index on."""
@@ -399,13 +430,13 @@ class Segment:
             pass
         self.seal()
         if self.on_rebuilt is not None:
-            self.on_rebuilt()
+            self.on_rebuilt(self)
 
     def seal(self) -> None:
         """Complete the indexes, because no append follows soon."""
         timestamp = self.max_timestamp
         if timestamp >= 0:
-            self.time_index.maybe_append(timestamp, self._offset_of_max_timestamp)
+            self.time_index.maybe_append(timestamp, self.offset_of_max_timestamp)
         self._write_out_indexes()
 
     def sync_batches(self) -> Callable[[], None]:
@@ -414,6 +445,8 @@ class Segment:
 
     def sync_all(self) -> Callable[[], None]:
         """Write the indexes; return a function, callable on any thread, that syncs all files."""
+        if not self._has_files:
+            return _do_nothing
         self._write_out_indexes()
         syncs = (
             self.sync_batches(),
@@ -435,7 +468,7 @@ class Segment:
 
     def modified_ms(self) -> int:
         """Return when the file of batches was last written (wall clock, ms)."""
-        return self._disk.modified_ms(self.path(LOG_SUFFIX))
+        return self._disk.modified_ms(self.path(LOG_SUFFIX)) if self._has_files else self.created_ms
 
     def release_if_idle(self) -> bool:
         """Close the descriptor and unload the indexes if unused since the last call."""

@@ -27,7 +27,7 @@ _PER_STEP = 3
 class SegmentSwap:
     """One replacement; creating it starts it."""
 
-    __slots__ = ("_new", "_on_gone", "_waiting", "old")
+    __slots__ = ("_on_gone", "_waiting", "new", "old")
 
     def __init__(self, new: Segment, old: list[Segment], on_gone: Callable[[int], None]) -> None:
         """Start the replacement.
@@ -39,7 +39,7 @@ class SegmentSwap:
             on_gone: called with each base offset at which no segment begins any longer.
         """
         assert new.base_offset == old[0].base_offset, (new.base_offset, old[0].base_offset)
-        self._new = new
+        self.new = new
         self.old = old
         self._waiting = list(old)
         self._on_gone = on_gone
@@ -49,10 +49,10 @@ class SegmentSwap:
         """Rename a few files; return whether the replacement is complete."""
         for segment in self._waiting[:_PER_STEP]:
             segment.mark_deleted()
-            if segment.base_offset != self._new.base_offset:
+            if segment.base_offset != self.new.base_offset:
                 self._on_gone(segment.base_offset)
         del self._waiting[:_PER_STEP]
         if self._waiting:
             return False
-        self._new.change_suffix("")
+        self.new.change_suffix("")
         return True

@@ -6,6 +6,7 @@ A log may have thousands of segments, so lookups use bisection.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
 from barnabas.record.batch import NO_TIMESTAMP
@@ -13,6 +14,7 @@ from barnabas.record.batch import NO_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from barnabas.storage.segment.largest_timestamps import LargestTimestamps
     from barnabas.storage.segment.segment import Segment
     from barnabas.storage.segment.transaction_index import AbortedEntry
 
@@ -28,13 +30,16 @@ class Segments:
         "_on_damaged_index",
         "_segments",
         "active",
+        "times",
     )
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, segments: list[Segment], times: LargestTimestamps) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
         self._bases = [segment.base_offset for segment in self._segments]
         # The segment for appends; an open log always has one.
         self.active: Segment = self._segments[-1]
+        # The stored timestamps of sealed segments.
+        self.times = times
         # Running maximum of the timestamps of sealed segments from `_maxima_base` on. It grows as
         # segments are sealed, and is rebuilt when another segment is added or removed.
         self._maxima: list[int] = []
@@ -44,7 +49,7 @@ class Segments:
         self._aborting: list[int] | None = None
         self._on_damaged_index: Callable[[str, int], None] | None = None
         for segment in self._segments:
-            segment.on_rebuilt = self._forget
+            segment.on_rebuilt = self._on_rebuilt
 
     def listen(self, on_damaged_index: Callable[[str, int], None]) -> None:
         """Set the callback that receives path and position of damaged index entries."""
@@ -99,11 +104,18 @@ class Segments:
 
     # -- timestamps --------------------------------------------------------------------------
 
+    def restore_times(self, offset: int) -> None:
+        """Prepare searches from `offset`, as far as the timestamps of segments were stored."""
+        slot = self._slot_of(offset) + 1
+        known = takewhile(lambda each: each.has_max_timestamp, self._segments[slot:-1])
+        self._maxima_base = self._bases[slot] if slot < len(self._bases) else -1
+        self._maxima = list(accumulate((each.max_timestamp for each in known), max))
+
     def read_times(self, offset: int, count: int) -> bool:
         """Read where the time indexes of up to `count` segments end, for a search from `offset`.
 
         Returns:
-            Whether segments are left. The ends stay known, so only the first search reads them.
+            Whether segments are left. The ends stay known, and are stored for the next start.
         """
         slot = self._slot_of(offset) + 1
         left = len(self) - 1 - slot
@@ -146,9 +158,12 @@ class Segments:
             self._maxima_base, self._maxima = self._bases[slot], []
         maxima = self._maxima
         start = slot + len(maxima)
-        for index in range(start, sealed if count is None else min(sealed, start + count)):
-            timestamp = self._segments[index].max_timestamp
+        added = self._segments[start : sealed if count is None else min(sealed, start + count)]
+        for segment in added:
+            timestamp = segment.max_timestamp
             maxima.append(max(maxima[-1], timestamp) if maxima else timestamp)
+        if added:
+            self.times.add(added)
         return maxima
 
     # -- aborted transactions ----------------------------------------------------------------
@@ -182,7 +197,7 @@ class Segments:
         self._segments.insert(slot, segment)
         self._bases.insert(slot, segment.base_offset)
         self.active = self._segments[-1]
-        segment.on_rebuilt = self._forget
+        segment.on_rebuilt = self._on_rebuilt
         segment.on_damaged_index = self._on_damaged_index
         # An empty segment at the end does not change the caches.
         if segment is not self.active or segment.size:
@@ -197,6 +212,12 @@ class Segments:
         if self._segments:
             self.active = self._segments[-1]
         self._forget()
+
+    def _on_rebuilt(self, segment: Segment) -> None:
+        """Store the timestamp that was found in the batches."""
+        self._forget()
+        if segment is not self.active:
+            self.times.add([segment], anew=True)
 
     def _forget(self) -> None:
         """Invalidate the cached timestamps and aborted transactions."""

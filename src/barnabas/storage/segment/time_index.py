@@ -41,8 +41,8 @@ class TimeIndex:
         self._last: tuple[int, int] | None = None
 
     def create(self) -> None:
-        """Create the file of a new segment."""
-        self.file.create()
+        """Start empty, for a new segment, whose file is created separately."""
+        self.file.start_empty()
         self._timestamps = array("q")
         self._offsets = array("i")
         self._last = (NO_TIMESTAMP, self.base_offset)

@@ -1,0 +1,63 @@
+"""`barnabas log` over a partition without records, which has no segment files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from barnabas.cli.log.commands import log as command
+from barnabas.runtime.disk import RealDisk
+from barnabas.storage.files.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
+from barnabas.storage.files.clean_shutdown import write_marker
+from barnabas.storage.files.partition_metadata import write_topic_id
+from barnabas.storage.topic_partition import TopicPartition
+
+PARTITION = TopicPartition("flights", 0)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with one partition, as a clean stop leaves it."""
+    (tmp_path / "flights-0").mkdir()
+    write_topic_id(RealDisk(), str(tmp_path / "flights-0"), bytes(range(16)))
+    OffsetCheckpoint(RealDisk(), str(tmp_path), RECOVERY_POINTS).write({PARTITION: 0})
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    write_marker(RealDisk(), str(tmp_path), 1)
+    return tmp_path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(command, [*map(str, words)])
+
+
+@pytest.mark.parametrize("words", [["verify"], ["repair"]])
+def test_nothing_is_wrong_with_it(words: list[str], data: Path) -> None:
+    done = run(*words, data)
+    assert done.exit_code == 0, done.output
+
+
+def test_its_dump_is_empty(data: Path) -> None:
+    done = run("dump", data / "flights-0")
+    assert (done.exit_code, done.output) == (0, "")
+
+
+def test_a_directory_of_something_else_cannot_be_dumped(tmp_path: Path) -> None:
+    done = run("dump", tmp_path)
+    assert done.exit_code == 2
+    assert "contains no segments" in done.output
+
+
+def test_lost_segments_are_found_by_the_files_beside_them(data: Path) -> None:
+    (data / "flights-0" / "leader-epoch-checkpoint").write_text("0\n1\n3 0\n")
+    done = run("verify", data)
+    assert done.exit_code == 1
+    assert "no segment (*.log) exists" in done.output
+
+
+def test_lost_segments_are_found_by_the_recovery_point(data: Path) -> None:
+    OffsetCheckpoint(RealDisk(), str(data), RECOVERY_POINTS).write({PARTITION: 9})
+    done = run("verify", data)
+    assert done.exit_code == 1
+    assert "flights-0: 9, but its log ends at 0: records were lost" in done.output
