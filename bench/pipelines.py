@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
@@ -45,7 +46,7 @@ from examples.flights_declared import run
 SAMPLE_S = 0.2
 # How often the table is looked at, which is a part of the freshness.
 POLL_S = 0.02
-TAIL_S_MAX = 300
+TAIL_S_MAX = 600
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,7 @@ class Delays:
             for line in commit.read_text().splitlines():
                 if (added := json.loads(line).get("add")) is not None:
                     table = pq.read_table(self._log.parent / added["path"], columns=["known"])
-                    known = table["known"].cast("timestamp[ms, tz=UTC]").cast("int64").to_pylist()
+                    known = table["known"].cast(pa.timestamp("ms", "UTC")).cast("int64").to_pylist()
                     self.seconds += [(now_ms - sent_ms) / 1000 for sent_ms in known]
 
 
