@@ -44,8 +44,10 @@ _RETRY_MS = 50.0
 # Numbers after which a request gets no further marker: of markers, and of their partitions.
 _BATCH_MAX = 500
 _BATCH_PARTITIONS_MAX = 2_000
-# Partitions of a transaction that one step serves: a written marker takes 0.2 ms.
-_AT_ONCE = 20
+# Markers that one step writes to this broker's partitions: each takes 0.2 ms.
+_WRITTEN_AT_ONCE = 20
+# Partitions of a transaction whose leaders are looked up at once: each takes some microseconds.
+_FOUND_AT_ONCE = 200
 # Errors that end the attempt: another coordinator or a newer epoch of the producer has ended the
 # transaction.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
@@ -162,7 +164,7 @@ class NetworkMarkerSender:
         self._pending: dict[int, set[_PendingTransaction]] = {}
         # Partitions of transactions that later turns serve, by transaction. A slice is scheduled
         # while there are some.
-        self._later: deque[tuple[_PendingTransaction, Sequence[TopicPartition]]] = deque()
+        self._later: deque[tuple[_PendingTransaction, list[TopicPartition]]] = deque()
         # Number of markers that wait because their partitions have no known leader.
         self.unknown_leaders = 0
         # Number of requests to other brokers, and of their responses. Only increase.
@@ -200,10 +202,11 @@ class NetworkMarkerSender:
 
     def _dispatch(self, pending: _PendingTransaction, partitions: Sequence[TopicPartition]) -> None:
         """Write or queue the markers for the leaders of these partitions, most of them later."""
-        self._dispatch_some(pending, partitions[:_AT_ONCE])
-        if len(partitions) <= _AT_ONCE:
+        left = self._dispatch_some(pending, partitions[:_FOUND_AT_ONCE])
+        left += partitions[_FOUND_AT_ONCE:]
+        if not left:
             return
-        self._later.append((pending, partitions[_AT_ONCE:]))
+        self._later.append((pending, left))
         if len(self._later) == 1:
             self._timer.call_soon(self._start_slices)
 
@@ -214,16 +217,17 @@ class NetworkMarkerSender:
         """Serve the partitions that were left for later. Yields after each step."""
         while self._later:
             pending, partitions = self._later[0]
-            for start in range(0, len(partitions), _AT_ONCE):
+            for start in range(0, len(partitions), _WRITTEN_AT_ONCE):
                 if pending.is_done:
                     break
-                self._dispatch_some(pending, partitions[start : start + _AT_ONCE])
+                self._dispatch_some(pending, partitions[start : start + _WRITTEN_AT_ONCE])
                 yield
             self._later.popleft()
 
     def _dispatch_some(
         self, pending: _PendingTransaction, partitions: Sequence[TopicPartition]
-    ) -> None:
+    ) -> list[TopicPartition]:
+        """Serve partitions, and return those of this broker that are left for later."""
         leaders: dict[int, list[TopicPartition]] = {}
         gone: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
@@ -235,7 +239,7 @@ class NetworkMarkerSender:
                 leaderless.append(key)
             else:
                 leaders.setdefault(found.leader, []).append(key)
-        local = leaders.pop(self._node_id, None)
+        local = leaders.pop(self._node_id, [])
         for broker_id, keys in leaders.items():
             self._enqueue(broker_id, pending, keys)
         if leaderless:
@@ -246,8 +250,10 @@ class NetworkMarkerSender:
             self._retry(pending, leaderless)
         for key in gone:
             self._on_result(pending, key, ErrorCode.NONE)
-        if local is not None:
-            self._writer.write(pending.ending, local, partial(self._on_result, pending))
+        if local:
+            some = local[:_WRITTEN_AT_ONCE]
+            self._writer.write(pending.ending, some, partial(self._on_result, pending))
+        return local[_WRITTEN_AT_ONCE:]
 
     def _retry(self, pending: _PendingTransaction, partitions: list[TopicPartition]) -> None:
         is_scheduled = bool(pending.retried)
