@@ -6,13 +6,14 @@ from math import frexp
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.codec import decode
+from barnabas.protocol.codec import decode, decode_in_steps
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.large_request import LargeRequestContext
 from barnabas.server.dispatch.request import RequestContext
 from barnabas.server.dispatch.request_statistics import FIRST_BUCKET, SHORTEST_MS
+from barnabas.waiting.steps import UNFINISHED, Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
 
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
-# Larger requests are decoded in slices. Produce and Fetch are not, because their records are views.
+# Larger requests are decoded in slices.
 LARGE_BYTES = 16 * 1024
-_WITH_RECORDS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
+# Produce and Fetch are frequent, and Produce is large because of its records, which are views. So
+# they are decoded in slices only if they have too many partitions for one slice. Smaller requests
+# have at most a few thousand.
+_FREQUENT = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
+_WIDE_BYTES = 64 * 1024
 
 
 class Dispatcher:
@@ -70,10 +75,14 @@ class Dispatcher:
                 f"{last_version}, not {version}"
             )
         size = len(frame)
-        if size > LARGE_BYTES and api_key not in _WITH_RECORDS:
-            self._serve_large(connection, frame, header, entry)
-            return
-        request = decode(request_cls, version, frame, offset)
+        if size <= LARGE_BYTES or (size <= _WIDE_BYTES and api_key in _FREQUENT):
+            request = decode(request_cls, version, frame, offset)
+        else:
+            found = self._decode_first_slice(api_key, request_cls, version, (frame, offset))
+            if isinstance(found, Unfinished):
+                self._serve_large(connection, frame, header, entry)
+                return
+            request = found
         slot = connection.reserve()
         context = RequestContext(connection, slot, header, size, self._dependencies, statistics)
         response = handle(context, request)
@@ -97,6 +106,14 @@ class Dispatcher:
         if now_ms > self._watch.due_ms:
             client = f"{header[3]}@{connection.peer}"
             self._watch.check(now_ms, connection.last_activity_ms, statistics.name, client)
+
+    def _decode_first_slice(
+        self, api_key: int, request_cls: type[Message], version: int, body: tuple[memoryview, int]
+    ) -> Message | Unfinished:
+        """Decode a large request if it is a frequent one, and short enough for one slice."""
+        if api_key not in _FREQUENT:
+            return UNFINISHED
+        return self._dependencies.slices.try_now(decode_in_steps(request_cls, version, *body))
 
     def _serve_large(
         self,

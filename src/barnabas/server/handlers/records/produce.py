@@ -23,6 +23,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.replication.requests.delayed_produce import DelayedProduce
 from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
@@ -31,6 +32,8 @@ from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.requests.deferred_append import DeferredAppend
     from barnabas.server.cluster.cluster_view import ClusterView
@@ -41,6 +44,13 @@ if TYPE_CHECKING:
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 10
 _ADMIN_CLIENT_ID = "__admin_client"
+# Partitions that one step appends to: the first append to a log after a start takes 0.3 ms.
+_AT_ONCE = 20
+# Limit for the partitions of a request. A megabyte, which is the default limit of Kafka's producer,
+# has fewer batches.
+PARTITIONS_MAX = 20_000
+# Shorter requests cannot have so many.
+_WIDE_BYTES = 64 * 1024
 # Cached members: access to an enum member costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 _CLIENT = AppendOrigin.CLIENT
@@ -65,6 +75,8 @@ class ProduceHandler:
 
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append the records. The response follows when `acks` is met, perhaps immediately."""
+        if context.request_bytes > _WIDE_BYTES:
+            _check_width(request)
         pending = PendingProduce(
             context,
             request.acks,
@@ -122,11 +134,47 @@ class ProduceHandler:
         request: ProduceRequest,
         entries: dict[TopicPartition, memoryview],
     ) -> None:
+        if len(entries) > _AT_ONCE:
+            # The records are views into the receive buffer, which the next request overwrites.
+            owned = [(key, memoryview(bytearray(each))) for key, each in entries.items()]
+            pending.context.complete_in_slices(self._append_in_steps(pending, request, owned))
+            return
         operation = self._replicas.append_records(
             request.timeout_ms, request.acks, entries, _CLIENT, pending.on_appended
         )
         if operation is not None:
             pending.wait_for(operation)
+
+    def _append_in_steps(
+        self,
+        pending: PendingProduce,
+        request: ProduceRequest,
+        entries: list[tuple[TopicPartition, memoryview]],
+    ) -> Generator[None, None, None]:
+        """Append to many partitions, and respond when all appends are complete."""
+        results: dict[TopicPartition, ProduceResult] = {}
+        delayed: list[DelayedProduce] = []
+
+        def on_some(some: dict[TopicPartition, ProduceResult]) -> None:
+            results.update(some)
+            if len(results) == len(entries):
+                pending.on_appended(results)
+
+        def cancel() -> None:
+            for each in delayed:
+                each.cancel()
+
+        pending.context.on_client_gone(cancel)
+        for start in range(0, len(entries), _AT_ONCE):
+            some = dict(entries[start : start + _AT_ONCE])
+            operation = self._replicas.append_records(
+                request.timeout_ms, request.acks, some, _CLIENT, on_some
+            )
+            if isinstance(operation, DelayedProduce):
+                delayed.append(operation)
+            elif operation is not None:
+                pending.begin_work()
+            yield
 
     def _collect_topic(
         self,
@@ -191,6 +239,12 @@ class ProduceHandler:
         if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
             return name, ErrorCode.INVALID_TOPIC_EXCEPTION
         return name, _NONE
+
+
+def _check_width(request: ProduceRequest) -> None:
+    partitions = sum(len(topic.partition_data) for topic in request.topic_data)
+    if partitions > PARTITIONS_MAX:
+        raise ProtocolError(f"{partitions} partitions: the limit is {PARTITIONS_MAX}")
 
 
 def _merge_topics(topics: list[TopicProduceData]) -> list[TopicProduceData]:
