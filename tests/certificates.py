@@ -56,16 +56,17 @@ class Certificate:
 
 
 class Authority:
-    """A certificate authority."""
+    """A certificate authority; an intermediate one if it has an issuer."""
 
-    def __init__(self, name: str = "Barnabas test CA") -> None:
+    def __init__(self, name: str = "Barnabas test CA", issuer: Authority | None = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        issuer_name = subject if issuer is None else issuer.certificate.subject
         self.certificate = (
-            _builder(subject, subject, self._key, days=3650)
+            _builder(subject, issuer_name, self._key, days=3650)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .sign(self._key, hashes.SHA256())
+            .sign((issuer or self)._key, hashes.SHA256())
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from barnabas.client.accepted_keys import IGNORED
+from barnabas.client.accepted_keys import IGNORED, UNSUPPORTED
 from barnabas.client.config import CHOICES, RANGES, ClientConfig
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.configs.config import DEFINITION as COORDINATOR_KEYS
@@ -145,13 +145,17 @@ def _client_keys() -> str:
             low, high = RANGES[name]
             allowed = f"{low} to {high}"
         rows.append(f"| `{name.replace('_', '.')}` | {default} | {allowed} |\n")
-    ignored = ", ".join(f"`{name.replace('_', '.')}`" for name in sorted(IGNORED))
+    ignored, refused = (
+        ", ".join(f"`{name.replace('_', '.')}`" for name in sorted(names))
+        for names in (IGNORED, UNSUPPORTED)
+    )
     return (
         "\n## Client keys\n\nOf `barnabas.Client`, with `_` for `.`, and of every command as "
         "`-X KEY=VALUE`.\n\n"
         "| key | default | allowed |\n|---|---|---|\n"
         + "".join(rows)
         + f"\nTaken without effect, so that a Java client's properties work: {ignored}.\n"
+        + f"\nRefused with a reason, because their effect would be missed: {refused}.\n"
     )
 
 

@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from barnabas.testing.cluster_process import ClusterProcess
+from certificates import Authority
 from conformance.tls_cluster import PASSWORD, TlsFiles, tls_cluster
 from waiting import PATIENCE_S
 
@@ -73,3 +75,24 @@ def test_key_stores_of_a_file_are_read(running: tuple[ClusterProcess, TlsFiles])
     assert any("ssl.keystore.password is given 2 times" in what for _, what, _ in found)
     assert not any(PASSWORD in what or "'wrong'" in what for _, what, _ in found)
     assert not any("listener.name.plaintext.ssl.client.auth" in what for _, what, _ in found)
+
+
+@pytest.mark.parametrize("has_intermediate", [True, False])
+def test_a_missing_intermediate_certificate_is_noted(
+    tmp_path: Path, has_intermediate: bool
+) -> None:
+    root = Authority("Root")
+    own = Authority("Intermediate", root).issue()
+    store, trust, file = (tmp_path / name for name in ("own.pem", "ca.pem", "server.properties"))
+    store.write_text(own.key_pem() + (own.chain_pem if has_intermediate else own.pem))
+    trust.write_text(root.pem)
+    file.write_text(
+        f"listeners=SSL://127.0.0.1:0\nlog.dirs={tmp_path / 'data'}\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={store}\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={trust}\n"
+    )
+    well, found = findings(str(file))
+    assert well
+    noted = [remedy for verdict, what, remedy in found if "its own certificate" in what]
+    assert len(noted) == (0 if has_intermediate else 1)
+    assert all("certificates of intermediate authorities" in remedy for remedy in noted)

@@ -169,7 +169,7 @@ class Handshake:
         if self.phase is not HandshakePhase.STEPPING:
             return
         if error is not None:
-            self.fail(describe_failure(error))
+            self.fail(describe_failure(error, session.versions))
         elif is_done:
             self._end()
             self._owner.on_handshake_done(session)

@@ -35,6 +35,14 @@ _DESCRIPTIONS = {
     "WRONG_VERSION_NUMBER": "the peer does not speak TLS",
     "RECORD_LAYER_FAILURE": "the peer sent an invalid TLS record",
 }
+# Reasons for which the description also has the versions, or the key, of this side.
+_VERSION_REASONS = frozenset({
+    "NO_PROTOCOLS_AVAILABLE",
+    "TLSV1_ALERT_PROTOCOL_VERSION",
+    "UNSUPPORTED_PROTOCOL",
+    "VERSION_TOO_LOW",
+})  # fmt: skip
+_SUITE_REASONS = frozenset({"NO_SHARED_CIPHER", "SSLV3_ALERT_HANDSHAKE_FAILURE"})
 
 
 class TlsError(OSError):
@@ -61,8 +69,13 @@ class TlsError(OSError):
         return self.description
 
 
-def describe_failure(error: BaseException) -> TlsError:
-    """Return the error with a description of OpenSSL's failure."""
+def describe_failure(error: BaseException, versions: str = "") -> TlsError:
+    """Return the error with a description of OpenSSL's failure.
+
+    Args:
+        error: the failure.
+        versions: the TLS versions of this side, for failures of a handshake.
+    """
     if isinstance(error, TlsError):
         return error
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -72,7 +85,12 @@ def describe_failure(error: BaseException) -> TlsError:
     if isinstance(error, ssl.SSLError):
         reason = error.reason or "unknown error"
         words = reason.lower().replace("_", " ")
-        return TlsError(_DESCRIPTIONS.get(reason, words), is_permanent=True)
+        description = _DESCRIPTIONS.get(reason, words)
+        if versions and reason in _VERSION_REASONS:
+            description += f"; this side has {versions}: check ssl.enabled.protocols on both sides"
+        elif versions and reason in _SUITE_REASONS:
+            description += f"; this side has {versions}: check ssl.cipher.suites on both sides"
+        return TlsError(description, is_permanent=True)
     return TlsError(f"TLS failed: {error}")
 
 

@@ -91,6 +91,13 @@ class TlsSession:
         cipher = self._ssl.cipher()
         return (cipher[0] if cipher else "", self._ssl.version() or "")
 
+    @property
+    def versions(self) -> str:
+        """The versions that this side accepts, for people."""
+        context = self._ssl.context
+        bounds = (context.minimum_version, context.maximum_version)
+        return " and ".join(dict.fromkeys(each.name.replace("_", ".") for each in bounds))
+
     def step(self) -> bool:
         """Continue the handshake. Return whether it is complete; False if it needs more input.
 

@@ -299,6 +299,38 @@ def test_both_sides_get_the_reason_of_a_refused_certificate(place: Place) -> Non
     assert "unknown CA" in str(pair.server.error)
 
 
+@pytest.mark.parametrize(
+    ("server", "client", "words"),
+    [
+        (
+            {"enabled_protocols": ("TLSv1.3",)},
+            {"enabled_protocols": ("TLSv1.2",)},
+            ("has TLSv1.3: check ssl.enabled", "has TLSv1.2: check ssl.enabled"),
+        ),
+        (
+            {"enabled_protocols": ("TLSv1.2",)},
+            {"enabled_protocols": ("TLSv1.3",)},
+            ("has TLSv1.2: check ssl.enabled", "has TLSv1.3: check ssl.enabled"),
+        ),
+        (
+            {"cipher_suites": ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",)},
+            {"cipher_suites": ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)},
+            ("has TLSv1.2: check ssl.cipher", "has TLSv1.2: check ssl.cipher"),
+        ),
+    ],
+)
+def test_both_sides_name_their_versions_and_the_key(
+    place: Place,
+    server: dict[str, tuple[str, ...]],
+    client: dict[str, tuple[str, ...]],
+    words: tuple[str, str],
+) -> None:
+    pair = Pair(place, server_options(**server), client_options(**client))
+    place.until(lambda: pair.server.closed)
+    assert words[0] in str(pair.server.error)
+    assert words[1] in str(pair.failures[0])
+
+
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 def test_a_client_gets_the_error_that_it_needs_a_certificate(place: Place, version: str) -> None:
     """With TLS 1.3 only after its side of the handshake is complete."""
