@@ -1,10 +1,10 @@
 """`python -m bench.group_protocols`: many groups of each protocol, compared with Apache Kafka.
 
-1,000 groups of 2 members, classic, consumer (KIP-848) and share (KIP-932). Each member is a
-separate connection that joins and sends heartbeats as clients do. The brokers take turns,
-protocol by protocol, after a warm-up with fewer groups. The table has processor time of the broker
-until all groups are stable and for their heartbeats, its memory, and the time of a heartbeat. It
-needs `ulimit -n 4096` or more. `--json FILE` stores the figures.
+1,000 groups of 2 members, classic, consumer (KIP-848), share (KIP-932) and streams (KIP-1071). Each
+member is a separate connection that joins and sends heartbeats as clients do. The brokers take
+turns, protocol by protocol, after a warm-up with fewer groups. The table has processor time of the
+broker until all groups are stable and for their heartbeats, its memory, and the time of a
+heartbeat. It needs `ulimit -n 4096` or more. `--json FILE` stores the figures.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TaskIdsRequest,
+    Topology,
+)
 from bench import brokers
 from bench.cases import add_rounds, new_parser
 from bench.groups import (
     CONNECTS_AT_ONCE,
+    FIRST_EPOCH,
     HEARTBEAT_S,
     TOPIC,
     ConsumerMember,
@@ -38,7 +44,7 @@ from bench.run import Figures, show
 if TYPE_CHECKING:
     from bench.brokers import Broker
 
-PROTOCOLS = ("classic", "consumer", "share")
+PROTOCOLS = ("classic", "consumer", "share", "streams")
 MEMBERS = 2
 # The interval of heartbeats is the same for all protocols: that of librdkafka.
 _INTERVAL_MS = str(int(HEARTBEAT_S * 1_000))
@@ -48,6 +54,9 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": _INTERVAL_MS,
     "group.share.heartbeat.interval.ms": _INTERVAL_MS,
     "group.share.min.heartbeat.interval.ms": _INTERVAL_MS,
+    "group.streams.heartbeat.interval.ms": _INTERVAL_MS,
+    "group.streams.min.heartbeat.interval.ms": _INTERVAL_MS,
+    "group.streams.initial.rebalance.delay.ms": "0",
     "group.max.session.timeout.ms": "300000",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -73,8 +82,7 @@ class ShareMember(Member):
             if epoch:
                 self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
             if response.error_code:
-                name = ErrorCode(response.error_code).name
-                self.progress.errors[name] = self.progress.errors.get(name, 0) + 1
+                self.count(response.error_code)
                 await asyncio.sleep(0.1)
                 continue
             epoch = response.member_epoch
@@ -83,14 +91,70 @@ class ShareMember(Member):
             await asyncio.sleep(response.heartbeat_interval_ms / 1_000)
 
 
+class StreamsMember(Member):
+    """One thread of a streams group, which reads the topic."""
+
+    async def live(self) -> None:
+        """Join, and send heartbeats until cancelled."""
+        self.id, epoch = str(uuid.uuid4()), 0
+        process_id, owned = str(uuid.uuid4()), []
+        while True:
+            request = StreamsGroupHeartbeatRequest(
+                group_id=self.group,
+                member_id=self.id,
+                member_epoch=epoch,
+                endpoint_information_epoch=0,
+                active_tasks=owned,
+                standby_tasks=None if owned is None else [],
+                warmup_tasks=None if owned is None else [],
+            )
+            if not epoch:
+                request.topology = _topology()
+                request.rebalance_timeout_ms = 300_000
+                request.process_id, request.client_tags = process_id, []
+            started = time.perf_counter()
+            response = await self.exchange(request, 0)
+            if epoch:
+                self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
+            if response.error_code:
+                self.count(response.error_code)
+                await asyncio.sleep(0.1)
+                continue
+            owned, epoch = None, response.member_epoch
+            if response.active_tasks is not None:
+                owned = [
+                    TaskIdsRequest(subtopology_id=each.subtopology_id, partitions=each.partitions)
+                    for each in response.active_tasks
+                ]
+            if epoch >= FIRST_EPOCH + MEMBERS:
+                self.settle()
+            pause_s = response.heartbeat_interval_ms / 1_000
+            # Clients confirm a revocation at once.
+            await asyncio.sleep(pause_s if owned is None else min(pause_s, 0.1))
+
+
+def _topology() -> Topology:
+    """Return the topology of an application that reads the topic."""
+    reader = Subtopology(
+        subtopology_id="0",
+        source_topics=[TOPIC],
+        source_topic_regex=[],
+        state_changelog_topics=[],
+        repartition_sink_topics=[],
+        repartition_source_topics=[],
+        copartition_groups=[],
+    )
+    return Topology(epoch=0, subtopologies=[reader])
+
+
 def make_members(protocol: str, groups: int, progress: Progress) -> list[Member]:
     """Return the members of all groups."""
     prefix = f"{protocol}-{uuid.uuid4().hex[:8]}"
     names = [f"{prefix}-{number % groups}" for number in range(groups * MEMBERS)]
     if protocol == "consumer":
         return [ConsumerMember(name, progress, MEMBERS) for name in names]
-    kind = ShareMember if protocol == "share" else Member
-    return [kind(name, progress) for name in names]
+    kinds = {"share": ShareMember, "streams": StreamsMember}
+    return [kinds.get(protocol, Member)(name, progress) for name in names]
 
 
 async def measure(broker: Broker, protocol: str, groups: int, seconds: float) -> dict[str, float]:

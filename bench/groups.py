@@ -126,7 +126,7 @@ class Member:
             9,
         )
         if joined.error_code:
-            self._count(joined.error_code)
+            self.count(joined.error_code)
             self.id = joined.member_id
             return False
         self.id, self._generation = joined.member_id, joined.generation_id
@@ -145,7 +145,7 @@ class Member:
             5,
         )
         if synced.error_code:
-            self._count(synced.error_code)
+            self.count(synced.error_code)
             return False
         self.settle()
         return True
@@ -171,7 +171,8 @@ class Member:
             self._is_settled = False
             self.progress.note(self.group, -1)
 
-    def _count(self, error: int) -> None:
+    def count(self, error: int) -> None:
+        """Count an error of a response."""
         name = ErrorCode(error).name
         self.progress.errors[name] = self.progress.errors.get(name, 0) + 1
 
@@ -200,7 +201,7 @@ class ConsumerMember(Member):
             if epoch:
                 self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
             if response.error_code:
-                self._count(response.error_code)
+                self.count(response.error_code)
                 await asyncio.sleep(0.1)
                 continue
             owned, epoch = None, response.member_epoch

@@ -221,15 +221,13 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
     def put(self, member: ConsumerMember) -> None:
         """Add or replace a member."""
         before = self.members.get(member.member_id)
-        if before is not None and _is_same_subscriber(before, member):
-            self._move(before, member)
-            return
-        self._forget(before)
+        if before is not None:
+            if _is_same_subscriber(before, member):
+                self._move(before, member)
+                return
+            self._forget(before)
         self.members[member.member_id] = member
-        change_counts(self._names, member.subscribed_topic_names, 1)
-        change_counts(self._regexes, _regex_of(member), 1)
-        change_counts(self._assignors, _assignor_of(member), 1)
-        change_counts(self._classic_protocols, _classic_protocols_of(member), 1)
+        self._count(member, 1)
         self._classic_members += member.uses_classic_protocol
         self._resize(_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
@@ -275,14 +273,21 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         """Remove a known member's subscriptions and partitions from the indexes."""
         if member is None:
             return
-        change_counts(self._names, member.subscribed_topic_names, -1)
-        change_counts(self._regexes, _regex_of(member), -1)
-        change_counts(self._assignors, _assignor_of(member), -1)
-        change_counts(self._classic_protocols, _classic_protocols_of(member), -1)
+        self._count(member, -1)
         self._classic_members -= member.uses_classic_protocol
         self._resize(-_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
             self._remove_owner(partitions, member.member_epoch)
+
+    def _count(self, member: ConsumerMember, change: int) -> None:
+        """Add a member to the counts of subscriptions and protocols (1), or remove it (-1)."""
+        change_counts(self._names, member.subscribed_topic_names, change)
+        if member.subscribed_topic_regex:
+            change_counts(self._regexes, _regex_of(member), change)
+        if member.server_assignor is not None:
+            change_counts(self._assignors, _assignor_of(member), change)
+        if member.classic is not None:
+            change_counts(self._classic_protocols, _classic_protocols_of(member), change)
 
     def growth_by(self, member: ConsumerMember) -> int:
         """Return by how many bytes the group grows if the member gets this state."""

@@ -115,8 +115,15 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
 
     def put(self, member: ShareMember) -> None:
         """Add or replace a member."""
-        self._forget(self.members.get(member.member_id))
+        before = self.members.get(member.member_id)
         self.members[member.member_id] = member
+        if before is not None:
+            if before.subscribed_topic_names is member.subscribed_topic_names:
+                # Epochs and partitions have changed.
+                growth = _partitions_of(member) - _partitions_of(before)
+                self._resize(growth * _PARTITION_BYTES)
+                return
+            self._forget(before)
         change_counts(self._names, member.subscribed_topic_names, 1)
         self._resize(_bytes_of(member))
 
@@ -144,5 +151,12 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
 def _bytes_of(member: ShareMember) -> int:
     """Return the estimated memory size of a member and of its target assignment, in bytes."""
     names = sum(len(name) + _TOPIC_BYTES for name in member.subscribed_topic_names)
-    partitions = sum(map(len, member.assigned.values()))
-    return _MEMBER_BYTES + names + len(member.member_id) + partitions * _PARTITION_BYTES
+    partitions = _partitions_of(member) * _PARTITION_BYTES
+    return _MEMBER_BYTES + names + len(member.member_id) + partitions
+
+
+def _partitions_of(member: ShareMember) -> int:
+    count = 0
+    for indexes in member.assigned.values():
+        count += len(indexes)
+    return count
