@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -48,14 +48,22 @@ class Answer:
 
 
 class ConsoleInProcess:
-    """A running console. `log_in` keeps its cookie for all later requests."""
+    """A running console. `log_in` keeps its cookie for all later requests.
 
-    def __init__(self, settings: ConsoleSettings) -> None:
+    Args:
+        settings: The settings of the console.
+        announce: Gets one-time passwords in place of `passwords`.
+    """
+
+    def __init__(
+        self, settings: ConsoleSettings, announce: Callable[[str], None] | None = None
+    ) -> None:
         self._settings = settings
         self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         # One-time passwords in the order in which the console announced them.
         self.passwords: list[str] = []
+        self._announce = announce or self.passwords.append
         self.cookie = ""
 
     def __enter__(self) -> Self:
@@ -74,7 +82,7 @@ class ConsoleInProcess:
         self._thread.join(SECONDS)
 
     async def _begin(self) -> None:
-        self.console = Console(self._settings, self.passwords.append)
+        self.console = Console(self._settings, self._announce)
         self._application = make_application(self.console)
         self._running = self.console.running(self._application)
         await self._running.__aenter__()

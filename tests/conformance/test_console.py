@@ -101,6 +101,34 @@ def test_every_page_is_shown(console: ConsoleInProcess, topic: str, client: Clie
             assert text in page.text, (path, text)
 
 
+def test_long_tables_have_pages(console: ConsoleInProcess, client: Client) -> None:
+    name = "console-wide"
+    client.create_topic(name, 201, 1)
+
+    def partitions(page: int) -> int:
+        text = console.get("/topic", name=name, page=page).text
+        return text.count('<tr><th scope="row"><a href="/messages')
+
+    # Apache Kafka reports new partitions some time after its response.
+    eventually_equal(lambda: [partitions(page) for page in (1, 2, 3, 99)], [100, 100, 1, 1])
+    text = console.get("/topic", name=name, page=2).text
+    assert "Page 2 of 3 (201 rows)" in text
+    assert "page=1&amp;name=console-wide" in text
+    assert "page=3&amp;name=console-wide" in text
+    client.delete_topics([name])
+
+
+def test_samples_have_more_time_than_pages(address: str, topic: str) -> None:
+    settings = ConsoleSettings(address, {}, interval=3600.0, timeout=0.001)
+    with ConsoleInProcess(settings) as impatient:
+        assert impatient.get("/topics").status in (502, 504)
+        impatient.sample()
+        history = impatient.console.history
+        assert history.error == ""
+        assert history.latest is not None
+        assert topic in history.latest.topics
+
+
 def test_why_and_doctor_are_pages(console: ConsoleInProcess, topic: str) -> None:
     assert "readable" not in console.get("/why").text
     why = console.get("/why", target=f"{topic}:0@5", ask=1).text

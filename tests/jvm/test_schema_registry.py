@@ -317,6 +317,18 @@ def test_an_incompatible_version_is_refused_with_its_field(
     assert e.value.status == 409
 
 
+def test_an_incompatible_message_is_refused_with_its_field(
+    topic: str, registry: SchemaRegistry, schema_registry: str
+) -> None:
+    ProtobufSerializer(registry, schema=DELAY_PROTO).serialize(topic, {})
+    theirs = SchemaRegistryClient({"url": schema_registry})
+    theirs.set_compatibility(f"{topic}-value", "FULL")
+    newer = DELAY_PROTO.replace("int32 minutes", "string minutes")
+    wanted = r"status 409.* field flights\.Delay\.minutes: number 2 was int32 and is now string"
+    with pytest.raises(RegistryError, match=wanted):
+        ProtobufSerializer(registry, schema=newer).serialize(topic, {})
+
+
 def test_a_serializer_without_auto_register_uses_registered_schemas(
     topic: str, registry: SchemaRegistry
 ) -> None:

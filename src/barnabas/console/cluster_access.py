@@ -50,15 +50,19 @@ class ClusterAccess:
         """The configuration of the clients, without the bootstrap servers."""
         return dict(self._config)
 
-    async def call(self, load: Callable[[Client], T]) -> T:
+    async def call(self, load: Callable[[Client], T], limit_ms: float | None = None) -> T:
         """Run `load` with a client in a thread, and return its result.
+
+        Args:
+            load: The function.
+            limit_ms: Limit for all its calls together; None for that of a page.
 
         Raises:
             ClientError: `load` raised it.
             TimeoutError: The calls of `load` took longer than the limit together.
         """
         async with self._slots:
-            return await asyncio.to_thread(self._run, load)
+            return await asyncio.to_thread(self._run, load, limit_ms or self._limit_ms)
 
     async def call_once(
         self, load: Callable[[Client], T], config: Mapping[str, str], limit_ms: float
@@ -73,9 +77,9 @@ class ClusterAccess:
         async with self._slots:
             return await asyncio.to_thread(run)
 
-    def _run(self, load: Callable[[Client], T]) -> T:
+    def _run(self, load: Callable[[Client], T], limit_ms: float) -> T:
         client = self._idle.pop() if self._idle else Client(self._bootstrap, **self._config)
-        client.limit_total(self._limit_ms)
+        client.limit_total(limit_ms)
         is_usable = False
         try:
             result = load(client)

@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 # One point per sample: 30 minutes with five seconds between samples.
 POINTS_MAX = 360
 _GROUPS_MAX = 100
+# No page waits for a sample, which takes seconds with 10,000 topics.
+_SAMPLE_MS = 60_000
 # Topics and groups with points of their own.
 _NAMES_MAX = 500
 
@@ -83,7 +85,7 @@ class History:
     async def sample(self) -> None:
         """Take one sample; remember the error if that fails."""
         try:
-            sample = await self._access.call(self._take)
+            sample = await self._access.call(self._take, _SAMPLE_MS)
         except (ClientError, MetricsError) as error:
             self.error = str(error)
         except TimeoutError:

@@ -16,7 +16,7 @@ import msgspec
 
 from barnabas.runtime import web
 from barnabas.serializers.bounded_cache import BoundedCache
-from barnabas.serializers.errors import RegistryError, SchemaError, UnknownSchemaError
+from barnabas.serializers.errors import CONFLICT, RegistryError, SchemaError, UnknownSchemaError
 from barnabas.serializers.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from barnabas.serializers.wire_format import ID_MAX
 
@@ -30,7 +30,6 @@ T = TypeVar("T")
 # Error codes of the interface.
 _SUBJECT_NOT_FOUND = 40401
 _SCHEMA_NOT_FOUND = 40403
-_CONFLICT = 409
 _NOT_FOUND = 404
 _UNAUTHORIZED = (401, 403)
 # Rounds over all URLs, and the pause (s) before the second; it doubles with each round.
@@ -295,7 +294,7 @@ def _refusal(url: str, response: web.WebResponse) -> RegistryError:
     hint = ""
     if status in _UNAUTHORIZED:
         hint = ". Check the user and the password, or the token"
-    elif status == _CONFLICT:
+    elif status == CONFLICT:
         hint = ". Give new fields a default, or change the compatibility level of the subject"
     elif status == _NOT_FOUND and not answer.message:
         hint = ". Check the path of the registry's URL"

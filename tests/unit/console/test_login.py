@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 
 import pytest
 from starlette.routing import Route
 
+from barnabas.console import command
 from barnabas.console.settings import ConsoleSettings
 from barnabas.console.web.sessions import Sessions
 from barnabas.runtime.rng import SeededRng
@@ -116,3 +119,19 @@ def test_a_session_ends_after_eight_hours_and_old_ones_make_room() -> None:
     ids = [sessions.log_in("pw") for _ in range(101)]
     assert sessions.find(ids[0]) is None
     assert sessions.find(ids[-1]) is not None
+
+
+class GoneTerminal(io.StringIO):
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_console_whose_terminal_is_gone_still_accepts_its_last_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", GoneTerminal())
+    settings = ConsoleSettings(NOWHERE, NO_BROKER, allow_changes=True, timeout=1.0)
+    with ConsoleInProcess(settings, command._announce_password) as console:
+        password = console.console.sessions._password
+        assert console.post("/login", password=password, next="/").status == 303
+        assert console.post("/login", password=password, next="/").status == 403

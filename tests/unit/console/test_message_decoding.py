@@ -110,3 +110,36 @@ def test_damaged_bytes_are_shown_with_the_reason(server: RegistryServer) -> None
     [found] = shown(server.url, data[:-1])
     assert found.kind == "bytes"
     assert "do not fit the Avro schema" in found.note
+
+
+class TickingClock(SystemClock):
+    """A clock that goes on by a step with each question."""
+
+    def __init__(self) -> None:
+        self.now_ms, self.step_ms = 0.0, 0.0
+
+    def monotonic_ms(self) -> float:
+        self.now_ms += self.step_ms
+        return self.now_ms
+
+
+def test_a_schema_whose_records_are_slow_is_not_used_for_a_while(server: RegistryServer) -> None:
+    registry = SchemaRegistry(server.url)
+    slow, quick = (
+        AvroSerializer(registry, text).serialize("t", "JFK")
+        for text in ('"string"', '{"type": "string"}')
+    )
+    clock = TickingClock()
+    decoder = MessageDecoder(registry, clock)
+    assert [each.note for each in shown("", slow, quick, decoder=decoder)] == [
+        "schema 1", "schema 2",
+    ]  # fmt: skip
+    clock.step_ms = 1500.0
+    assert decoder.show(slow, LISTED_BYTES).text == "JFK"
+    clock.step_ms = 0.0
+    found = decoder.show(slow, LISTED_BYTES)
+    assert found.kind == "bytes"
+    assert found.note == "records of schema 1 take too long to decode: wait ten seconds"
+    assert decoder.show(quick, LISTED_BYTES).text == "JFK"
+    clock.now_ms += 10_000
+    assert decoder.show(slow, LISTED_BYTES).text == "JFK"

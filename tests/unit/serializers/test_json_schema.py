@@ -97,6 +97,30 @@ def test_a_wrong_or_hostile_schema_is_refused(registry: SchemaRegistry, text: st
         JsonSchemaSerializer(registry, text)
 
 
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"$ref": "URL/other.json"},
+        {"properties": {"a": {"$ref": "URL/other.json#/definitions/a"}}},
+        {"$schema": "URL/draft.json"},
+        {"$id": "URL/main.json", "$ref": "other.json"},
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "$dynamicRef": "URL/a.json#b"},
+    ],
+    ids=["reference", "inner", "draft", "relative", "dynamic"],
+)
+def test_no_address_of_a_schema_is_asked(
+    server: RegistryServer, registry: SchemaRegistry, keywords: dict[str, Any]
+) -> None:
+    text = json.dumps(keywords).replace("URL", server.url)
+    before = len(server.requests)
+    with pytest.raises(SchemaError):
+        JsonSchemaSerializer(registry, text)
+    number = server.add(text, "JSON")
+    with pytest.raises(SchemaError):
+        JsonSchemaDeserializer(registry)(encode_header(number) + b"{}")
+    assert server.requests[before:] == [f"GET /schemas/ids/{number}"]
+
+
 def test_a_pattern_takes_linear_time(registry: SchemaRegistry) -> None:
     schema = {"type": "string", "pattern": "^(a+)+$"}
     with pytest.raises(SchemaMismatchError):

@@ -17,6 +17,7 @@ from hypothesis import given, strategies as st
 from barnabas.serializers import (
     ProtobufDeserializer,
     ProtobufSerializer,
+    RegistryError,
     SchemaError,
     SchemaMismatchError,
     SchemaRegistry,
@@ -249,3 +250,61 @@ def test_a_record_that_is_nested_too_deep_is_refused(
     # A group is nested by one byte.
     with pytest.raises(WireFormatError, match="the bytes are no R"):
         ProtobufDeserializer(registry)(header + b"\0" + b"\x0b" * 1_000_000)
+
+
+DELAY = """
+syntax = "proto3";
+package flights;
+message Delay {
+  message Cause { string code = 1; }
+  Cause cause = 1;
+  int32 minutes = 2;
+  string note = 3;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        (
+            "int32 minutes",
+            "string minutes",
+            "field flights.Delay.minutes: number 2 was int32 and is now string",
+        ),
+        (
+            "string code",
+            "repeated string code",
+            "field flights.Delay.Cause.code: number 1 was string and is now repeated string",
+        ),
+        (
+            "note = 3",
+            "note = 4",
+            "field flights.Delay.note: its number was 3 and is now 4",
+        ),
+        (
+            "Cause cause = 1;",
+            "Other cause = 1; message Other {}",
+            "number 1 was flights.Delay.Cause and is now flights.Delay.Other",
+        ),
+        ("string note = 3;", "", ""),
+        ("int32 minutes", "int32 late", ""),
+    ],
+    ids=["type", "label", "number", "message", "removed", "renamed"],
+)
+def test_the_error_of_an_incompatible_schema_names_the_field(
+    old: str, new: str, change: str
+) -> None:
+    def refuse(method: str, path: str, _headers: Any) -> tuple[int, bytes] | None:
+        if method == "POST" and path == "/subjects/new-value/versions" and server.subjects:
+            return 409, b'{"error_code": 409, "message": "incompatible"}'
+        return None
+
+    with RegistryServer(refuse) as server:
+        registry = SchemaRegistry(server.url)
+        server.subjects["new-value"] = [server.add(DELAY, "PROTOBUF")]
+        newer = ProtobufSerializer(registry, schema=DELAY.replace(old, new))
+        with pytest.raises(RegistryError, match="incompatible") as raised:
+            newer.serialize("new", {})
+    assert raised.value.status == 409
+    assert str(raised.value).endswith(change or "level of the subject")

@@ -31,6 +31,9 @@ _LOOKUPS_MAX = 20
 # A failed lookup is not repeated for this time (ms).
 _FAILURE_MS = 10_000
 _FAILURES_MAX = 1000
+# The event loop decodes. After a record that took longer (ms), those of its schema stay bytes for
+# the same time.
+_SLOW_MS = 1000
 _REASON_CHARACTERS = 200
 
 
@@ -56,7 +59,7 @@ class MessageDecoder(Shown):
     def __init__(self, registry: SchemaRegistry, clock: Clock) -> None:
         self._deserializer = AnyDeserializer(registry)
         self._clock = clock
-        # By schema id: the time (ms) of a failed lookup, and its reason.
+        # By schema id: the time (ms) of a failed lookup or a slow record, and the reason.
         self._failures: BoundedCache[int, tuple[float, str]] = BoundedCache(_FAILURES_MAX)
 
     async def look_up(self, records: Iterable[ConsumerRecord]) -> None:
@@ -76,26 +79,40 @@ class MessageDecoder(Shown):
         if data is None or not _may_have_schema(data):
             return plain
         schema_id = schema_id_of(data)
+        started_ms = self._clock.monotonic_ms()
+        failure = self._recent_failure(schema_id)
+        if failure:
+            return plain._replace(note=failure)
         try:
             value = self._deserializer.without_blocking(data)
             text = value if isinstance(value, str) else None
             content = msgspec.json.encode(value) if text is None else text.encode()
         except SchemaLookup:
-            failure = self._failures.get(schema_id)
-            reason = "its schema was not looked up" if failure is None else failure[1]
+            known = self._failures.get(schema_id)
+            reason = "its schema was not looked up" if known is None else known[1]
             return plain._replace(note=reason)
         except (SchemaError, TypeError, ValueError, RecursionError) as error:
             return plain._replace(note=str(error)[:_REASON_CHARACTERS])
+        finally:
+            ended_ms = self._clock.monotonic_ms()
+            if ended_ms - started_ms > _SLOW_MS:
+                reason = f"records of schema {schema_id} take too long to decode: wait ten seconds"
+                self._failures.put(schema_id, (ended_ms, reason))
         shown = shown_bytes(content, limit)
         return shown._replace(size=len(data), note=f"schema {schema_id}")
+
+    def _recent_failure(self, schema_id: int) -> str:
+        """Return why records of this schema are not decoded now; "" if they are."""
+        failure = self._failures.get(schema_id)
+        is_recent = failure is not None and self._clock.monotonic_ms() - failure[0] < _FAILURE_MS
+        return failure[1] if failure is not None and is_recent else ""
 
     def _missing(self, data: bytes | None) -> tuple[int, SchemaLookup] | None:
         """Return the schema id of a key or value, and its lookup if it is needed."""
         if data is None or not _may_have_schema(data):
             return None
         schema_id = schema_id_of(data)
-        failure = self._failures.get(schema_id)
-        if failure is not None and self._clock.monotonic_ms() - failure[0] < _FAILURE_MS:
+        if self._recent_failure(schema_id):
             return None
         if self._deserializer.knows(schema_id):
             return None

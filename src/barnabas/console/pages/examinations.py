@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from barnabas.cli.doctor.addresses import examine_addresses
@@ -28,6 +29,10 @@ __all__ = ["ROUTES"]
 
 _MEASURED_S = 1.5
 _WHY_LIMIT_MS = 15_000
+_LATE = (
+    f"the brokers did not answer all requests within {_WHY_LIMIT_MS // 1000} s; ask about one "
+    f"topic or group"
+)
 _SUBJECTS_MAX = 200
 
 
@@ -47,7 +52,10 @@ async def show_why(request: Request) -> Response:
             return examine(client, question, _MEASURED_S, gather_metrics(metrics), late)
 
         async with console.examining:
-            answers = await console.cluster.call_once(explain, WHY_DEFAULTS, _WHY_LIMIT_MS)
+            try:
+                answers = await console.cluster.call_once(explain, WHY_DEFAULTS, _WHY_LIMIT_MS)
+            except TimeoutError:
+                raise HTTPException(504, _LATE) from None
     return console.page(
         request,
         "why.html",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from barnabas.cli.pipeline.projects import listed_bounds, project_of
-from barnabas.cli.pipeline.run_display import lag_text, short
+from barnabas.cli.pipeline.run_display import short
 from barnabas.console.console import console_of
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
 from barnabas.spark.pipelines.errors import ProjectError
@@ -57,7 +57,7 @@ def _flow(status: FlowStatus) -> dict[str, Any]:
         "batch": checkpoint.committed_batch if checkpoint.committed_batch >= 0 else None,
         "is_unfinished": status.has_unfinished_batch,
         "rows": status.progress.get("rows"),
-        "lag": lag_text(status.lag_by_topic),
+        "lag": status.lag_by_topic,
         "lost": sum(status.lost.values()),
         "watermark": checkpoint.watermark_ms or -1,
         "state_rows": status.state_rows,

@@ -14,6 +14,7 @@ from barnabas.serializers.avro.resolution import find_mismatch
 from barnabas.serializers.avro.schema import AvroSchema
 from barnabas.serializers.avro.skim import skim
 from barnabas.serializers.errors import (
+    CONFLICT,
     RegistryError,
     SchemaError,
     SchemaMismatchError,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AvroDeserializer", "AvroSerializer", "parse_registered"]
 
-_CONFLICT = 409
 # In smaller records, decimals need no check: they take microseconds.
 _SMALL_BYTES = 4096
 _DECODE_ERRORS = (EOFError, LookupError, ValueError, TypeError, ArithmeticError, RecursionError)
@@ -97,7 +97,7 @@ class AvroSerializer(SchemaSerializer):
         try:
             schema_id, _schema = self.registered(subject)
         except RegistryError as error:
-            if error.status != _CONFLICT:
+            if error.status != CONFLICT:
                 raise
             raise self._conflict(subject, error) from None
         header, parsed = encode_header(schema_id), self.avro_schema(subject)

@@ -13,8 +13,15 @@ from google.protobuf import message_factory
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, EncodeError, Message
 
-from barnabas.serializers.errors import SchemaMismatchError, WireFormatError
+from barnabas.serializers.errors import (
+    CONFLICT,
+    RegistryError,
+    SchemaError,
+    SchemaMismatchError,
+    WireFormatError,
+)
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
+from barnabas.serializers.protobuf.changes import find_change
 from barnabas.serializers.protobuf.proto_text import UnsupportedProtoError
 from barnabas.serializers.protobuf.proto_types import ProtoTypes, is_well_known, message_indexes
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
@@ -79,7 +86,12 @@ class ProtobufSerializer(SchemaSerializer):
         """Register the schema; return a function from a message to a record's bytes."""
         if self._schema is None and self._class is not None:
             self._schema = self._registered_file(self._class.DESCRIPTOR.file)
-        schema_id, schema = self.registered(subject)
+        try:
+            schema_id, schema = self.registered(subject)
+        except RegistryError as error:
+            if error.status != CONFLICT:
+                raise
+            raise self._conflict(subject, error) from None
         kind = self._class or self._class_of(schema)
         descriptor = kind.DESCRIPTOR
         header = encode_header(schema_id) + encode_indexes(message_indexes(descriptor))
@@ -103,6 +115,17 @@ class ProtobufSerializer(SchemaSerializer):
                 ) from None
 
         return encode
+
+    def _conflict(self, subject: str, error: RegistryError) -> RegistryError:
+        """Return the error of an incompatible schema, with the field if it is found."""
+        assert self._class is not None
+        try:
+            latest = self.registry.latest(subject).schema
+            types = ProtoTypes(latest, self.registry.referenced(latest))
+        except (RegistryError, SchemaError):
+            return error
+        found = find_change(types.file, self._class.DESCRIPTOR.file)
+        return RegistryError(f"{error}. {found}" if found else str(error), error.status, error.code)
 
     def _class_of(self, schema: Schema) -> type[Message]:
         types = ProtoTypes(schema, self.registry.referenced(schema))
