@@ -244,7 +244,8 @@ class Delays:
 
 def send_now(broker: Broker, rate: int, seconds: float) -> None:
     """Send flights with the time of their send, a tenth of a second's at once."""
-    flights = itertools.cycle(itertools.islice(events.flight_events(), 10_000))
+    # As a list: making the first event takes seconds, which would delay the others.
+    flights = itertools.cycle(list(itertools.islice(events.flight_events(), 10_000)))
     started = time.perf_counter()
     with produce.new_producer(broker.address) as producer:
         for piece in range(int(seconds * 10)):

@@ -14,6 +14,7 @@ from barnabas import Client, Producer
 from barnabas.console.settings import ConsoleSettings
 from console_in_process import ConsoleInProcess
 from examples.flights import events, produce
+from examples.flights.processes import DemoError
 from examples.flights_declared import check, run
 from spark.pipeline_shell import Pipeline
 
@@ -85,8 +86,16 @@ def test_all_tables_and_the_topic_are_those_of_the_data_set(
 
 @pytest.mark.nightly
 def test_the_run_with_a_kill_passes_its_check(tmp_path: Path) -> None:
-    example = run.Run(tmp_path / "out", seconds=10)
-    assert run.judge(example) == 0
+    status = None
+    while status is None:
+        example = run.Run(tmp_path / "out", seconds=10)
+        try:
+            status = run.judge(example)
+        except DemoError:
+            # Spark waits ten seconds for a Python process (`late_workers`).
+            log = (example.project / "storage" / "_barnabas" / "run.log").read_text()
+            assert "failed to connect back" in log, log[-4000:]
+    assert status == 0
     assert example.kills == 1
 
 
