@@ -281,3 +281,24 @@ def test_inspection_in_several_turns_does_not_change_the_receive_buffer() -> Non
     assert isinstance(done, InspectedRecords)
     assert bytes(done.content)[HEADER_SIZE:] == before[HEADER_SIZE:]
     assert done.batches[0][1].max_timestamp == NOW_MS - 1
+
+
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("compression", ["producer", "gzip"])
+def test_a_batch_of_a_coordinator_is_stored_as_its_compacted_topic_requires(
+    timestamp_type: str, compression: str
+) -> None:
+    config = LogConfig(
+        cleanup_policy=("compact",),
+        message_timestamp_type=timestamp_type,
+        compression_type=compression,
+    )
+    builder = BatchBuilder()
+    builder.append(5, b"key", b"value")
+    given = memoryview(builder.build())
+    stored, ((_, header),) = validate(given, config, AppendOrigin.COORDINATOR, 7_000)
+    assert header == read_header(stored, 0)
+    assert header.has_log_append_time == (timestamp_type == "LogAppendTime")
+    assert header.max_timestamp == (7_000 if header.has_log_append_time else 5)
+    assert (header.compression == 0) == (compression == "producer")
+    assert (stored is given) == (compression == "producer")
