@@ -134,6 +134,16 @@ def test_an_index_padded_with_zeros_is_read_and_trimmed() -> None:
     assert bench.disk.size(f"{FIRST}.index") < 1000
 
 
+def test_padded_indexes_beside_an_empty_segment_are_emptied_after_a_kill() -> None:
+    # Apache Kafka's tool that dumps segments fails on such an index.
+    bench = Bench()
+    bench.disk.open(f"{FIRST}.log")
+    for suffix, size in ((".index", 10485760), (".timeindex", 10485756)):
+        bench.disk.open(FIRST + suffix).truncate(size)
+    bench.kill_and_reopen()
+    assert (bench.disk.size(f"{FIRST}.index"), bench.disk.size(f"{FIRST}.timeindex")) == (0, 0)
+
+
 def test_a_corrupt_index_above_the_recovery_point_is_rebuilt() -> None:
     bench = Bench(LogConfig(index_interval_bytes=200))
     bench.append_many(30)

@@ -56,6 +56,11 @@ class IndexFile:
         # For an empty file, only the directory entry has to be synced.
         self._changes = self._synced_changes = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are neither entries nor padding; the file must exist."""
+        return not self._pending and not self._disk.size(self.path)
+
     def read(self) -> bytes:
         """Return all entries; an absent file has none."""
         content = self._disk.read(self.path) if self._disk.exists(self.path) else b""
