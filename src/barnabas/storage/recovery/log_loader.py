@@ -148,6 +148,7 @@ class LogLoader:
             )
             if end is not None:
                 self._repair_indexes(segments[:-1], present)
+                segments[-1].remove_padding()
                 recover_from = self._damaged_transactions(segments[-1:], end, present)
         self._is_whole = end is not None
         end = end if recover_from is None else None

@@ -56,11 +56,6 @@ class IndexFile:
         # For an empty file, only the directory entry has to be synced.
         self._changes = self._synced_changes = 0
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are neither entries nor padding; the file must exist."""
-        return not self._pending and not self._disk.size(self.path)
-
     def read(self) -> bytes:
         """Return all entries; an absent file has none."""
         content = self._disk.read(self.path) if self._disk.exists(self.path) else b""
@@ -112,6 +107,20 @@ class IndexFile:
             file.append(self._pending)
             self._written_bytes = written + len(self._pending)
             self._pending = bytearray()
+        finally:
+            file.close()
+
+    def remove_padding(self) -> None:
+        """Remove zeros after the last entry; the file must exist."""
+        if self._written_bytes is None:
+            self._find_end()
+        written = self._written_bytes or 0
+        if self._disk.size(self.path) == written:
+            return
+        file = self._disk.open(self.path, briefly=True)
+        self._changes += 1
+        try:
+            file.truncate(written)
         finally:
             file.close()
 

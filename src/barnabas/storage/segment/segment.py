@@ -384,18 +384,22 @@ class Segment:
         """Return whether the indexes cover the last batches, as far as their ends show it.
 
         A kill may leave a segment without the last entry of its time index, or an empty segment
-        with old entries. A killed Kafka leaves padding, which its own tools do not expect beside an
-        empty segment.
+        with old entries.
         """
-        if not self.size:
-            return self.offset_index.file.is_empty and self.time_index.file.is_empty
         timestamp, offset = self.time_index.last_entry()
+        if not self.size:
+            return timestamp < 0 and not self.offset_index.last_position()
         try:
             if any(header.max_timestamp > timestamp for header in self._headers_at_end()):
                 return False
             return timestamp < 0 or self._has_timestamp(timestamp, offset)
         except CorruptRecordError:
             return False
+
+    def remove_padding(self) -> None:
+        """Remove the zeros that a killed Kafka leaves at the end of its index files."""
+        self.offset_index.file.remove_padding()
+        self.time_index.file.remove_padding()
 
     def truncate_file(self, position: int) -> None:
         """Truncate the file and leave the indexes unchanged."""
