@@ -77,13 +77,8 @@ class ShareMember(Member):
                 member_epoch=epoch,
                 subscribed_topic_names=None if epoch else [TOPIC],
             )
-            started = time.perf_counter()
-            response = await self.exchange(request, 1)
-            if epoch:
-                self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
-            if response.error_code:
-                self.count(response.error_code)
-                await asyncio.sleep(0.1)
+            response = await self.heartbeat(request, 1)
+            if response is None:
                 continue
             epoch = response.member_epoch
             if response.assignment is not None and response.assignment.topic_partitions:
@@ -112,13 +107,8 @@ class StreamsMember(Member):
                 request.topology = _topology()
                 request.rebalance_timeout_ms = 300_000
                 request.process_id, request.client_tags = process_id, []
-            started = time.perf_counter()
-            response = await self.exchange(request, 0)
-            if epoch:
-                self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
-            if response.error_code:
-                self.count(response.error_code)
-                await asyncio.sleep(0.1)
+            response = await self.heartbeat(request, 0)
+            if response is None:
                 continue
             owned, epoch = None, response.member_epoch
             if response.active_tasks is not None:

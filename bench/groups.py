@@ -156,6 +156,21 @@ class Member:
         await self.exchange(LeaveGroupRequest(group_id=self.group, members=members), 5)
         self._unsettle()
 
+    async def heartbeat(self, request: Any, version: int) -> Any:
+        """Send a heartbeat that has a member epoch, and note how long the response took.
+
+        Returns: the response; None after an error, which is counted.
+        """
+        started = time.perf_counter()
+        response = await self.exchange(request, version)
+        if request.member_epoch:
+            self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
+        if not response.error_code:
+            return response
+        self.count(response.error_code)
+        await asyncio.sleep(0.1)
+        return None
+
     def close(self) -> None:
         """Close the connection."""
         self._writer.close()
@@ -196,13 +211,8 @@ class ConsumerMember(Member):
             if not epoch:
                 request.subscribed_topic_names = [TOPIC]
                 request.rebalance_timeout_ms = 300_000
-            started = time.perf_counter()
-            response = await self.exchange(request, 1)
-            if epoch:
-                self.progress.heartbeat_ms.append((time.perf_counter() - started) * 1_000)
-            if response.error_code:
-                self.count(response.error_code)
-                await asyncio.sleep(0.1)
+            response = await self.heartbeat(request, 1)
+            if response is None:
                 continue
             owned, epoch = None, response.member_epoch
             if response.assignment is not None:
