@@ -151,12 +151,13 @@ chaos: setup
 storms: setup
 	PYTHONPATH=tests $(BIN)/python -m storms.campaign $(STORMS)
 
-# Members of share groups and consumer groups under faults in virtual time, from seeds: SEEDS=500 FIRST=1 WALK=members
+# Members of share, consumer and streams groups under faults in virtual time, from seeds: SEEDS=500 FIRST=1 WALK=members
 .PHONY: group-walks
 WALK ?= mixed
 group-walks: setup
 	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.share_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
 	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.member_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
+	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.groups.streams_walk $(FIRST) $$(($(FIRST) + $(SEEDS) - 1)) $(WALK)
 
 # Requests with several things wrong at once, to Apache Kafka and to us, as long as you like:
 # make mutations MUTATIONS="--seed 7 --count 20000". The tests run a small, fixed one.

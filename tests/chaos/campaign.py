@@ -38,10 +38,11 @@ from chaos.cluster_view import await_that
 from chaos.damage import verify
 from chaos.evidence import evidence, producer_epochs
 from chaos.faults import FAULTS, Fault
-from chaos.group_load import SETTINGS as GROUP_SETTINGS, GroupLoad
+from chaos.group_load import SETTINGS as GROUP_SETTINGS, SHARE_GROUP, GroupLoad
 from chaos.history import History
 from chaos.load import Load, LoadOptions
 from chaos.storage_faults import STORAGE_FAULTS
+from chaos.streams_load import STREAMS_GROUP
 from chaos.stress import (
     HEAL_TIMEOUT_S,
     INTERNAL_TOPICS,
@@ -99,7 +100,7 @@ class Options:
     # Whether connections between nodes pass through relays, which can cut links.
     relays: bool = True
     settings: tuple[tuple[str, str], ...] = ()
-    # Whether members of the consumer protocol and of a share group run beside the load.
+    # Whether members of a consumer, a share and a streams group run beside the load.
     has_groups: bool = False
     # Transactional clients beside the load; None for none.
     transactional: TransactionalOptions | None = None
@@ -148,6 +149,9 @@ class Outcome:
     read_by_modern_group: int = 0
     delivered_to_share_group: int = 0
     share_verdict: str = ""
+    # Commits that the streams group's coordinator accepted, and the verdict on the group.
+    committed_by_streams_group: int = 0
+    streams_verdict: str = ""
     # Number of transactions, faults of their clients, and the verdict.
     transactions: str = ""
     transactions_verdict: str = ""
@@ -222,7 +226,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
         stress = Stress(cluster, relays, load, random.Random(options.seed), options.partitions, tls)
         stress.await_full_isr()
         if options.has_groups:
-            stress.groups = GroupLoad(cluster.bootstrap, load_options, load.errors)
+            stress.groups = GroupLoad(stress.view, cluster.bootstrap, load_options, load.errors)
             make_lasting_topics(cluster, stress.groups.topics, tls)
             stress.groups.start()
         if options.transactional is not None:
@@ -371,15 +375,16 @@ def _judge(stress: Stress, outcome: Outcome) -> None:
 
 
 def _judge_groups(stress: Stress, history: History, outcome: Outcome) -> None:
-    """Check the share group, and add the events of the consumer group to the history."""
+    """Check share and streams group, and add the events of the consumer group to the history."""
     if stress.groups is None:
         return
-    verdict = stress.groups.finish(history)
+    verdicts = stress.groups.finish(history)
     outcome.read_by_modern_group = stress.groups.read
     outcome.delivered_to_share_group = stress.groups.delivered
-    outcome.share_verdict = str(verdict)
-    if not verdict.is_clean:
-        outcome.problems.append(f"share group: {verdict}")
+    outcome.committed_by_streams_group = stress.groups.committed
+    outcome.share_verdict = str(verdicts[SHARE_GROUP])
+    outcome.streams_verdict = str(verdicts[STREAMS_GROUP])
+    outcome.problems += [f"{group}: {x}" for group, x in verdicts.items() if not x.is_clean]
 
 
 def _judge_transactions(stress: Stress, outcome: Outcome) -> None:
@@ -497,7 +502,9 @@ def _groups(outcome: Outcome) -> str:
         return "no other groups"
     return (
         f"{outcome.read_by_modern_group} read by the consumer group, "
-        f"{outcome.delivered_to_share_group} delivered to the share group: {outcome.share_verdict}"
+        f"{outcome.delivered_to_share_group} delivered to the share group: "
+        f"{outcome.share_verdict}, {outcome.committed_by_streams_group} commits of the streams "
+        f"group: {outcome.streams_verdict}"
     )
 
 

@@ -1,8 +1,9 @@
-"""Additional load: members of a consumer group (KIP-848) and of a share group (KIP-932).
+"""Additional load: members of consumer, share and streams groups (KIP-848, KIP-932, KIP-1071).
 
 The consumer group (KIP-848) reads the topic of the load and is judged like the classic group. The
 share group (KIP-932) has a topic and a writer of its own, with fewer records: each of them is
-tracked by itself. All clients are ours; librdkafka's share consumer does not exist.
+tracked by itself. All clients are ours; librdkafka's share consumer does not exist. For the streams
+group, see `streams_load`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from barnabas.client.consumer.rebalance_listener import RebalanceListener
 from barnabas.client.errors import ClientError
 from barnabas.client.share.acknowledge_type import AcknowledgeType
 from barnabas.client.topic_partition import TopicPartition
+from chaos.cluster_view import ClusterView
 from chaos.groups.share_checker import check_share_group
 from chaos.groups.share_history import ShareHistory
 from chaos.groups.share_notes import ShareNotes
@@ -34,6 +36,7 @@ from chaos.load import (
     plain_consumer,
     read_values,
 )
+from chaos.streams_load import SETTINGS as STREAMS_SETTINGS, STREAMS_GROUP, StreamsLoad
 from chaos.verdict import Verdict
 from waiting import PATIENCE_S, eventually
 
@@ -45,8 +48,9 @@ SHARE_RATE = 40
 SHARE_MEMBERS = 2
 LOCK_MS = 2_000
 DELIVERY_LIMIT = 10
-# Of the brokers, for members of both groups: like those of the classic members.
+# Of the brokers. The timeouts of consumer and share groups are like those of the classic members.
 SETTINGS = {
+    **STREAMS_SETTINGS,
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "500",
@@ -275,9 +279,11 @@ class ShareLoad:
 
 
 class GroupLoad:
-    """The members of both groups."""
+    """The members of all groups."""
 
-    def __init__(self, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
+    def __init__(
+        self, view: ClusterView, bootstrap: str, options: LoadOptions, errors: Errors
+    ) -> None:
         self._bootstrap = bootstrap
         self._options = options
         self._members = [
@@ -285,6 +291,7 @@ class GroupLoad:
             for number in range(MODERN_MEMBERS)
         ]
         self._shares = ShareLoad(bootstrap, options, errors)
+        self._streams = StreamsLoad(view, options)
         # Committed offsets from `sample_commits`.
         self._found: list[Commit] = []
 
@@ -295,7 +302,7 @@ class GroupLoad:
 
     @property
     def _workers(self) -> list[Worker]:
-        return [*self._members, *self._shares.workers]
+        return [*self._members, *self._shares.workers, *self._streams.workers]
 
     def start(self) -> None:
         """Start all members, and the writer of the share group's topic."""
@@ -329,14 +336,14 @@ class GroupLoad:
         finally:
             reader.close()
 
-    def finish(self, history: History) -> Verdict:
-        """Let both groups read everything that was written, and stop.
+    def finish(self, history: History) -> dict[str, Verdict]:
+        """Let the groups read everything that was written, and stop.
 
         Args:
             history: has the logs; receives the events of the consumer group.
 
         Returns:
-            The verdict on the share group. The caller checks the history.
+            The verdicts on the share group and the streams group. The caller checks the history.
         """
         eventually(
             lambda: (self.check_alive(), not self._behind(history))[1],
@@ -350,7 +357,7 @@ class GroupLoad:
         history.modern_runs += [run for member in self._members for run in member.runs]
         history.modern_commits += [each for member in self._members for each in member.commits]
         history.modern_commits += self._found
-        return self._shares.finish()
+        return {SHARE_GROUP: self._shares.finish(), STREAMS_GROUP: self._streams.finish()}
 
     @property
     def read(self) -> int:
@@ -361,6 +368,11 @@ class GroupLoad:
     def delivered(self) -> int:
         """How many records the share group was given, each delivery by itself."""
         return len(self._shares.history.deliveries)
+
+    @property
+    def committed(self) -> int:
+        """How many commits of the streams group were accepted."""
+        return self._streams.commits
 
     def _behind(self, history: History) -> list[str]:
         committed: dict[int, int] = {}

@@ -49,7 +49,7 @@ class Stress:
     tls: TlsFiles | None = None
     # Transactional clients beside the load, or None.
     transactional: TransactionalLoad | None = None
-    # Members of the consumer protocol and of a share group beside the load, or None.
+    # Members of a consumer, a share and a streams group beside the load, or None.
     groups: GroupLoad | None = None
     # Nodes that may end because of the fault.
     may_end: set[int] = field(default_factory=set)

@@ -27,10 +27,12 @@ def test_groups_of_all_types_read_records_that_survive_random_faults(tmp_path: P
         SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS, has_groups=True
     )
     outcome = check_campaign(options, tmp_path)
-    # Beside the classic group, there are a consumer group and a share group.
+    # Beside the classic group, there are a consumer group, a share group and a streams group.
     assert outcome.read_by_modern_group >= outcome.records
     assert outcome.delivered_to_share_group > 0
     assert outcome.share_verdict == "no faults"
+    assert outcome.committed_by_streams_group > 0
+    assert outcome.streams_verdict == "no faults"
 
 
 @pytest.mark.conformance

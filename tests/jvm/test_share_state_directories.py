@@ -8,11 +8,10 @@ import pytest
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.testing.broker_process import BrokerProcess
 from differential.scene import advertised, exchange
 from differential.share_state import DELETE, INITIALIZE, READ, SUMMARY, WRITE
 from differential.side import Side
-from jvm.kafka_process import KafkaProcess
+from jvm.directory_pair import directory_pair
 from jvm.test_directories import SETTINGS
 from waiting import eventually
 
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from jvm.directory_pair import Broker
+
 pytestmark = pytest.mark.conformance
 
-Broker = BrokerProcess | KafkaProcess
 GROUP, TOPIC = "travellers", "roads"
 ALL = {
     **SETTINGS,
@@ -38,14 +38,8 @@ NOT_READY = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 @pytest.fixture
 def pair(tmp_path: Path, kafka_jars: Callable[[str], str]) -> Iterator[tuple[Broker, Broker]]:
     """Both brokers on one directory."""
-    kafka = KafkaProcess(tmp_path / "kafka", {**ALL, "log.dirs": str(tmp_path / "data")})
-    kafka.data_directory = tmp_path / "data"
-    ours = BrokerProcess(tmp_path / "ours", ALL, ["--data-dir", str(tmp_path / "data")])
-    try:
-        yield kafka, ours
-    finally:
-        kafka.close()
-        ours.close()
+    with directory_pair(tmp_path, ALL) as brokers:
+        yield brokers
 
 
 class Group:
@@ -58,7 +52,7 @@ class Group:
         find_values = {"key_type": 2, "coordinator_keys": [key]}
         find = ApiKey.FIND_COORDINATOR
         eventually(lambda: not exchange(self.side, find, 6, find_values).coordinators[0].error_code)
-        eventually(lambda: not {each.error_code for each in self.summaries()} & {*NOT_READY})
+        self.summaries()
 
     def _created(self) -> bytes:
         new = {"name": TOPIC, "num_partitions": 6, "replication_factor": 1}
@@ -76,11 +70,24 @@ class Group:
             each.error_message = None
         return sorted(topic.partitions, key=lambda each: each.partition)
 
+    def _read(self, api: ApiKey, leader_epoch: int) -> list[Any]:
+        """Read all partitions from a coordinator that has loaded them.
+
+        Kafka also unloads them for a moment when it lacks processor time.
+        """
+        partitions = [{"partition": each, "leader_epoch": leader_epoch} for each in range(6)]
+
+        def loaded() -> list[Any]:
+            found = self.send(api, *partitions)
+            return [] if {each.error_code for each in found} & {*NOT_READY} else found
+
+        return eventually(loaded)
+
     def summaries(self) -> list[Any]:
-        return self.send(SUMMARY, *({"partition": each, "leader_epoch": 0} for each in range(6)))
+        return self._read(SUMMARY, 0)
 
     def states(self) -> list[Any]:
-        return self.send(READ, *({"partition": each, "leader_epoch": 4} for each in range(6)))
+        return self._read(READ, 4)
 
     def write(self, partition: int, offset: int) -> None:
         batch = {"first_offset": offset, "last_offset": offset + 1}

@@ -1,0 +1,129 @@
+"""Each rule of streams groups is disabled in turn, and the checker must find it.
+
+Three simulated brokers run with members and faults (`simulation.groups.streams_walk`). With all
+rules, the checker finds nothing in these runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from barnabas.coordinator.group.offsets import offset_changes
+from barnabas.coordinator.group.offsets.streams_claims import check_streams_commit
+from barnabas.coordinator.group.streams import streams_membership
+from barnabas.coordinator.group.streams.members import task_reconciliation
+from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
+from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
+from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
+from barnabas.protocol.errors import ErrorCode
+from chaos.groups.streams_checker import KINDS
+from simulation.groups.streams_walk import StreamsWalk
+
+# A weakened rule must be found by one of these seeds.
+SEEDS = range(1, 7)
+# Virtual seconds of one run.
+SECONDS = 6.0
+
+Weaken = Callable[[pytest.MonkeyPatch], None]
+
+
+class Rule(NamedTuple):
+    """How to leave a rule out, the finding that shows it, and the style of the walks."""
+
+    weaken: Weaken
+    kind: str
+    style: str
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(kind: str, style: str = "members") -> Callable[[Weaken], Weaken]:
+    """Add a weakened rule, named after its function."""
+    assert kind in KINDS
+
+    def register(weaken: Weaken) -> Weaken:
+        RULES[weaken.__name__.replace("_", " ")] = Rule(weaken, kind, style)
+        return weaken
+
+    return register
+
+
+@rule("owned twice")
+def tasks_are_assigned_before_their_release(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(task_reconciliation._Step, "_is_active_taken", lambda *_: False)
+
+
+@rule("outdated commit")
+def epochs_are_not_checked_at_commits(patch: pytest.MonkeyPatch) -> None:
+    _accept_commits(patch, ErrorCode.STALE_MEMBER_EPOCH)
+
+
+@rule("outdated commit")
+def former_members_may_commit(patch: pytest.MonkeyPatch) -> None:
+    _accept_commits(patch, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _accept_commits(patch: pytest.MonkeyPatch, ignored: ErrorCode) -> None:
+    def check(*args: Any) -> ErrorCode:
+        error = check_streams_commit(*args)
+        return ErrorCode.NONE if error is ignored else error
+
+    patch.setattr(offset_changes, "check_streams_commit", check)
+
+
+@rule("epoch went back")
+def the_epoch_of_a_member_falls_while_it_releases_tasks(patch: pytest.MonkeyPatch) -> None:
+    real = task_reconciliation._advanced
+
+    def advanced(member: Any, state: StreamsMemberState, epoch: int, tasks: Any) -> Any:
+        must_release = state is StreamsMemberState.UNREVOKED_TASKS
+        return real(member, state, epoch - must_release, tasks)
+
+    patch.setattr(task_reconciliation, "_advanced", advanced)
+
+
+@rule("unassigned")
+def sessions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StreamsTimers, "restart_session", lambda *_: None)
+
+
+@rule("unassigned", "mixed")
+def sessions_are_not_armed_after_loading(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StreamsMembership, "start_timers", lambda *_: None)
+
+
+@rule("unassigned")
+def tombstones_of_members_are_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(streams_membership, "member_tombstones", lambda *_: [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RULES)
+def test_a_disabled_rule_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    disabled = RULES[name]
+    disabled.weaken(monkeypatch)
+    seen: list[list[str]] = []
+    for seed in SEEDS:
+        verdict = StreamsWalk(seed, disabled.style).play(SECONDS)
+        seen.append(sorted(verdict.counts))
+        if disabled.kind in verdict.counts:
+            print(f"{name}: seed {seed}: {verdict}")
+            return
+    pytest.fail(f"not noticed; found by seed: {seen}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", ["members", "mixed"])
+def test_nothing_is_found_with_all_rules(style: str) -> None:
+    for seed in SEEDS:
+        walk = StreamsWalk(seed, style)
+        verdict = walk.play(SECONDS)
+        assert verdict.is_clean, f"seed {seed}: {verdict}\n{walk.log}"
+        history = walk.world.history
+        accepted = [each for each in history.commits if not each.error_code]
+        assert min(len(history.heartbeats), len(accepted)) > 20, seed
+        assert len(accepted) < len(history.commits), seed
