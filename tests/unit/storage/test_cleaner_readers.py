@@ -85,8 +85,13 @@ def test_a_coordinator_loads_a_compacted_log() -> None:
         def __init__(self) -> None:
             self.records: list[tuple[int, bytes, bytes | None]] = []
 
+            self.committed: list[int] = []
+
         def replay(self, offset: int, key: bytes, value: bytes | None, _producer_id: int) -> None:
             self.records.append((offset, key, value))
+
+        def commit(self, offset: int) -> None:
+            self.committed.append(offset)
 
     bench = cleaned(NONE)
     shard, outcomes = Replayed(), []

@@ -46,7 +46,7 @@ def run(request: pytest.FixtureRequest) -> Run:
             gc.collect()
             assert asyncio.all_tasks() == tasks
             assert threading.active_count() == threads
-            assert open_descriptors() == descriptors
+            assert open_descriptors().items() <= descriptors.items()
             assert not complaints
 
         with warnings.catch_warnings(record=True) as warned:
@@ -60,6 +60,8 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 def open_descriptors() -> dict[str, str]:
     """Return the file of each open descriptor of this process."""
+    # Closes what other tests of this process have left open.
+    gc.collect()
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -219,4 +221,4 @@ def test_a_server_runtime_releases_its_reserve_of_descriptors() -> None:
     runtime = watched_runtime(loop)
     assert len(open_descriptors()) >= len(before) + 16
     close_loop(loop, runtime)
-    assert open_descriptors() == before
+    assert open_descriptors().items() <= before.items()
