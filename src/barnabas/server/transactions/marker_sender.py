@@ -3,8 +3,8 @@
 Each broker has a queue and at most one request in flight. The next request contains all markers
 that were queued in the meantime. Markers for partitions of this broker are written directly.
 
-The first partitions of a transaction are served at once. Transactions with thousands of partitions
-continue in later turns of the loop, which serve a limited number of them.
+Markers are written from the next turn of the loop on, after the response to the request that ends
+the transaction. A turn serves a limited number of partitions.
 """
 
 from __future__ import annotations
@@ -162,9 +162,9 @@ class NetworkMarkerSender:
         self._peers: dict[int, _Peer] = {}
         # Unfinished transactions by partition of __transaction_state.
         self._pending: dict[int, set[_PendingTransaction]] = {}
-        # Partitions of transactions that later turns serve, by transaction. A slice is scheduled
-        # while there are some.
-        self._later: deque[tuple[_PendingTransaction, list[TopicPartition]]] = deque()
+        # Partitions that are not served yet, by transaction. A slice is scheduled while there are
+        # some.
+        self._later: deque[tuple[_PendingTransaction, Sequence[TopicPartition]]] = deque()
         # Number of markers that wait because their partitions have no known leader.
         self.unknown_leaders = 0
         # Number of requests to other brokers, and of their responses. Only increase.
@@ -201,12 +201,11 @@ class NetworkMarkerSender:
             pending.is_done = True
 
     def _dispatch(self, pending: _PendingTransaction, partitions: Sequence[TopicPartition]) -> None:
-        """Write or queue the markers for the leaders of these partitions, most of them later."""
-        left = self._dispatch_some(pending, partitions[:_FOUND_AT_ONCE])
-        left += partitions[_FOUND_AT_ONCE:]
-        if not left:
-            return
-        self._later.append((pending, left))
+        """Write or queue the markers for the leaders of these partitions from the next turn on.
+
+        The response to the request that ends the transaction is sent in this turn.
+        """
+        self._later.append((pending, partitions))
         if len(self._later) == 1:
             self._timer.call_soon(self._start_slices)
 
@@ -214,14 +213,14 @@ class NetworkMarkerSender:
         run_in_slices(self._steps(), self._clock, self._timer.call_soon, lambda _: None)
 
     def _steps(self) -> Generator[None, None, None]:
-        """Serve the partitions that were left for later. Yields after each step."""
+        """Serve the partitions of all dispatched transactions. Yields after each step."""
         while self._later:
             pending, partitions = self._later[0]
-            for start in range(0, len(partitions), _WRITTEN_AT_ONCE):
-                if pending.is_done:
-                    break
-                self._dispatch_some(pending, partitions[start : start + _WRITTEN_AT_ONCE])
-                yield
+            for start in range(0, len(partitions), _FOUND_AT_ONCE):
+                left = list(partitions[start : start + _FOUND_AT_ONCE])
+                while left and not pending.is_done:
+                    left = self._dispatch_some(pending, left)
+                    yield
             self._later.popleft()
 
     def _dispatch_some(

@@ -113,8 +113,15 @@ class Scene:
         return sum(map(len, self.written[before:]))
 
     def send(self, partitions: tuple[TopicPartition, ...] = PARTITIONS) -> None:
+        """Send markers; the next turn serves the first of them."""
         markers = Markers("id", 0, 5, 7, 1, True, 2, partitions)
         self.sender.send(markers, lambda _: None, self.done.append)
+
+    def serve(self) -> None:
+        """Send the markers of PARTITIONS, and run the turn that serves them."""
+        self.send()
+        assert not self.peer.sent
+        self.turn()
 
     def counts(self) -> tuple[int, int, int, int]:
         sender = self.sender
@@ -133,7 +140,7 @@ def scene() -> Scene:
 
 def test_requests_responses_and_connections_are_counted(scene: Scene) -> None:
     assert scene.counts() == (0, 0, 0, 0)
-    scene.send()
+    scene.serve()
     assert scene.counts() == (1, 1, 1, 0)
     scene.peer.answer(ErrorCode.NONE)
     assert scene.counts() == (1, 1, 1, 1)
@@ -141,7 +148,7 @@ def test_requests_responses_and_connections_are_counted(scene: Scene) -> None:
 
 
 def test_a_lost_connection_is_no_response_and_no_unknown_leader(scene: Scene) -> None:
-    scene.send()
+    scene.serve()
     scene.peer.disconnect()
     assert scene.counts() == (0, 1, 1, 0)
     assert scene.sender.unknown_leaders == 0
@@ -151,7 +158,7 @@ def test_a_lost_connection_is_no_response_and_no_unknown_leader(scene: Scene) ->
 
 def test_a_marker_without_a_leader_counts_once_until_there_is_a_leader(scene: Scene) -> None:
     scene.leader = NOBODY
-    scene.send()
+    scene.serve()
     assert scene.sender.unknown_leaders == 1
     scene.world.run_for(1_000)
     assert scene.sender.unknown_leaders == 1
@@ -162,7 +169,7 @@ def test_a_marker_without_a_leader_counts_once_until_there_is_a_leader(scene: Sc
 
 
 def test_a_marker_that_its_leader_refuses_has_a_known_leader(scene: Scene) -> None:
-    scene.send()
+    scene.serve()
     scene.peer.answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert scene.sender.unknown_leaders == 0
     scene.world.run_for(100)
@@ -174,9 +181,9 @@ def test_the_markers_of_many_partitions_are_written_in_many_turns(scene: Scene) 
     scene.leader = THIS
     scene.send(MANY)
     scene.send(MANY)
-    # The first partitions of each transaction are served at once.
-    assert [len(each) for each in scene.written] == [20, 20]
-    turns = [scene.turn() for _ in range(2 * (len(MANY) - 20) // 20)]
+    # The response to the request that ends the transaction is sent first.
+    assert scene.written == []
+    turns = [scene.turn() for _ in range(2 * len(MANY) // 20)]
     assert set(turns) == {20}
     assert scene.done == [ErrorCode.NONE, ErrorCode.NONE]
     assert Counter(chain.from_iterable(scene.written)) == Counter(MANY * 2)
@@ -185,6 +192,7 @@ def test_the_markers_of_many_partitions_are_written_in_many_turns(scene: Scene) 
 def test_no_markers_are_written_after_the_state_partition_has_moved(scene: Scene) -> None:
     scene.leader = THIS
     scene.send(MANY)
+    scene.turn()
     scene.sender.forget(0)
     scene.world.run_for(1_000)
     assert [len(each) for each in scene.written] == [20]
