@@ -13,7 +13,8 @@ from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.large_request import LargeRequestContext
 from barnabas.server.dispatch.request import RequestContext
 from barnabas.server.dispatch.request_statistics import FIRST_BUCKET, SHORTEST_MS
-from barnabas.waiting.steps import UNFINISHED, Unfinished
+from barnabas.server.dispatch.wide_requests import WIDE_BYTES
+from barnabas.waiting.steps import Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,16 +28,14 @@ _API_VERSIONS = int(ApiKey.API_VERSIONS)
 # Larger requests are decoded in slices.
 LARGE_BYTES = 16 * 1024
 # Produce and Fetch are frequent, and Produce is large because of its records, which are views. So
-# they are decoded in slices only if they have too many partitions for one slice. Smaller requests
-# have at most a few thousand.
+# they are decoded in slices only if they have too many partitions for one slice.
 _FREQUENT = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
-_WIDE_BYTES = 64 * 1024
 
 
 class Dispatcher:
     """Decodes the frames of one listener's connections and calls the handlers."""
 
-    __slots__ = ("_dependencies", "_find", "_monotonic_ms", "_watch")
+    __slots__ = ("_dependencies", "_find", "_monotonic_ms", "_slices", "_watch")
 
     def __init__(
         self, find: Callable[[int], Entry | None], dependencies: RequestDependencies
@@ -48,6 +47,7 @@ class Dispatcher:
         self._find = find
         self._dependencies = dependencies
         self._monotonic_ms = dependencies.clock.monotonic_ms
+        self._slices = dependencies.slices
         self._watch = dependencies.watch
 
     def on_request(self, connection: Connection, frame: memoryview) -> None:
@@ -75,14 +75,16 @@ class Dispatcher:
                 f"{last_version}, not {version}"
             )
         size = len(frame)
-        if size <= LARGE_BYTES or (size <= _WIDE_BYTES and api_key in _FREQUENT):
+        if size <= LARGE_BYTES or (size <= WIDE_BYTES and api_key in _FREQUENT):
             request = decode(request_cls, version, frame, offset)
-        else:
-            found = self._decode_first_slice(api_key, request_cls, version, (frame, offset))
-            if isinstance(found, Unfinished):
-                self._serve_large(connection, frame, header, entry)
-                return
+        elif api_key in _FREQUENT and not isinstance(
+            found := self._slices.try_now(decode_in_steps(request_cls, version, frame, offset)),
+            Unfinished,
+        ):
             request = found
+        else:
+            self._serve_large(connection, frame, header, entry)
+            return
         slot = connection.reserve()
         context = RequestContext(connection, slot, header, size, self._dependencies, statistics)
         response = handle(context, request)
@@ -106,14 +108,6 @@ class Dispatcher:
         if now_ms > self._watch.due_ms:
             client = f"{header[3]}@{connection.peer}"
             self._watch.check(now_ms, connection.last_activity_ms, statistics.name, client)
-
-    def _decode_first_slice(
-        self, api_key: int, request_cls: type[Message], version: int, body: tuple[memoryview, int]
-    ) -> Message | Unfinished:
-        """Decode a large request if it is a frequent one, and short enough for one slice."""
-        if api_key not in _FREQUENT:
-            return UNFINISHED
-        return self._dependencies.slices.try_now(decode_in_steps(request_cls, version, *body))
 
     def _serve_large(
         self,

@@ -287,7 +287,7 @@ class RequestContext:
         The next requests of the connection wait for the steps, which cause the response.
         """
         self.connection.begin_work()
-        self._dependencies.slices.add(steps, _Kept(self))
+        self._dependencies.slices.add(steps, self, is_kept=True)
 
     def _work(self, steps: Generator[None, None, None]) -> None:
         self.connection.begin_work()
@@ -453,27 +453,3 @@ class RequestContext:
         if response is not None and statistics.has_throttle_time:
             response.throttle_time_ms = wait_ms  # type: ignore[attr-defined]  # the class has it
         self.connection.throttle(wait_ms)
-
-
-class _Kept:
-    """A request whose work continues without its client."""
-
-    __slots__ = ("_context",)
-
-    is_needed = True
-
-    def __init__(self, context: RequestContext) -> None:
-        self._context = context
-
-    @property
-    def source(self) -> tuple[str, str]:
-        """API name and client, for log lines."""
-        return self._context.source
-
-    def on_work_done(self, spent_ms: float) -> None:
-        """Add the time of the slices to the local time."""
-        self._context.on_work_done(spent_ms)
-
-    def on_work_failed(self, error: Exception) -> None:
-        """Close the connection, as after an error in a handler."""
-        self._context.on_work_failed(error)

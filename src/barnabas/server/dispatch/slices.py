@@ -63,14 +63,21 @@ class Sliced(Protocol):
 
 
 class _Job:
-    __slots__ = ("is_large", "request", "spent_ms", "steps")
+    __slots__ = ("is_kept", "is_large", "request", "spent_ms", "steps")
 
     def __init__(
-        self, steps: Generator[None, None, object], request: Sliced, *, is_large: bool
+        self,
+        steps: Generator[None, None, object],
+        request: Sliced,
+        *,
+        is_large: bool,
+        is_kept: bool,
     ) -> None:
         self.steps = steps
         self.request = request
         self.is_large = is_large
+        # Whether the job runs to its end even if its result is not needed.
+        self.is_kept = is_kept
         # Total time (ms) of the job's slices so far.
         self.spent_ms = 0.0
 
@@ -110,9 +117,13 @@ class SliceQueue:
         request: Sliced,
         *,
         is_large: bool = False,
+        is_kept: bool = False,
     ) -> None:
-        """Run the steps in slices from the next turn on. Large jobs run one after the other."""
-        job = _Job(steps, request, is_large=is_large)
+        """Run the steps in slices from the next turn on. Large jobs run one after the other.
+
+        Jobs that are not kept end early if their result is no longer needed.
+        """
+        job = _Job(steps, request, is_large=is_large, is_kept=is_kept)
         if is_large and self._large:
             self._waiting.append(job)
             return
@@ -147,7 +158,7 @@ class SliceQueue:
 
     def _run_slice(self, job: _Job) -> bool:
         """Run one slice of a job, and return whether the job has ended."""
-        if not job.request.is_needed:
+        if not (job.is_kept or job.request.is_needed):
             job.steps.close()
             job.request.on_work_done(job.spent_ms)
             return True

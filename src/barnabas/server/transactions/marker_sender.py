@@ -21,6 +21,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_in_slices
 
@@ -44,8 +45,6 @@ _RETRY_MS = 50.0
 # Numbers after which a request gets no further marker: of markers, and of their partitions.
 _BATCH_MAX = 500
 _BATCH_PARTITIONS_MAX = 2_000
-# Markers that one step writes to this broker's partitions: each takes 0.2 ms.
-_WRITTEN_AT_ONCE = 20
 # Partitions of a transaction whose leaders are looked up at once: each takes some microseconds.
 _FOUND_AT_ONCE = 200
 # Errors that end the attempt: another coordinator or a newer epoch of the producer has ended the
@@ -217,16 +216,23 @@ class NetworkMarkerSender:
         while self._later:
             pending, partitions = self._later[0]
             for start in range(0, len(partitions), _FOUND_AT_ONCE):
-                left = list(partitions[start : start + _FOUND_AT_ONCE])
-                while left and not pending.is_done:
-                    left = self._dispatch_some(pending, left)
+                if pending.is_done:
+                    break
+                local = self._send_to_others(pending, partitions[start : start + _FOUND_AT_ONCE])
+                if not local:
+                    yield
+                for first in range(0, len(local), WRITTEN_AT_ONCE):
+                    if pending.is_done:
+                        break
+                    some = local[first : first + WRITTEN_AT_ONCE]
+                    self._writer.write(pending.ending, some, partial(self._on_result, pending))
                     yield
             self._later.popleft()
 
-    def _dispatch_some(
+    def _send_to_others(
         self, pending: _PendingTransaction, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartition]:
-        """Serve partitions, and return those of this broker that are left for later."""
+        """Serve the partitions of other brokers, and return those of this broker."""
         leaders: dict[int, list[TopicPartition]] = {}
         gone: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
@@ -249,10 +255,7 @@ class NetworkMarkerSender:
             self._retry(pending, leaderless)
         for key in gone:
             self._on_result(pending, key, ErrorCode.NONE)
-        if local:
-            some = local[:_WRITTEN_AT_ONCE]
-            self._writer.write(pending.ending, some, partial(self._on_result, pending))
-        return local[_WRITTEN_AT_ONCE:]
+        return local
 
     def _retry(self, pending: _PendingTransaction, partitions: list[TopicPartition]) -> None:
         is_scheduled = bool(pending.retried)

@@ -228,7 +228,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             self._forget(before)
         self.members[member.member_id] = member
         self._count(member, 1)
-        self._classic_members += member.uses_classic_protocol
         self._resize(_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
             self._add_owner(partitions, member.member_epoch)
@@ -274,7 +273,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         if member is None:
             return
         self._count(member, -1)
-        self._classic_members -= member.uses_classic_protocol
         self._resize(-_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
             self._remove_owner(partitions, member.member_epoch)
@@ -287,7 +285,9 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         if member.server_assignor is not None:
             change_counts(self._assignors, _assignor_of(member), change)
         if member.classic is not None:
-            change_counts(self._classic_protocols, _classic_protocols_of(member), change)
+            self._classic_members += change
+            protocols = [name for name, _ in member.classic.protocols]
+            change_counts(self._classic_protocols, protocols, change)
 
     def growth_by(self, member: ConsumerMember) -> int:
         """Return by how many bytes the group grows if the member gets this state."""
@@ -363,7 +363,3 @@ def _regex_of(member: ConsumerMember) -> tuple[str, ...]:
 
 def _assignor_of(member: ConsumerMember) -> tuple[str, ...]:
     return () if member.server_assignor is None else (member.server_assignor,)
-
-
-def _classic_protocols_of(member: ConsumerMember) -> list[str]:
-    return [] if member.classic is None else [name for name, _ in member.classic.protocols]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity  # noqa: TC001 - field type
 from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
-from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
+from barnabas.coordinator.group.request_limits import check_topic_names
 from barnabas.coordinator.group.share.share_member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from barnabas.coordinator.group.share.share_records import (
     current_record,
@@ -248,9 +248,7 @@ def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     ):
         if text is not None and not text.strip():
             raise RefusalError(ErrorCode.INVALID_REQUEST, f"The {name} is blank.")
-    if len(request.subscribed_topic_names or ()) > TOPIC_NAMES_MAX:
-        message = f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name."
-        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
+    check_topic_names(request.subscribed_topic_names)
     if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
         raise RefusalError(ErrorCode.INVALID_REQUEST, "The heartbeat that joins needs topic names.")
     if request.member_epoch < LEAVE_EPOCH:

@@ -24,7 +24,6 @@ from barnabas.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.replication.partition.fetch_params import (
     ISOLATION_LEVELS,
@@ -36,6 +35,7 @@ from barnabas.replication.partition.results import FetchResult, failed_fetch
 from barnabas.replication.requests.fetch_session_cache import SessionRequest
 from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE, ZSTD_SINCE, OldFetch, bytes_limit
 from barnabas.server.dispatch.request import EXEMPT
+from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 REFUSED_WAITING_MAX = 1_000
 # Limit for the partitions in a fetch of a consumer, which are served in one turn.
 PARTITIONS_MAX = 10_000
-# Shorter requests cannot have so many.
-_WIDE_BYTES = 64 * 1024
 _TOPIC_IDS_SINCE = 13
 _REPLICA_STATE_SINCE = 15
 _ENDPOINTS_SINCE = 16
@@ -88,8 +86,10 @@ class FetchHandler:
     def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Respond when enough bytes are available, or immediately if the request is invalid."""
         params = self._params(context, request)
-        if context.request_bytes > _WIDE_BYTES and not params.is_from_follower:
-            _check_width(request)
+        if context.request_bytes > WIDE_BYTES and not params.is_from_follower:
+            asked = [topic.partitions for topic in request.topics]
+            forgotten = [topic.partitions for topic in request.forgotten_topics_data]
+            check_width([*asked, *forgotten], PARTITIONS_MAX)
         session = self._sessions.open(
             self._session_request(context.version, request, params),
             self._cluster.topic_name,
@@ -367,13 +367,6 @@ class PendingFetch:
             response.node_endpoints.append(
                 NodeEndpoint(node_id=partition.leader, host=endpoint.host, port=endpoint.port)
             )
-
-
-def _check_width(request: FetchRequest) -> None:
-    partitions = sum(len(topic.partitions) for topic in request.topics)
-    partitions += sum(len(topic.partitions) for topic in request.forgotten_topics_data)
-    if partitions > PARTITIONS_MAX:
-        raise ProtocolError(f"{partitions} partitions: the limit is {PARTITIONS_MAX}")
 
 
 def _refused(version: int, request: FetchRequest) -> FetchResponse:

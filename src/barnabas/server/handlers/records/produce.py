@@ -23,10 +23,10 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.replication.requests.delayed_produce import DelayedProduce
 from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
+from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
 from barnabas.server.transactions.produced_transactions import ProducedTransactions
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
@@ -49,8 +49,6 @@ _AT_ONCE = 20
 # Limit for the partitions of a request. A megabyte, which is the default limit of Kafka's producer,
 # has fewer batches.
 PARTITIONS_MAX = 20_000
-# Shorter requests cannot have so many.
-_WIDE_BYTES = 64 * 1024
 # Cached members: access to an enum member costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 _CLIENT = AppendOrigin.CLIENT
@@ -75,8 +73,8 @@ class ProduceHandler:
 
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append the records. The response follows when `acks` is met, perhaps immediately."""
-        if context.request_bytes > _WIDE_BYTES:
-            _check_width(request)
+        if context.request_bytes > WIDE_BYTES:
+            check_width((topic.partition_data for topic in request.topic_data), PARTITIONS_MAX)
         pending = PendingProduce(
             context,
             request.acks,
@@ -239,12 +237,6 @@ class ProduceHandler:
         if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
             return name, ErrorCode.INVALID_TOPIC_EXCEPTION
         return name, _NONE
-
-
-def _check_width(request: ProduceRequest) -> None:
-    partitions = sum(len(topic.partition_data) for topic in request.topic_data)
-    if partitions > PARTITIONS_MAX:
-        raise ProtocolError(f"{partitions} partitions: the limit is {PARTITIONS_MAX}")
 
 
 def _merge_topics(topics: list[TopicProduceData]) -> list[TopicProduceData]:

@@ -18,6 +18,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 _REJECTED = -1
 # Partitions between two points where the work may continue in another turn.
 _STEP = 100
-# Markers that one step writes: each takes 0.2 ms.
-_WRITTEN_AT_ONCE = 20
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -90,8 +89,8 @@ class WriteTxnMarkersHandler:
                     online.append(key)
                 else:
                     found[key] = _unless_fenced(error, marker, partition)
-            for start in range(0, len(online), _WRITTEN_AT_ONCE):
-                some = online[start : start + _WRITTEN_AT_ONCE]
+            for start in range(0, len(online), WRITTEN_AT_ONCE):
+                some = online[start : start + WRITTEN_AT_ONCE]
                 waiting += len(some)
                 self._writer.write(_create_ending(marker), some, partial(on_result, found))
                 yield

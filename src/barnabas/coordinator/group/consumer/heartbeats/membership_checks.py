@@ -19,7 +19,7 @@ from barnabas.coordinator.group.consumer.members.consumer_member import (
     ConsumerMember,
 )
 from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
-from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
+from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX, check_topic_names
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def check_request(
         raise _invalid("The instance id is blank.")
     if request.rack_id is not None and not request.rack_id.strip():
         raise _invalid("The rack id is blank.")
-    if len(request.subscribed_topic_names or ()) > TOPIC_NAMES_MAX:
-        raise _invalid(f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name.")
+    check_topic_names(request.subscribed_topic_names)
     if len(request.topic_partitions or ()) > TOPIC_NAMES_MAX:
         raise _invalid(f"A member may own partitions of at most {TOPIC_NAMES_MAX} topics.")
     if epoch == JOIN_EPOCH:
