@@ -52,7 +52,6 @@ __all__ = [
     "encode",
     "encode_bytes",
     "encode_in_steps",
-    "encode_joined",
     "encode_onto",
     "encode_with",
     "encoder_of",
@@ -91,23 +90,6 @@ def encode_with(encoder: Encoder, start: bytearray, message: Message, version: i
     if last or not chunks:
         chunks.append(last)
     return chunks
-
-
-def encode_joined(start: bytearray, message: Message, version: int) -> bytes:
-    """Encode a message without record sets after the bytes that `start` already contains.
-
-    Raises:
-        ProtocolError: As for `encode`.
-    """
-    cls = message.__class__
-    encoder = _encoders.get((cls, version)) or encoder_of(cls, version)
-    chunks: list[Chunk] = []
-    try:
-        last = encoder(message, start, chunks)
-    except _ENCODE_ERRORS as error:
-        raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
-    assert not chunks, f"{cls.__name__} has record sets"
-    return bytes(last)
 
 
 def encode_bytes(message: Message, version: int) -> bytes:

@@ -189,14 +189,12 @@ class _Graph:
 
     def _register_names(self, node: dict[str, Any], base: str) -> str:
         """Remember the names of a schema; return the base of the schemas within it."""
-        name = node.get("$id", node.get("id"))
-        if isinstance(name, str):
-            rest, fragment = urldefrag(name)
-            if rest:
-                base = urljoin(base, rest)
-                self._resources[base] = _Place(node, base)
-            if fragment:
-                self._anchors[base, fragment] = _Place(node, base)
+        rest, fragment = _id_of(node)
+        if rest:
+            base = urljoin(base, rest)
+            self._resources[base] = _Place(node, base)
+        if fragment:
+            self._anchors[base, fragment] = _Place(node, base)
         for keyword in ("$anchor", "$dynamicAnchor"):
             anchor = node.get(keyword)
             if isinstance(anchor, str):
@@ -218,10 +216,7 @@ class _Graph:
             number = self._numbers[key] = len(self._same)
             self._same.append([])
             self._inner.append([])
-            name = schema.get("$id", schema.get("id"))
-            if isinstance(name, str) and urldefrag(name)[0]:
-                base = urljoin(base, urldefrag(name)[0])
-            self._pending.append(_Place(schema, base))
+            self._pending.append(_Place(schema, urljoin(base, _id_of(schema)[0])))
         return number
 
     def _connect(self, place: _Place) -> None:
@@ -275,6 +270,12 @@ class _Graph:
                 f"schema"
             )
         return [self._number(each.schema, each.base) for each in found]
+
+
+def _id_of(schema: dict[str, Any]) -> tuple[str, str]:
+    """Return the URI and the fragment of a schema's id; both may be empty."""
+    name = schema.get("$id", schema.get("id"))
+    return urldefrag(name) if isinstance(name, str) else ("", "")
 
 
 def _pointed(document: Any, pointer: str, reference: str) -> Any:

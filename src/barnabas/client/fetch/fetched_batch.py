@@ -217,6 +217,12 @@ class Piece(NamedTuple):
             return self.batch.decode()
         return self.batch.part(self.start, self.stop)
 
+    @property
+    def _is_undecoded_whole(self) -> bool:
+        """Whether these are all records of a batch that is not decoded."""
+        batch = self.batch
+        return self.stop - self.start == batch.span.record_count and not batch.is_decoded
+
     def slices(self) -> Iterator[RecordSlice]:
         """Yield the records in slices.
 
@@ -227,7 +233,7 @@ class Piece(NamedTuple):
             CorruptRecordsError: The batch has malformed bytes; some slices may have been yielded.
         """
         batch, span = self.batch, self.batch.span
-        if self.stop - self.start != span.record_count or batch.is_decoded:
+        if not self._is_undecoded_whole:
             records = self.records
             offsets = [record.offset for record in records]
             yield RecordSlice(offsets, [record.timestamp_type for record in records], records)
@@ -253,7 +259,7 @@ class Piece(NamedTuple):
             CorruptRecordsError: The batch has malformed bytes.
         """
         span = self.batch.span
-        if self.stop - self.start == span.record_count and not self.batch.is_decoded:
+        if self._is_undecoded_whole:
             data = self.batch.data
             try:
                 header = read_header(data, span.start)

@@ -102,8 +102,7 @@ class LargestTimestamps:
             self._count += len(entries)
             stored.update(map(_base_of, entries))
             if self._is_due:
-                last = dict(_entries(self._disk.read(self._path)))
-                self._replace([entry for base, entry in last.items() if base in stored])
+                self._keep(stored)
         except OSError as error:
             self._give_up(error)
 
@@ -117,8 +116,7 @@ class LargestTimestamps:
         if self._stored and not self._stored.isdisjoint(each.base_offset for each in segments):
             self.forget(segments)
             try:
-                last = dict(_entries(self._disk.read(self._path)))
-                self._replace([entry for base, entry in last.items() if base in self._stored])
+                self._keep(self._stored)
             except OSError as error:
                 self._give_up(error)
 
@@ -143,6 +141,11 @@ class LargestTimestamps:
         timestamp, offset = segment.max_timestamp, segment.offset_of_max_timestamp
         fields = _FIELDS.pack(segment.base_offset, size, modified, timestamp, offset)
         return fields + _CHECKSUM.pack(crc32c(fields))
+
+    def _keep(self, bases: set[int]) -> None:
+        """Keep the last entry of these segments only."""
+        last = dict(_entries(self._disk.read(self._path)))
+        self._replace([entry for base, entry in last.items() if base in bases])
 
     def _replace(self, entries: Sequence[bytes]) -> None:
         self._count = len(entries)
