@@ -20,6 +20,8 @@ _PACKAGE = "barnabas.console"
 _ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SIZE_STEP = 1024
+# Longer names may break anywhere.
+_NAME_LENGTH = 20
 
 
 class Asset(NamedTuple):
@@ -52,7 +54,12 @@ class Renderer:
             asset=lambda name: link(f"/static/{name}", v=digests[name][:12]),
         )
         environment.filters.update(
-            number=number, size=size, rate=rate, moment=moment, duration=duration
+            number=number,
+            size=size,
+            rate=rate,
+            moment=moment,
+            duration=duration,
+            name_class=name_class,
         )
 
     def render(self, template: str, values: dict[str, Any]) -> str:
@@ -79,6 +86,11 @@ def link(path: str, **fields: object) -> str:
     """Return a path with a query of the fields that are not None."""
     query = urlencode({key: str(value) for key, value in fields.items() if value is not None})
     return f"{path}?{query}" if query else path
+
+
+def name_class(name: str) -> str:
+    """Return the style classes of a cell with a name."""
+    return "name long" if len(name) > _NAME_LENGTH else "name"
 
 
 def number(value: float | None) -> str:
