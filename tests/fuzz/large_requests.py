@@ -49,9 +49,13 @@ from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from loop_turns import loop_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.protocol.schema import Message
+    from barnabas.testing.broker_process import BrokerProcess
 
 _TIMEOUT_MS = 120_000
 _LATEST = -1
@@ -123,6 +127,18 @@ def send(bootstrap: str, request: LargeRequest) -> int:
             (size,) = struct.unpack(">i", stream.read(4))
             received += len(stream.read(size))
     return received
+
+
+def blocking(broker: BrokerProcess, requests: Mapping[str, LargeRequest]) -> list[str]:
+    """Send the requests, and describe those during which a turn of the event loop took too long."""
+    held = []
+    for name, request in requests.items():
+        before = loop_turns(broker.metrics_address)
+        assert send(broker.bootstrap, request) > 0, name
+        after = loop_turns(broker.metrics_address)
+        if after.long_cpu_turns > before.long_cpu_turns:
+            held.append(f"{name}: {after.longest_cpu_ms:.0f} ms")
+    return held
 
 
 def _metadata(names: list[str]) -> MetadataRequest:
