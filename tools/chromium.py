@@ -76,6 +76,7 @@ class Chromium:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
+        self.send("Page.setLifecycleEventsEnabled", enabled=True)
         return self
 
     def __exit__(
@@ -132,13 +133,18 @@ class Chromium:
     def open(self, url: str) -> None:
         """Open an address and wait until the page is loaded."""
         self.events.clear()
-        self.send("Page.navigate", url=url)
-        self.wait_for_load()
+        loader = self.send("Page.navigate", url=url)["loaderId"]
+        self.wait_for_load(loader)
 
-    def wait_for_load(self) -> None:
-        """Wait for the end of a navigation that has begun."""
+    def wait_for_load(self, loader: str | None = None) -> None:
+        """Wait for the end of a navigation that has begun: of this one, or of any."""
         deadline = time.monotonic() + _LIMIT_S
-        while not any(method == "Page.loadEventFired" for method, _ in self.events):
+        while not any(
+            method == "Page.lifecycleEvent"
+            and event["name"] == "load"
+            and loader in {None, event["loaderId"]}
+            for method, event in self.events
+        ):
             self._receive(deadline)
 
     def run(self, script: str) -> Any:
@@ -180,7 +186,11 @@ class Chromium:
             )  # fmt: skip
 
     def type(self, text: str) -> None:
-        """Type a text into the focused field."""
+        """Type a text into the focused field.
+
+        A field with `autofocus` may get the focus after its page is loaded, so this waits for it.
+        """
+        self.wait("document.activeElement !== document.body")
         self.send("Input.insertText", text=text)
 
     def page_errors(self) -> list[str]:
