@@ -1,4 +1,4 @@
-"""The project's performance budgets for one broker, by row of the table of `bench.run`.
+"""The project's performance budgets, by row of the tables of `bench.figures`.
 
 A budget is relative to another broker in the same round ("<= 0.5x of kafka") or absolute. It is met
 if it is met in each round.
@@ -57,31 +57,29 @@ BUDGETS = {
     "start to first answer, ms": Budget(at_most=300),
     "resident memory idle, MB": Budget(at_most=60),
     "resident memory after the load, MB": Budget(at_most=120),
-    "produce, librdkafka defaults, 100 B: CPU s/GB": Budget({"kafka": 0.5, "tansu": 1.0}),
-    "produce, 16 KiB batches, 100 B: CPU s/GB": Budget({"kafka": 0.6, "tansu": 1.0}),
-    "produce, 1000 B: CPU s/GB": Budget({"kafka": 0.9, "tansu": 1.0}),
-    "consume, librdkafka defaults, 100 B: CPU s/GB": Budget({"kafka": 1.0}),
-    "consume, 16 KiB batches, 100 B: CPU s/GB": Budget({"kafka": 1.0}),
+    "produce, librdkafka defaults, 100 B: CPU s/GB": Budget({"kafka": 0.4, "tansu": 1.0}),
+    "produce, 16 KiB batches, 100 B: CPU s/GB": Budget({"kafka": 0.4, "tansu": 1.0}),
+    "produce, 1000 B: CPU s/GB": Budget({"kafka": 0.6, "tansu": 1.0}),
+    "consume, librdkafka defaults, 100 B: CPU s/GB": Budget({"kafka": 0.8}),
+    "consume, 16 KiB batches, 100 B: CPU s/GB": Budget({"kafka": 0.7}),
     "consume, 1000 B: CPU s/GB": Budget({"kafka": 1.0}),
-    "acks=1 round trip p50, µs": Budget({"kafka": 1.0}),
-    "acks=1 round trip p99, µs": Budget({"kafka": 1.0}),
+    "acks=1 round trip p50, µs": Budget({"kafka": 0.7}),
+    "acks=1 round trip p99, µs": Budget({"kafka": 0.7}),
+    "memory of an idle connection, KB": Budget(at_most=6),
+    "10,000 partitions made, s": Budget(at_most=3),
+    "clean stop with the partitions, s": Budget(at_most=5),
 }
 
-# By the end of the rows of `bench.transactions`.
-TRANSACTION_BUDGETS = {
+# By the end of the rows of `bench.transactions`, `bench.group_protocols` and `bench.share_groups`.
+CASE_BUDGETS = {
     "CPU of the broker, ms": Budget({"kafka": 0.7}),
     "commit p50, ms": Budget({"kafka": 1.0}),
     "commit p99, ms": Budget({"kafka": 1.0}),
-}
-
-# By the end of the rows of `bench.group_protocols` and `bench.share_groups`.
-GROUP_BUDGETS = {
     "CPU until stable, s": Budget({"kafka": 0.7}),
     "CPU per heartbeat, µs": Budget({"kafka": 0.7}),
     "memory of the broker, MB": Budget({"kafka": 0.7}),
     "CPU of the broker per record, µs": Budget({"kafka": 0.7}),
 }
-
 
 # Prefix of the rows of `bench.tls`.
 TLS = "TLS: "
@@ -92,5 +90,4 @@ def budget_of(row: str) -> Budget | None:
     """Return the budget of a row, or None."""
     if row.startswith(TLS):
         return None if row.endswith("/s") else TLS_BUDGET
-    figure = row.rpartition(": ")[2]
-    return BUDGETS.get(row) or TRANSACTION_BUDGETS.get(figure) or GROUP_BUDGETS.get(figure)
+    return BUDGETS.get(row) or CASE_BUDGETS.get(row.rpartition(": ")[2])

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bench import brokers
+from bench.figures import Figures, show
 from bench.report import installed, new_console, write_figures
-from bench.run import Figures, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def new_parser(description: str | None) -> argparse.ArgumentParser:
 
 def add_rounds(parser: argparse.ArgumentParser) -> None:
     """Add the option for the number of rounds."""
-    parser.add_argument("--rounds", type=int, default=3, help="number of rounds after the warm-up")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds that count")
 
 
 def compare(
@@ -73,6 +73,6 @@ def compare(
             for case in cases:
                 for broker in running:
                     console.print(f"  round {number}: {broker.name}, {case.name}")
-                    counted.note(broker, case.run(broker, options.count))
+                    counted.note(broker.name, case.run(broker, options.count))
     show(figures, names, console)
     write_figures(options.json, figures.rows)

@@ -27,6 +27,7 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
 )
 from bench import brokers
 from bench.cases import add_rounds, new_parser
+from bench.figures import Figures, show
 from bench.groups import (
     CONNECTS_AT_ONCE,
     FIRST_EPOCH,
@@ -39,7 +40,6 @@ from bench.groups import (
     until_stable,
 )
 from bench.report import installed, new_console, write_figures
-from bench.run import Figures, show
 
 if TYPE_CHECKING:
     from bench.brokers import Broker
@@ -207,7 +207,9 @@ def main() -> None:
                 for broker in running:
                     load = os.getloadavg()[0]
                     console.print(f"  {broker.name}, {groups} {protocol} groups, load {load:.1f}")
-                    counted.note(broker, asyncio.run(measure(broker, protocol, groups, seconds)))
+                    counted.note(
+                        broker.name, asyncio.run(measure(broker, protocol, groups, seconds))
+                    )
     show(figures, names, console)
     write_figures(options.json, figures.rows)
 

@@ -13,19 +13,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-
 from bench import brokers, loads
-from bench.budgets import budget_of
-from bench.report import installed, machine, new_console, write_figures
+from bench.figures import Figures, show
+from bench.report import installed, new_console, write_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from rich.console import Console
 
     from bench.brokers import Broker
 
@@ -64,44 +60,26 @@ LOADS = (
 )
 
 
-class Figures:
-    """The figures of all rounds, by row and broker."""
-
-    def __init__(self) -> None:
-        self.rounds: dict[str, dict[str, list[float]]] = {}
-
-    def note(self, broker: Broker, found: Mapping[str, float]) -> None:
-        """Add the figures of one round."""
-        for row, value in found.items():
-            self.rounds.setdefault(row, {}).setdefault(broker.name, []).append(value)
-
-    @property
-    def rows(self) -> dict[str, dict[str, float]]:
-        """The best figure of each row and broker: the highest rate, or the lowest other value."""
-        return {
-            row: {name: (max if row.endswith("/s") else min)(values) for name, values in of.items()}
-            for row, of in self.rounds.items()
-        }
-
-
 def measure(running: list[Broker], volume: int, rounds: int, console: Console) -> Figures:
     """Run every load on every broker, in a warm-up round and `rounds` further ones."""
     figures = Figures()
     for broker in running:
         found = {"start to first answer, ms": broker.start_ms}
-        figures.note(broker, found | {"resident memory idle, MB": broker.resident_mb()})
+        figures.note(broker.name, found | {"resident memory idle, MB": broker.resident_mb()})
     for number in range(rounds + 1):
         counted = figures if number else Figures()
         title = f"round {number} of {rounds}" if number else "warm-up"
         for load in LOADS:
             for broker in running:
                 console.print(f"  {title}: {broker.name}, {load.name}")
-                counted.note(broker, load.run(broker, volume))
+                counted.note(broker.name, load.run(broker, volume))
         for broker in running:
-            counted.note(broker, round_trip(broker))
+            counted.note(broker.name, round_trip(broker))
         if number == 0:
             for broker in running:
-                figures.note(broker, {"resident memory after the load, MB": broker.resident_mb()})
+                figures.note(
+                    broker.name, {"resident memory after the load, MB": broker.resident_mb()}
+                )
     return figures
 
 
@@ -114,25 +92,6 @@ def round_trip(broker: Broker) -> dict[str, float]:
         "acks=1 round trip p99, µs": trip.p99,
         "broker CPU of a round trip, µs": trip.cpu,
     }
-
-
-def show(figures: Figures, names: list[str], console: Console) -> None:
-    """Print the table: a column per broker, Barnabas's ratio to each, and the budget."""
-    table = Table(title=f"{os.cpu_count()} cores, {machine()}")
-    table.add_column("")
-    for name in names:
-        table.add_column(name, justify="right")
-    for name in names[1:]:
-        table.add_column(f"barnabas / {name}", justify="right")
-    table.add_column("budget")
-    for row, values in figures.rows.items():
-        ours = values[names[0]]
-        cells = [f"{values[name]:,.2f}" if name in values else "" for name in names]
-        ratios = [f"{ours / values[name]:.2f}x" if values.get(name) else "" for name in names[1:]]
-        budget = budget_of(row)
-        verdict = "" if budget is None else budget.verdict(figures.rounds[row])
-        table.add_row(row, *cells, *ratios, verdict)
-    console.print(table)
 
 
 def main() -> None:

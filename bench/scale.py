@@ -12,51 +12,63 @@ import resource
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console
-from rich.table import Table
 
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.testing.broker_process import BrokerProcess
 from bench.brokers import Broker
-from bench.loads import create_topic, round_trip
-from bench.report import machine
+from bench.cases import add_rounds
+from bench.figures import Figures, show
+from bench.loads import round_trip, temporary_topic
+from bench.report import new_console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CONNECTS_AT_ONCE = 40
 PARTITIONS_PER_TOPIC = 500
+IDLE_S = 5.0
 
-Rows = list[tuple[str, str]]
+NAME = "barnabas"
 
 
 def view(process: BrokerProcess) -> Broker:
     """Return the broker in the form that the loads need."""
-    return Broker("barnabas", process.bootstrap, psutil.Process(process.pid), 0.0)
+    return Broker(NAME, process.bootstrap, psutil.Process(process.pid), 0.0)
 
 
-def busy_client(broker: Broker, rows: Rows, beside: str) -> None:
-    """Add the round trip of an active client to the rows."""
-    topic = f"busy-{len(rows)}"
-    create_topic(broker, topic, 1)
-    trip = round_trip(broker, topic)
-    rows.append((f"round trip beside {beside}, p50 / p99", f"{trip.p50:.0f} / {trip.p99:.0f} µs"))
+def busy_client(broker: Broker, beside: str) -> dict[str, float]:
+    """Return the round trip of an active client."""
+    with temporary_topic(broker, "busy", 1) as topic:
+        trip = round_trip(broker, topic)
+    row = f"round trip beside {beside}"
+    return {f"{row}, p50, µs": trip.p50, f"{row}, p99, µs": trip.p99}
 
 
-def measure_connections(count: int, rows: Rows, directory: Path) -> None:
+def idle_share(broker: Broker) -> float:
+    """Return the processor time of a broker without requests, % of a core."""
+    before = broker.cpu_seconds()
+    time.sleep(IDLE_S)
+    return 100 * (broker.cpu_seconds() - before) / IDLE_S
+
+
+def measure_connections(count: int, directory: Path) -> dict[str, float]:
     """Measure connections that are idle after one ApiVersions request."""
     with BrokerProcess(directory / "connections") as process:
         broker = view(process)
-        busy_client(broker, rows, "no connection")
-        before = broker.process.memory_info().rss
-        asyncio.run(_hold(broker, count, before, rows))
+        found = busy_client(broker, "no connection")
+        return found | asyncio.run(_hold(broker, count))
 
 
-async def _hold(broker: Broker, count: int, before: int, rows: Rows) -> None:
+async def _hold(broker: Broker, count: int) -> dict[str, float]:
     host, port = broker.host_and_port
     hello = b"".join(bytes(chunk) for chunk in encode_request(1, "idle", ApiVersionsRequest(), 3))
     gate = asyncio.Semaphore(CONNECTS_AT_ONCE)
+    before = broker.process.memory_info().rss
     started = time.perf_counter()
 
     async def connect() -> asyncio.StreamWriter:
@@ -69,19 +81,18 @@ async def _hold(broker: Broker, count: int, before: int, rows: Rows) -> None:
     held = await asyncio.gather(*(connect() for _ in range(count)))
     seconds = time.perf_counter() - started
     used = broker.process.memory_info().rss - before
-    rows.append((f"{count:,} connections open, each answered once", f"{seconds:.1f} s"))
-    rows.append(("memory of an idle connection", f"{used / count / 1000:.1f} KB"))
-    cpu = broker.cpu_seconds()
-    await asyncio.sleep(5)
-    rows.append(
-        (f"processor with {count:,} idle", f"{100 * (broker.cpu_seconds() - cpu) / 5:.1f} % of one")
-    )
-    await asyncio.to_thread(busy_client, broker, rows, f"{count:,} idle connections")
+    found = {
+        f"{count:,} connections open, each answered once, s": seconds,
+        "memory of an idle connection, KB": used / count / 1000,
+        "processor with the connections, % of a core": await asyncio.to_thread(idle_share, broker),
+    }
+    found |= await asyncio.to_thread(busy_client, broker, "the connections")
     for writer in held:
         writer.close()
+    return found
 
 
-def measure_partitions(count: int, rows: Rows, directory: Path) -> None:
+def measure_partitions(count: int, directory: Path) -> dict[str, float]:
     """Measure empty partitions, which CreateTopics requests create."""
     with BrokerProcess(directory / "partitions") as process:
         broker = view(process)
@@ -95,35 +106,23 @@ def measure_partitions(count: int, rows: Rows, directory: Path) -> None:
                 [NewTopic(name, PARTITIONS_PER_TOPIC, 1)], operation_timeout=60, request_timeout=60
             )
             made[name].result(60)
-        seconds = time.perf_counter() - started
+        found = {f"{count:,} partitions made, s": time.perf_counter() - started}
         used = broker.process.memory_info().rss
-        rows.append((f"{count:,} partitions made", f"{seconds:.1f} s"))
-        rows.append(
-            (
-                "memory with them, and of each",
-                f"{used / 1e6:.0f} MB, {(used - before) / count / 1000:.1f} KB",
-            )
-        )
-        cpu = broker.cpu_seconds()
-        time.sleep(5)
-        rows.append(
-            (
-                f"processor with {count:,} idle partitions",
-                f"{100 * (broker.cpu_seconds() - cpu) / 5:.1f} % of one",
-            )
-        )
-        busy_client(broker, rows, f"{count:,} partitions")
-        started = time.perf_counter()
-        process.stop(60)
-        rows.append(("clean stop with them", f"{time.perf_counter() - started:.1f} s"))
-        started = time.perf_counter()
-        process.start(120)
-        rows.append(("start after it, to ready", f"{time.perf_counter() - started:.1f} s"))
+        found["memory with the partitions, MB"] = used / 1e6
+        found["memory of a partition, KB"] = (used - before) / count / 1000
+        found["processor with the partitions, % of a core"] = idle_share(broker)
+        found |= busy_client(broker, "the partitions")
+        found["clean stop with the partitions, s"] = _seconds(lambda: process.stop(60))
+        found["start after it, to ready, s"] = _seconds(lambda: process.start(120))
         process.kill()
-        started = time.perf_counter()
-        process.start(120)
-        rows.append(("start after kill -9, to ready", f"{time.perf_counter() - started:.1f} s"))
-        busy_client(view(process), rows, f"{count:,} partitions after that")
+        found["start after kill -9, to ready, s"] = _seconds(lambda: process.start(120))
+        return found
+
+
+def _seconds(step: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started
 
 
 def main() -> None:
@@ -132,19 +131,19 @@ def main() -> None:
     # Client and server need a file descriptor each, and many machines allow 20,000 in total.
     parser.add_argument("--connections", type=int, default=9_500)
     parser.add_argument("--partitions", type=int, default=10_000)
+    add_rounds(parser)
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    rows: Rows = []
-    with tempfile.TemporaryDirectory(prefix="bench-scale-") as directory:
-        if options.connections:
-            measure_connections(options.connections, rows, Path(directory))
-        if options.partitions:
-            measure_partitions(options.partitions, rows, Path(directory))
-    table = Table(title=machine(), show_header=False)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+    figures = Figures()
+    for number in range(options.rounds):
+        with tempfile.TemporaryDirectory(prefix="bench-scale-") as directory:
+            if options.connections:
+                figures.note(NAME, measure_connections(options.connections, Path(directory)))
+            if options.partitions:
+                figures.note(NAME, measure_partitions(options.partitions, Path(directory)))
+        print(f"  round {number + 1} of {options.rounds} is done")
+    show(figures, [NAME], new_console())
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from bench import brokers
 from bench.brokers import free_port
 from bench.budgets import TLS
 from bench.cases import add_rounds, new_parser
+from bench.figures import Figures, show
 from bench.report import installed, new_console, write_figures
-from bench.run import GB, LOADS, Figures, round_trip, show
+from bench.run import GB, LOADS, round_trip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,9 +107,9 @@ def main() -> None:
             for load in LOADS:
                 for broker in running:
                     console.print(f"  round {number}: {broker.name}, {load.name}")
-                    counted.note(broker, _named(load.run(broker, volume)))
+                    counted.note(broker.name, _named(load.run(broker, volume)))
             for broker in running:
-                counted.note(broker, _named(round_trip(broker) | handshakes(broker)))
+                counted.note(broker.name, _named(round_trip(broker) | handshakes(broker)))
     show(figures, names, console)
     write_figures(options.json, figures.rows)
 
