@@ -114,10 +114,8 @@ class StreamsWorld(ConsumersWorld):
         )
         assert not fields, fields
         found: list[StreamsHeartbeat] = []
-        finish(
-            self.coordinator.streams.heartbeat(
-                request, StreamsClient(CLIENT, version), found.append
-            )
+        self.coordinator.streams.heartbeat(
+            request, StreamsClient(CLIENT, version), found.append, finish
         )
         (self.last,) = found
         return self.last.response

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.joining import ClientIdentity
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.streams.tasks import MemberTasks
@@ -54,7 +55,8 @@ class GivenTopology(msgspec.Struct, frozen=True):
     configured: ConfiguredTopology | None = None
 
 
-NO_TOPOLOGY = GivenTopology()
+class UnpreparedTopologyError(Exception):
+    """The topology must be configured first, in slices, since it is large."""
 
 
 class Heartbeating(msgspec.Struct):
@@ -63,8 +65,10 @@ class Heartbeating(msgspec.Struct):
     request: StreamsGroupHeartbeatRequest
     client: StreamsClient
     group: StreamsGroup
+    configs: StreamsConfigs
     reported: MemberTasks | None
-    given: GivenTopology
+    # None if nothing was prepared.
+    given: GivenTopology | None
     records: list[CoordinatorRecord]
     statuses: list[Status] = msgspec.field(default_factory=list)
     # The static member that the member of the heartbeat replaces.

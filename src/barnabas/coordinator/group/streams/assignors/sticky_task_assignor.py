@@ -41,6 +41,14 @@ _log = logging.getLogger(__name__)
 
 def assign_sticky(given: StreamsInput) -> TaskAssigning:
     """Return the tasks of each member. Yields."""
+    if len(given.members) == 1:
+        # The member gets all tasks. No other process can have standby tasks.
+        active = {
+            each: frozenset(range(own.tasks))
+            for each, own in given.subtopologies.items()
+            if own.tasks
+        }
+        return dict.fromkeys(given.members, MemberTasks(active))
     assigning = _Assigning(given)
     yield from assigning.read_members()
     yield from assigning.assign_active()
