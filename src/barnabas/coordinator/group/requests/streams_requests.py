@@ -9,11 +9,12 @@ from barnabas.coordinator.group.requests.group_descriptions import describe_grou
 from barnabas.coordinator.group.streams.described_streams import describe_streams_group
 from barnabas.coordinator.group.streams.heartbeat_checks import check_streams_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import (
+    NO_TOPOLOGY,
     GivenTopology,
     StreamsHeartbeat,
     failed_streams_heartbeat,
 )
-from barnabas.coordinator.group.streams.topology.configuring import configuring_topology
+from barnabas.coordinator.group.streams.topology.configuring import configuring_topology, is_large
 from barnabas.coordinator.group.streams.topology.topology_record import topology_value
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
@@ -59,20 +60,22 @@ class StreamsRequests:
             on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
             return
 
+        topology = request.topology
+        if topology is not None and is_large(topology):
+            in_slices(self._heartbeat_in_steps(request, client, on_done))
+            return
+        given = NO_TOPOLOGY if topology is None else GivenTopology(topology_value(topology))
+
         def respond(found: StreamsHeartbeat | None, error: ErrorCode) -> None:
             if found is None and error is ErrorCode.NONE:
+                # The topology of the group is large, and must be configured before.
                 in_slices(self._heartbeat_in_steps(request, client, on_done))
             else:
                 on_done(_result(found, error))
 
-        if request.topology is None:
-            self._runtime.write(
-                request.group_id,
-                lambda shard: shard.streams.heartbeat(request, client, None),
-                respond,
-            )
-        else:
-            in_slices(self._heartbeat_in_steps(request, client, on_done))
+        self._runtime.write(
+            request.group_id, lambda shard: shard.streams.heartbeat(request, client, given), respond
+        )
 
     def _heartbeat_in_steps(
         self,
@@ -80,7 +83,7 @@ class StreamsRequests:
         client: StreamsClient,
         on_done: Callable[[StreamsHeartbeat], None],
     ) -> Generator[None, None, None]:
-        """Prepare the topology of the request or of the group, then do the heartbeat. Yields."""
+        """Configure the topology of the group, then do the heartbeat. Yields."""
         value = None
         if request.topology is not None:
             yield
@@ -91,7 +94,7 @@ class StreamsRequests:
         except RefusalError as error:
             on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
             return
-        given = GivenTopology(value, configured)
+        given = GivenTopology(value, is_prepared=True, configured=configured)
         self._runtime.write(
             request.group_id,
             lambda shard: shard.streams.heartbeat(request, client, given),

@@ -223,7 +223,7 @@ class GroupEpochs:
 
 
 def _configure(
-    given: GivenTopology | None, topology: StreamsTopology, topics: TopicsView, metadata_hash: int
+    given: GivenTopology, topology: StreamsTopology, topics: TopicsView, metadata_hash: int
 ) -> ConfiguredTopology:
     """Return the topology with the current topics, the prepared one if it is not out of date.
 
@@ -231,20 +231,21 @@ def _configure(
         UnpreparedTopologyError: the topology is large, and was not prepared.
         RefusalError: STREAMS_INVALID_TOPOLOGY, see `configure_topology`.
     """
-    if given is None:
-        if is_large(topology.value):
-            raise UnpreparedTopologyError
-    elif given.configured is not None:
-        prepared = given.configured
-        if prepared.metadata_hash == metadata_hash and prepared.epoch == topology.epoch:
-            return prepared
+    prepared = given.configured
+    if (
+        prepared is not None
+        and prepared.metadata_hash == metadata_hash
+        and prepared.epoch == topology.epoch
+    ):
+        return prepared
+    if not given.is_prepared and is_large(topology.value):
+        raise UnpreparedTopologyError
     return configure_topology(topology.value, topics.partition_count, metadata_hash)
 
 
 def _topology(heartbeat: Heartbeating) -> StreamsTopology:
     """Return the topology of the group, after the record of the first one. Raises RefusalError."""
-    known = heartbeat.group.topology
-    given = None if heartbeat.given is None else heartbeat.given.value
+    given, known = heartbeat.given.value, heartbeat.group.topology
     if given is None:
         if known is None:
             raise RefusalError(

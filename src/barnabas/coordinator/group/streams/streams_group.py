@@ -98,6 +98,29 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
             return StreamsGroupState.RECONCILING
         return StreamsGroupState.STABLE
 
+    def is_settled(self, member: StreamsMember, now_ms: int) -> bool:
+        """Whether a heartbeat that reports no change leaves the group and the member as they are.
+
+        Args:
+            member: the member that sends the heartbeat.
+            now_ms: the wall clock.
+        """
+        topology, configured = self._topology, self._configured
+        return (
+            topology is not None
+            and configured is not None
+            and configured.problem is None
+            and topology.epoch == self.validated_topology_epoch
+            and member.topology_epoch >= topology.epoch
+            and not self.needs_refresh(now_ms)
+            and self.assignment_epoch >= self.group_epoch
+            and member.is_reconciled_to(self.assignment_epoch)
+            and (
+                self._reconciled.get(self.assignment_epoch, 0) < len(self.members)
+                or member.assigned.is_equal_to(self.target_of(member.member_id))
+            )
+        )
+
     # Topology.
 
     @property

@@ -36,12 +36,14 @@ from barnabas.coordinator.group.streams.members.task_reconciliation import (
     TaskReconciliation,
     reconcile_tasks,
 )
+from barnabas.coordinator.group.streams.quiet_heartbeats import quiet_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     Assignment,
     Heartbeating,
     StreamsHeartbeat,
     UnpreparedTopologyError,
     failed_streams_heartbeat,
+    new_response,
     task_ids,
 )
 from barnabas.coordinator.group.streams.streams_records import (
@@ -56,7 +58,6 @@ from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
 from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
@@ -64,7 +65,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+    from barnabas.protocol.messages.streams_group_heartbeat import (
+        StreamsGroupHeartbeatRequest,
+        StreamsGroupHeartbeatResponse,
+    )
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
 # The first version of the request whose clients know the status MISSING_CLIENT_TAGS.
@@ -95,18 +99,21 @@ class StreamsMembership:
         self,
         request: StreamsGroupHeartbeatRequest,
         client: StreamsClient,
-        given: GivenTopology | None,
+        given: GivenTopology,
     ) -> CoordinatorResult[StreamsHeartbeat | None]:
         """Return the response and the records of a heartbeat whose fields are valid.
 
         Args:
             request: the request.
             client: its client.
-            given: the prepared topology. None if the request has none.
+            given: the topology of the request.
 
         Returns:
             The result. Its response is None if a large topology must be prepared before.
         """
+        response = quiet_heartbeat(self._shard, self.timers, request, client)
+        if response is not None:
+            return CoordinatorResult(StreamsHeartbeat(response))
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 return self._leave(request)
@@ -212,16 +219,7 @@ class StreamsMembership:
         configured: ConfiguredTopology,
     ) -> StreamsGroupHeartbeatResponse:
         request, group, configs = heartbeat.request, heartbeat.group, heartbeat.configs
-        response = StreamsGroupHeartbeatResponse(
-            error_code=ErrorCode.NONE,
-            member_id=after.member_id,
-            member_epoch=after.member_epoch,
-            heartbeat_interval_ms=configs.heartbeat_interval_ms,
-            task_offset_interval_ms=configs.task_offset_interval_ms,
-            acceptable_recovery_lag=configs.acceptable_recovery_lag,
-            status=heartbeat.statuses,
-            endpoint_information_epoch=0,
-        )
+        response = new_response(after, configs, heartbeat.statuses)
         has_new_tasks = after is not before and after.assigned != before.assigned
         if request.member_epoch == JOIN_EPOCH or has_new_tasks:
             response.active_tasks = task_ids(after.assigned.active)
