@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_heartbeat import GivenTopology, Heartbeating
+    from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
     from barnabas.coordinator.group.streams.tasks import MemberTasks
@@ -77,8 +77,8 @@ class GroupEpochs:
             if not has_new_hash:
                 group.note_refresh(now_ms + _REFRESH_MS, group.group_epoch)
         if known is None or configured is None or has_new_hash:
-            configured = _configure(heartbeat.given, topology, self._shard.topics, metadata_hash)
-            group.configured = configured
+            configured = _configure(heartbeat, topology, self._shard.topics, metadata_hash)
+            group.configured, group.first_configured = configured, None
         return Prepared(topology, configured, metadata_hash, has_new_hash)
 
     def large_topology(
@@ -223,22 +223,22 @@ class GroupEpochs:
 
 
 def _configure(
-    given: GivenTopology, topology: StreamsTopology, topics: TopicsView, metadata_hash: int
+    heartbeat: Heartbeating, topology: StreamsTopology, topics: TopicsView, metadata_hash: int
 ) -> ConfiguredTopology:
-    """Return the topology with the current topics, the prepared one if it is not out of date.
+    """Return the topology with the current topics, a known one if it is not out of date.
 
     Raises:
-        UnpreparedTopologyError: the topology is large, and was not prepared.
+        UnpreparedTopologyError: the topology is large, and was not configured in slices.
         RefusalError: STREAMS_INVALID_TOPOLOGY, see `configure_topology`.
     """
-    prepared = given.configured
-    if (
-        prepared is not None
-        and prepared.metadata_hash == metadata_hash
-        and prepared.epoch == topology.epoch
-    ):
-        return prepared
-    if not given.is_prepared and is_large(topology.value):
+    for known in (heartbeat.given.configured, heartbeat.group.first_configured):
+        if (
+            known is not None
+            and known.metadata_hash == metadata_hash
+            and known.epoch == topology.epoch
+        ):
+            return known
+    if not heartbeat.given.is_prepared and is_large(topology.value):
         raise UnpreparedTopologyError
     return configure_topology(topology.value, topics.partition_count, metadata_hash)
 

@@ -40,10 +40,9 @@ def _invalid(message: str) -> RefusalError:
 
 def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     """Check the fields whose validity does not depend on the group. Raises RefusalError."""
-    if request.topology is not None and any(
-        each.source_topic_regex for each in request.topology.subtopologies
-    ):
-        raise _invalid("Source topics must be given by name, not by a regular expression.")
+    for subtopology in () if request.topology is None else request.topology.subtopologies:
+        if subtopology.source_topic_regex:
+            raise _invalid("Source topics must be given by name, not by a regular expression.")
     _check_blank("member id", request.member_id)
     _check_blank("group id", request.group_id)
     if request.instance_id is not None:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH, ReplayedGroup
-from barnabas.coordinator.group.streams.members.owned_tasks import each_task
+from barnabas.coordinator.group.streams.members.owned_tasks import NO_OWNED_TASKS, each_task
 from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
 from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
@@ -46,6 +46,7 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         "description_epochs",
         "endpoint_epoch",
         "endpoints",
+        "first_configured",
         "shutdown_member_id",
         "static_members",
         "task_offsets",
@@ -74,6 +75,9 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         self.configs: StreamsConfigs | None = None
         # The topology with the current topics, or None if it must be configured.
         self._configured: ConfiguredTopology | None = None
+        # The topology as the heartbeat that created the group configured it. It counts from the
+        # next heartbeat on: until then, Kafka describes the topology of the member.
+        self.first_configured: ConfiguredTopology | None = None
         # The member that requested the shutdown of the application.
         self.shutdown_member_id: str | None = None
         # Increases when `endpoints` changes.
@@ -177,7 +181,9 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
 
     def put(self, member: StreamsMember) -> None:
         """Add or replace a member."""
-        self._forget(self.members.get(member.member_id))
+        before = self.members.get(member.member_id)
+        if before is not None:
+            self._forget(before)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -185,22 +191,22 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
             reconciled = self._reconciled.get(member.member_epoch, 0)
             self._reconciled[member.member_epoch] = reconciled + 1
         for tasks in (member.assigned, member.pending_revocation):
-            if not tasks.is_empty:
+            if tasks is not NO_OWNED_TASKS:
                 self._add_process(tasks, member.process_id)
         self.endpoints.pop(member.member_id, None)
         self._resize(_bytes_of(member))
 
     def remove(self, member_id: str) -> None:
         """Remove a member. Another record removes its target assignment."""
-        self._forget(self.members.pop(member_id, None))
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._forget(member)
         self.endpoints.pop(member_id, None)
         self.task_offsets.pop(member_id, None)
         if not self.members:
             self.shutdown_member_id = None
 
-    def _forget(self, member: StreamsMember | None) -> None:
-        if member is None:
-            return
+    def _forget(self, member: StreamsMember) -> None:
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if member.state is StreamsMemberState.STABLE:
@@ -208,7 +214,7 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
             if reconciled:
                 self._reconciled[member.member_epoch] = reconciled
         for tasks in (member.assigned, member.pending_revocation):
-            if not tasks.is_empty:
+            if tasks is not NO_OWNED_TASKS:
                 self._remove_process(tasks, member.process_id)
         self._resize(-_bytes_of(member))
 

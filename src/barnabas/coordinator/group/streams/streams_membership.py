@@ -61,7 +61,11 @@ from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_heartbeat import GivenTopology, StreamsClient
+    from barnabas.coordinator.group.streams.streams_heartbeat import (
+        GivenTopology,
+        Prepared,
+        StreamsClient,
+    )
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -177,9 +181,19 @@ class StreamsMembership:
         on_appended = None
         if replaced is not None:
             on_appended = partial(self._on_left, group.group_id, replaced.member_id)
+        elif not self._shard.groups.has(group.group_id):
+            on_appended = partial(self._on_created, group.group_id, prepared)
         return CoordinatorResult(
             StreamsHeartbeat(response, to_create), heartbeat.records, on_appended=on_appended
         )
+
+    def _on_created(self, group_id: str, prepared: Prepared, error: ErrorCode) -> None:
+        """Keep the configured topology for the group that the records have created."""
+        group = self._shard.groups.find(group_id)
+        if error is not ErrorCode.NONE or group is None or group.topology is None:
+            return
+        if group.topology.value is prepared.topology.value:
+            group.first_configured = prepared.configured
 
     def _check_size(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
         size_max = self._shard.config.group_streams_max_size
