@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
 from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
@@ -75,6 +75,8 @@ class StreamsWorld(ConsumersWorld):
         }
         # The heartbeats that asked for topics, and their topics.
         self.last: StreamsHeartbeat
+        # Whether the last heartbeat had more work than one turn of the loop may have.
+        self.has_sliced = False
         super().__init__(replicas)
 
     def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
@@ -114,8 +116,14 @@ class StreamsWorld(ConsumersWorld):
         )
         assert not fields, fields
         found: list[StreamsHeartbeat] = []
+        self.has_sliced = False
+
+        def in_slices(steps: Generator[None, None, None]) -> None:
+            self.has_sliced = True
+            finish(steps)
+
         self.coordinator.streams.heartbeat(
-            request, StreamsClient(CLIENT, version), found.append, finish
+            request, StreamsClient(CLIENT, version), found.append, in_slices
         )
         (self.last,) = found
         return self.last.response
