@@ -94,12 +94,14 @@ class StreamsWorld(ConsumersWorld):
         standby = fields.pop("standby", {} if owned is not None else None)
         tags = fields.pop("tags", None)
         endpoint = fields.pop("endpoint", None)
+        identity = fields.pop("client", CLIENT)
         request = StreamsGroupHeartbeatRequest(
             group_id=fields.pop("group", "g"),
             member_id=member,
             member_epoch=epoch,
             endpoint_information_epoch=fields.pop("endpoint_epoch", 0),
             instance_id=fields.pop("instance", None),
+            rack_id=fields.pop("rack", None),
             rebalance_timeout_ms=fields.pop("rebalance_ms", 1_000 if epoch == 0 else -1),
             topology=given,
             active_tasks=_requested(owned),
@@ -123,7 +125,7 @@ class StreamsWorld(ConsumersWorld):
             finish(steps)
 
         self.coordinator.streams.heartbeat(
-            request, StreamsClient(CLIENT, version), found.append, in_slices
+            request, StreamsClient(identity, version), found.append, in_slices
         )
         (self.last,) = found
         return self.last.response

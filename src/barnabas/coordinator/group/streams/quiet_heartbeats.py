@@ -55,14 +55,15 @@ def _is_known(
     group: StreamsGroup,
     member: StreamsMember,
 ) -> bool:
-    """Whether the request has the epoch of the member, and nothing else that is new."""
+    """Whether the request has the epoch of the member, and nothing else that is new.
+
+    `check_streams_heartbeat` has accepted the request: only a join has a topology, and a request
+    without active tasks has no other tasks.
+    """
     return (
         request.member_epoch == member.member_epoch
         and request.member_epoch > JOIN_EPOCH
-        and request.topology is None
         and request.active_tasks is None
-        and request.standby_tasks is None
-        and request.warmup_tasks is None
         and request.rack_id is None
         and request.rebalance_timeout_ms == -1
         and request.process_id is None

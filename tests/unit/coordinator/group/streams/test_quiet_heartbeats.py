@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.streams import streams_membership
 from barnabas.coordinator.group.streams.quiet_heartbeats import quiet_heartbeat
+from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from unit.coordinator.streams_world import StreamsWorld, by_subtopology, topology
 
@@ -33,21 +35,22 @@ class Storm:
         self.epochs = dict.fromkeys(MEMBERS, 0)
         self.reports: dict[str, object] = {}
         self.endpoint_epochs = dict.fromkeys(MEMBERS, 0)
-        self.responses: list[StreamsGroupHeartbeatResponse] = []
+        # Responses to heartbeats, and descriptions of the group.
+        self.seen: list[StreamsGroupHeartbeatResponse | DescribedGroup] = []
 
-    def play(self) -> list[StreamsGroupHeartbeatResponse]:
-        """Return all responses."""
+    def play(self) -> list[StreamsGroupHeartbeatResponse | DescribedGroup]:
+        """Return what the members and an administrator see."""
         for _ in range(ROUNDS):
             self.world.run_for(self.chance.choice((1, 10)))
             if self.chance.random() < 0.1:
                 self._change()
             self._beat(self.chance.choice(MEMBERS))
-        return self.responses
+        return self.seen
 
     def _change(self) -> None:
-        match self.chance.randrange(6):
+        match self.chance.randrange(7):
             case 0:
-                name = f"other{len(self.responses)}"
+                name = f"other{len(self.seen)}"
                 self.world.create_topic(name, 1)
             case 1:
                 self.world.overrides["g"] = {
@@ -62,6 +65,8 @@ class Storm:
                 self._send(self.chance.choice(MEMBERS), -1)
             case 5:
                 self.world.run_for(20_000)
+            case 6:
+                self.seen.append(self.world.describe_streams())
 
     def _beat(self, member: str) -> None:
         epoch = self.epochs[member]
@@ -80,7 +85,7 @@ class Storm:
 
     def _vary(self, fields: dict[str, object]) -> None:
         """Now and then, add a field that changes the member."""
-        match self.chance.randrange(40):
+        match self.chance.randrange(60):
             case 0:
                 fields["tags"] = {"zone": self.chance.choice("xy")}
             case 1:
@@ -95,6 +100,16 @@ class Storm:
                 fields["instance"] = "j"
             case 6 if self.chance.random() < 0.1:
                 fields["shutdown"] = True
+            case 7:
+                fields["rack"] = self.chance.choice("rs")
+            case 8:
+                fields["end_offsets"] = {1: self.chance.randrange(100)}
+            case 9:
+                # The topology has no such task.
+                fields["owned"] = {"0": {9}}
+            case 10:
+                host = self.chance.choice(("/1.2.3.4", "/1.2.3.5"))
+                fields["client"] = ClientIdentity(self.chance.choice("de"), host)
 
     def _send(self, member: str, epoch: int, **fields: object) -> None:
         if self.chance.random() < 0.02:
@@ -106,7 +121,7 @@ class Storm:
             endpoint_epoch=self.endpoint_epochs[member],
             **fields,
         )
-        self.responses.append(response)
+        self.seen.append(response)
         self.endpoint_epochs[member] = response.endpoint_information_epoch
         self.epochs[member] = 0 if response.error_code or epoch < 0 else response.member_epoch
         owned = by_subtopology(response.active_tasks)
@@ -127,8 +142,8 @@ def test_quiet_heartbeats_have_the_responses_of_the_general_code(
         return response
 
     monkeypatch.setattr(streams_membership, "quiet_heartbeat", counting)
-    responses = Storm(seed).play()
+    seen = Storm(seed).play()
     monkeypatch.setattr(streams_membership, "quiet_heartbeat", lambda *_: None)
-    assert Storm(seed).play() == responses
+    assert Storm(seed).play() == seen
     assert quiet > ROUNDS // 10
-    assert {each.error_code for each in responses} > {0}
+    assert {each.error_code for each in seen} > {0}
