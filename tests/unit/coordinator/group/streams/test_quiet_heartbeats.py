@@ -11,11 +11,13 @@ from barnabas.coordinator.group.streams import streams_membership
 from barnabas.coordinator.group.streams.quiet_heartbeats import quiet_heartbeat
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from unit.coordinator.consumers_world import CLIENT
 from unit.coordinator.streams_world import StreamsWorld, by_subtopology, topology
 
-ROUNDS = 400
+ROUNDS = 600
 MEMBERS = ("a", "b", "c")
-TOPOLOGY = topology("in", changelog="log")
+TOPOLOGY = topology("in", changelog="log", epoch=1)
+OLD_TOPOLOGY = topology("in", epoch=0)
 TAGS = "streams.rack.aware.assignment.tags"
 
 
@@ -30,6 +32,7 @@ class Storm:
         )
         self.world.create_topic("in", 4)
         self.world.create_topic("log", 4)
+        self.has_log = True
         # The configs of the group are the same object until they change, as in a metadata image.
         self.world.overrides["g"] = {}
         self.epochs = dict.fromkeys(MEMBERS, 0)
@@ -42,7 +45,7 @@ class Storm:
         """Return what the members and an administrator see."""
         for _ in range(ROUNDS):
             self.world.run_for(self.chance.choice((1, 10)))
-            if self.chance.random() < 0.1:
+            if self.chance.random() < 0.08:
                 self._change()
             self._beat(self.chance.choice(MEMBERS))
         return self.seen
@@ -50,8 +53,7 @@ class Storm:
     def _change(self) -> None:
         match self.chance.randrange(7):
             case 0:
-                name = f"other{len(self.seen)}"
-                self.world.create_topic(name, 1)
+                self._change_topics()
             case 1:
                 self.world.overrides["g"] = {
                     "streams.num.standby.replicas": self.chance.choice("01"),
@@ -67,6 +69,13 @@ class Storm:
                 self.world.run_for(20_000)
             case 6:
                 self.seen.append(self.world.describe_streams())
+
+    def _change_topics(self) -> None:
+        if self.has_log:
+            self.world.delete_topic("log")
+        else:
+            self.world.create_topic("log", 4)
+        self.has_log = not self.has_log
 
     def _beat(self, member: str) -> None:
         epoch = self.epochs[member]
@@ -85,7 +94,7 @@ class Storm:
 
     def _vary(self, fields: dict[str, object]) -> None:
         """Now and then, add a field that changes the member."""
-        match self.chance.randrange(60):
+        match self.chance.randrange(80):
             case 0:
                 fields["tags"] = {"zone": self.chance.choice("xy")}
             case 1:
@@ -98,7 +107,7 @@ class Storm:
                 fields["process"] = self.chance.choice("pq")
             case 5:
                 fields["instance"] = "j"
-            case 6 if self.chance.random() < 0.1:
+            case 6 if self.chance.random() < 0.05:
                 fields["shutdown"] = True
             case 7:
                 fields["rack"] = self.chance.choice("rs")
@@ -108,16 +117,20 @@ class Storm:
                 # The topology has no such task.
                 fields["owned"] = {"0": {9}}
             case 10:
-                host = self.chance.choice(("/1.2.3.4", "/1.2.3.5"))
-                fields["client"] = ClientIdentity(self.chance.choice("de"), host)
+                fields["client"] = ClientIdentity(CLIENT.client_id, "/1.2.3.4")
+            case 11:
+                fields["client"] = ClientIdentity("other", CLIENT.host)
 
     def _send(self, member: str, epoch: int, **fields: object) -> None:
         if self.chance.random() < 0.02:
             epoch -= 1
+        given = None if epoch else TOPOLOGY
+        if given and self.epochs["a"] and self.chance.random() < 0.3:
+            given = OLD_TOPOLOGY
         response = self.world.beat_streams(
             member,
             epoch,
-            None if epoch else TOPOLOGY,
+            given,
             endpoint_epoch=self.endpoint_epochs[member],
             **fields,
         )
@@ -145,5 +158,5 @@ def test_quiet_heartbeats_have_the_responses_of_the_general_code(
     seen = Storm(seed).play()
     monkeypatch.setattr(streams_membership, "quiet_heartbeat", lambda *_: None)
     assert Storm(seed).play() == seen
-    assert quiet > ROUNDS // 10
+    assert quiet > 10
     assert {each.error_code for each in seen} > {0}
