@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
 from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
@@ -75,6 +75,8 @@ class StreamsWorld(ConsumersWorld):
         }
         # The heartbeats that asked for topics, and their topics.
         self.last: StreamsHeartbeat
+        # Whether the last heartbeat had more work than one turn of the loop may have.
+        self.has_sliced = False
         super().__init__(replicas)
 
     def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
@@ -92,12 +94,14 @@ class StreamsWorld(ConsumersWorld):
         standby = fields.pop("standby", {} if owned is not None else None)
         tags = fields.pop("tags", None)
         endpoint = fields.pop("endpoint", None)
+        identity = fields.pop("client", CLIENT)
         request = StreamsGroupHeartbeatRequest(
             group_id=fields.pop("group", "g"),
             member_id=member,
             member_epoch=epoch,
             endpoint_information_epoch=fields.pop("endpoint_epoch", 0),
             instance_id=fields.pop("instance", None),
+            rack_id=fields.pop("rack", None),
             rebalance_timeout_ms=fields.pop("rebalance_ms", 1_000 if epoch == 0 else -1),
             topology=given,
             active_tasks=_requested(owned),
@@ -114,10 +118,14 @@ class StreamsWorld(ConsumersWorld):
         )
         assert not fields, fields
         found: list[StreamsHeartbeat] = []
-        finish(
-            self.coordinator.streams.heartbeat(
-                request, StreamsClient(CLIENT, version), found.append
-            )
+        self.has_sliced = False
+
+        def in_slices(steps: Generator[None, None, None]) -> None:
+            self.has_sliced = True
+            finish(steps)
+
+        self.coordinator.streams.heartbeat(
+            request, StreamsClient(identity, version), found.append, in_slices
         )
         (self.last,) = found
         return self.last.response

@@ -14,10 +14,12 @@ def topology_topics(topology: Topology) -> list[str]:
     """Return the names of all topics, each once, in the order of the topology."""
     names: dict[str, None] = {}
     for subtopology in topology.subtopologies:
-        names.update(dict.fromkeys(subtopology.source_topics))
-        names.update(dict.fromkeys(subtopology.repartition_sink_topics))
-        names.update(dict.fromkeys(each.name for each in subtopology.repartition_source_topics))
-        names.update(dict.fromkeys(each.name for each in subtopology.state_changelog_topics))
+        for name in subtopology.source_topics:
+            names[name] = None
+        for name in subtopology.repartition_sink_topics:
+            names[name] = None
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+            names[topic.name] = None
     return list(names)
 
 

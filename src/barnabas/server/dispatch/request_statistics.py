@@ -167,7 +167,9 @@ class ApiStatistics:
         """Return whether the response has so many items that it must be encoded in slices."""
         count = 0
         for name, inner_names in self.arrays:
-            items = getattr(response, name) or ()
+            items = getattr(response, name)
+            if not items:
+                continue
             count += len(items)
             if count > LARGE_ITEMS:
                 return True

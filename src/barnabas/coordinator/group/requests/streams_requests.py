@@ -14,9 +14,10 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     StreamsHeartbeat,
     failed_streams_heartbeat,
 )
-from barnabas.coordinator.group.streams.topology.configuring import configuring_topology
+from barnabas.coordinator.group.streams.topology.configuring import configuring_topology, is_large
 from barnabas.coordinator.group.streams.topology.topology_record import topology_value
 from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
@@ -44,37 +44,61 @@ class StreamsRequests:
         request: StreamsGroupHeartbeatRequest,
         client: StreamsClient,
         on_done: Callable[[StreamsHeartbeat], None],
-    ) -> Generator[None, None, None]:
-        """Handle StreamsGroupHeartbeat, versions 0 to 1. Yields while it configures a topology.
+        in_slices: Callable[[Generator[None, None, None]], None],
+    ) -> None:
+        """Handle StreamsGroupHeartbeat, versions 0 to 1.
 
         Args:
             request: the request.
             client: its client.
             on_done: gets the response and the topics to create when its records are committed.
+            in_slices: runs steps that take longer than one turn of the loop.
         """
-
-        def respond(found: StreamsHeartbeat | None, error: ErrorCode) -> None:
-            if found is None:
-                found = StreamsHeartbeat(failed_streams_heartbeat(client_error(error), None))
-            on_done(found)
-
         try:
             check_streams_heartbeat(request)
-            given = NO_TOPOLOGY
-            if request.topology is not None:
-                yield
-                given = GivenTopology(topology_value(request.topology))
-                yield
-            configured = yield from self._configured(request.group_id, given.value)
-            if configured is not None:
-                given = GivenTopology(given.value, configured)
         except RefusalError as error:
             on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
             return
+
+        topology = request.topology
+        if topology is not None and is_large(topology):
+            in_slices(self._heartbeat_in_steps(request, client, on_done))
+            return
+        given = NO_TOPOLOGY if topology is None else GivenTopology(topology_value(topology))
+
+        def respond(found: StreamsHeartbeat | None, error: ErrorCode) -> None:
+            if found is None and error is ErrorCode.NONE:
+                # The topology of the group is large, and must be configured before.
+                in_slices(self._heartbeat_in_steps(request, client, on_done))
+            else:
+                on_done(_result(found, error))
+
+        self._runtime.write(
+            request.group_id, lambda shard: shard.streams.heartbeat(request, client, given), respond
+        )
+
+    def _heartbeat_in_steps(
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        client: StreamsClient,
+        on_done: Callable[[StreamsHeartbeat], None],
+    ) -> Generator[None, None, None]:
+        """Configure the topology of the group, then do the heartbeat. Yields."""
+        value = None
+        if request.topology is not None:
+            yield
+            value = topology_value(request.topology)
+            yield
+        try:
+            configured = yield from self._configured(request.group_id, value)
+        except RefusalError as error:
+            on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
+            return
+        given = GivenTopology(value, is_prepared=True, configured=configured)
         self._runtime.write(
             request.group_id,
             lambda shard: shard.streams.heartbeat(request, client, given),
-            respond,
+            lambda found, error: on_done(_result(found, error)),
         )
 
     def _configured(
@@ -112,6 +136,13 @@ class StreamsRequests:
             return describe_streams_group(group, includes_description=includes_description)
 
         return describe_groups(self._runtime, group_ids, describe, failed_streams_group, on_done)
+
+
+def _result(found: StreamsHeartbeat | None, error: ErrorCode) -> StreamsHeartbeat:
+    """Return the result of a write, or its error for the client."""
+    if found is not None:
+        return found
+    return StreamsHeartbeat(failed_streams_heartbeat(client_error(error), None))
 
 
 def failed_streams_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
-from barnabas.coordinator.group.streams.streams_heartbeat import Assignment, Prepared
+from barnabas.coordinator.group.streams.streams_heartbeat import (
+    Assignment,
+    Prepared,
+    UnpreparedTopologyError,
+)
 from barnabas.coordinator.group.streams.streams_records import (
     epoch_record,
     target_epoch_record,
@@ -23,11 +27,14 @@ from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
     from barnabas.coordinator.group.streams.tasks import MemberTasks
+    from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
+    from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
 # Kafka's interval for comparing the topics without a change of metadata, in ms: never.
@@ -50,7 +57,8 @@ class GroupEpochs:
         """Return the topology of the group with the current topics. Raises RefusalError."""
         group = heartbeat.group
         topology = _topology(heartbeat)
-        self._shard.check_memory(group, member, topology)
+        if member is not group.members.get(member.member_id):
+            self._shard.check_memory(group, member, topology)
         known = group.topology
         if known is not None and member.topology_epoch < known.epoch:
             heartbeat.note(
@@ -69,16 +77,8 @@ class GroupEpochs:
             if not has_new_hash:
                 group.note_refresh(now_ms + _REFRESH_MS, group.group_epoch)
         if known is None or configured is None or has_new_hash:
-            configured = heartbeat.given.configured
-            if (
-                configured is None
-                or configured.metadata_hash != metadata_hash
-                or configured.epoch != topology.epoch
-            ):
-                configured = configure_topology(
-                    topology.value, self._shard.topics.partition_count, metadata_hash
-                )
-            group.configured = configured
+            configured = _configure(heartbeat, topology, self._shard.topics, metadata_hash)
+            group.configured, group.first_configured = configured, None
         return Prepared(topology, configured, metadata_hash, has_new_hash)
 
     def large_topology(
@@ -87,15 +87,16 @@ class GroupEpochs:
         """Return the topology that the heartbeat will configure, if it is large, and its hash."""
         group = self._shard.groups.find(group_id)
         topology = None if group is None else group.topology
-        if topology is None and given is not None:
-            topology = StreamsTopology(given)
-        if topology is None or not is_large(topology.value):
+        value = given if topology is None else topology.value
+        if value is None or not is_large(value):
             return None
+        if topology is None:
+            topology = StreamsTopology(value)
         if group is not None and group.configured is not None:
             is_outdated = group.needs_refresh(self._shard.clock.wall_ms())
             if not is_outdated:
                 return None
-        return topology.value, self._shard.hashes.of_topics(topology.required_topics)
+        return value, self._shard.hashes.of_topics(topology.required_topics)
 
     # Group epoch and target assignment.
 
@@ -116,8 +117,8 @@ class GroupEpochs:
             is_changed: whether its change requires a new target assignment.
         """
         group = heartbeat.group
-        validated = prepared.topology.epoch if prepared.configured.is_ready else NO_EPOCH
-        configs = self._shard.assignment_configs(group.group_id)
+        validated = prepared.topology.epoch if prepared.configured.problem is None else NO_EPOCH
+        configs = heartbeat.configs.assignment
         is_new = (
             is_changed
             or prepared.has_new_hash
@@ -128,7 +129,7 @@ class GroupEpochs:
         is_refined = (
             not is_new
             and group.state is StreamsGroupState.STABLE
-            and group.target_of(member.member_id) != member.assigned.plain()
+            and not member.assigned.is_equal_to(group.target_of(member.member_id))
         )
         epoch = group.group_epoch
         if is_new or is_refined:
@@ -139,25 +140,24 @@ class GroupEpochs:
             self._shard.metrics.streams_rebalances += 1
             group.note_refresh(self._shard.clock.wall_ms() + _REFRESH_MS, epoch)
         if not group.members:
-            self._start_delay(group.group_id)
-        request = TargetRequest(group, epoch, prepared.configured, configs)
-        return self._target(heartbeat, request, member, is_refined=is_refined)
+            self._start_delay(group.group_id, heartbeat.configs.initial_rebalance_delay_ms)
+        return self._target(heartbeat, epoch, prepared.configured, member, is_refined=is_refined)
 
-    def _start_delay(self, group_id: str) -> None:
-        delay_ms = self._shard.value_of(group_id, "initial.rebalance.delay.ms")
+    def _start_delay(self, group_id: str, delay_ms: int) -> None:
         if delay_ms > 0:
             self._timers.start_delay(group_id, delay_ms, lambda: self._on_delay_over(group_id))
 
     def _target(
         self,
         heartbeat: Heartbeating,
-        request: TargetRequest,
+        epoch: int,
+        configured: ConfiguredTopology,
         member: StreamsMember,
         *,
         is_refined: bool,
     ) -> Assignment:
         """Return the target of the member, after computing it if it is outdated."""
-        group, epoch = request.group, request.epoch
+        group, configs = heartbeat.group, heartbeat.configs
         if self._timers.is_delayed(group.group_id):
             heartbeat.note(
                 StreamsStatus.ASSIGNMENT_DELAYED,
@@ -172,15 +172,15 @@ class GroupEpochs:
                 target_epoch_record(group.group_id, epoch, group.assignment_timestamp)
             )
             return Assignment(epoch, epoch, known)
-        if not self._may_compute(group):
+        if not self._may_compute(group, configs):
             heartbeat.note(
                 StreamsStatus.ASSIGNMENT_DELAYED,
                 "The last assignment is too recent: streams.assignment.interval.ms has not passed.",
             )
             return Assignment(epoch, group.assignment_epoch, known)
-        if self._targets.is_large(group, request.configured):
+        if self._targets.is_large(group, configured):
             if not self._targets.is_running(group.group_id):
-                self._targets.start(group.group_id, request.configured)
+                self._targets.start(group.group_id, configured)
             return Assignment(epoch, group.assignment_epoch, known)
         replaced = heartbeat.replaced
         members, targets = dict(group.members), dict(group.targets)
@@ -188,13 +188,14 @@ class GroupEpochs:
             del members[replaced.member_id]
             targets[member.member_id] = targets.pop(replaced.member_id, NO_MEMBER_TASKS)
         members[member.member_id] = member
+        request = TargetRequest(group, epoch, configured, configs.assignment)
         targets, records = self._targets.compute(request, members, targets)
         heartbeat.records += records
         return Assignment(epoch, epoch, targets[member.member_id])
 
-    def _may_compute(self, group: StreamsGroup) -> bool:
+    def _may_compute(self, group: StreamsGroup, configs: StreamsConfigs) -> bool:
         """Whether the last computation of the target assignment is long enough ago."""
-        interval_ms = self._shard.value_of(group.group_id, "assignment.interval.ms")
+        interval_ms = configs.assignment_interval_ms
         if not group.assignment_timestamp or not interval_ms:
             return True
         return self._shard.clock.wall_ms() >= group.assignment_timestamp + interval_ms
@@ -207,7 +208,7 @@ class GroupEpochs:
             or not group.members
             or group.configured is None
             or group.group_epoch <= group.assignment_epoch
-            or not self._may_compute(group)
+            or not self._may_compute(group, self._shard.configs_of(group))
         ):
             return CoordinatorResult(None)
         if self._targets.is_large(group, group.configured):
@@ -219,6 +220,27 @@ class GroupEpochs:
         )
         _, records = self._targets.compute(request, group.members, group.targets)
         return CoordinatorResult(None, records)
+
+
+def _configure(
+    heartbeat: Heartbeating, topology: StreamsTopology, topics: TopicsView, metadata_hash: int
+) -> ConfiguredTopology:
+    """Return the topology with the current topics, a known one if it is not out of date.
+
+    Raises:
+        UnpreparedTopologyError: the topology is large, and was not configured in slices.
+        RefusalError: STREAMS_INVALID_TOPOLOGY, see `configure_topology`.
+    """
+    for known in (heartbeat.given.configured, heartbeat.group.first_configured):
+        if (
+            known is not None
+            and known.metadata_hash == metadata_hash
+            and known.epoch == topology.epoch
+        ):
+            return known
+    if not heartbeat.given.is_prepared and is_large(topology.value):
+        raise UnpreparedTopologyError
+    return configure_topology(topology.value, topics.partition_count, metadata_hash)
 
 
 def _topology(heartbeat: Heartbeating) -> StreamsTopology:

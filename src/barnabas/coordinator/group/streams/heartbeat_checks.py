@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ConfiguredSubtopology,
     )
     from barnabas.protocol.messages.streams_group_heartbeat import (
+        KeyValue,
         StreamsGroupHeartbeatRequest,
         TaskIdsRequest,
     )
@@ -39,19 +40,15 @@ def _invalid(message: str) -> RefusalError:
 
 def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     """Check the fields whose validity does not depend on the group. Raises RefusalError."""
-    if request.topology is not None and any(
-        each.source_topic_regex for each in request.topology.subtopologies
-    ):
-        raise _invalid("Source topics must be given by name, not by a regular expression.")
-    for name, text in (
-        ("member id", request.member_id),
-        ("group id", request.group_id),
-        ("instance id", request.instance_id),
-        ("rack id", request.rack_id),
-    ):
-        if text is not None and not text.strip():
-            raise _invalid(f"The {name} is blank.")
-    owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    for subtopology in () if request.topology is None else request.topology.subtopologies:
+        if subtopology.source_topic_regex:
+            raise _invalid("Source topics must be given by name, not by a regular expression.")
+    _check_blank("member id", request.member_id)
+    _check_blank("group id", request.group_id)
+    if request.instance_id is not None:
+        _check_blank("instance id", request.instance_id)
+    if request.rack_id is not None:
+        _check_blank("rack id", request.rack_id)
     if request.member_epoch == JOIN_EPOCH:
         _check_joining(request)
     elif request.member_epoch == STATIC_LEAVE_EPOCH:
@@ -61,17 +58,33 @@ def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
             )
     elif request.member_epoch < STATIC_LEAVE_EPOCH:
         raise _invalid(f"The member epoch {request.member_epoch} is below -2.")
-    if any(each is not None for each in owned) and any(each is None for each in owned):
+    _check_owned_lists((request.active_tasks, request.standby_tasks, request.warmup_tasks))
+    if request.client_tags:
+        _check_tags(request.client_tags)
+    if request.member_epoch != JOIN_EPOCH and request.topology is not None:
+        raise _invalid("Only the heartbeat that joins may have a topology.")
+
+
+def _check_blank(name: str, text: str) -> None:
+    if not text.strip():
+        raise _invalid(f"The {name} is blank.")
+
+
+def _check_owned_lists(owned: tuple[list[TaskIdsRequest] | None, ...]) -> None:
+    missing = owned.count(None)
+    if missing == len(owned):
+        return
+    if missing:
         raise _invalid("Report active, standby and warm-up tasks together, or none of them.")
     if sum(len(each.partitions) for tasks in owned for each in tasks or ()) > _TASKS_MAX:
         raise _invalid(f"A member may own at most {_TASKS_MAX} tasks.")
-    if len(request.client_tags or ()) > _TAGS_MAX:
+
+
+def _check_tags(tags: list[KeyValue]) -> None:
+    if len(tags) > _TAGS_MAX:
         raise _invalid(f"A member may have at most {_TAGS_MAX} client tags.")
-    keys = [each.key for each in request.client_tags or ()]
-    if len(set(keys)) != len(keys):
+    if len({each.key for each in tags}) != len(tags):
         raise _invalid("A client tag occurs twice.")
-    if request.member_epoch != JOIN_EPOCH and request.topology is not None:
-        raise _invalid("Only the heartbeat that joins may have a topology.")
 
 
 def _check_joining(request: StreamsGroupHeartbeatRequest) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH, ReplayedGroup
-from barnabas.coordinator.group.streams.members.owned_tasks import each_task
+from barnabas.coordinator.group.streams.members.owned_tasks import NO_OWNED_TASKS, each_task
 from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
 from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
     from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
     from barnabas.coordinator.group.streams.members.owned_tasks import OwnedTasks
+    from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.protocol.messages.streams_group_heartbeat import EndpointToPartitions
@@ -42,9 +42,11 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         "_topology",
         "_warmup",
         "assignment_configs",
+        "configs",
         "description_epochs",
         "endpoint_epoch",
         "endpoints",
+        "first_configured",
         "shutdown_member_id",
         "static_members",
         "task_offsets",
@@ -66,11 +68,16 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         self._active: dict[tuple[str, int], str] = {}
         self._standby: dict[tuple[str, int], set[str]] = {}
         self._warmup: dict[tuple[str, int], set[str]] = {}
-        # Number of members in the state STABLE by member epoch.
-        self._reconciled: Counter[int] = Counter()
+        # Number of members in the state STABLE by member epoch. No number is 0.
+        self._reconciled: dict[int, int] = {}
         # The fields below are not in records. A new coordinator begins without them.
+        # The configs of the group at the last heartbeat.
+        self.configs: StreamsConfigs | None = None
         # The topology with the current topics, or None if it must be configured.
         self._configured: ConfiguredTopology | None = None
+        # The topology as the heartbeat that created the group configured it. It counts from the
+        # next heartbeat on: until then, Kafka describes the topology of the member.
+        self.first_configured: ConfiguredTopology | None = None
         # The member that requested the shutdown of the application.
         self.shutdown_member_id: str | None = None
         # Increases when `endpoints` changes.
@@ -91,9 +98,32 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
             return StreamsGroupState.NOT_READY
         if self.group_epoch > self.assignment_epoch:
             return StreamsGroupState.ASSIGNING
-        if self._reconciled[self.assignment_epoch] < len(self.members):
+        if self._reconciled.get(self.assignment_epoch, 0) < len(self.members):
             return StreamsGroupState.RECONCILING
         return StreamsGroupState.STABLE
+
+    def is_settled(self, member: StreamsMember, now_ms: int) -> bool:
+        """Whether a heartbeat that reports no change leaves the group and the member as they are.
+
+        Args:
+            member: the member that sends the heartbeat.
+            now_ms: the wall clock.
+        """
+        topology, configured = self._topology, self._configured
+        return (
+            topology is not None
+            and configured is not None
+            and configured.problem is None
+            and topology.epoch == self.validated_topology_epoch
+            and member.topology_epoch >= topology.epoch
+            and not self.needs_refresh(now_ms)
+            and self.assignment_epoch >= self.group_epoch
+            and member.is_reconciled_to(self.assignment_epoch)
+            and (
+                self._reconciled.get(self.assignment_epoch, 0) < len(self.members)
+                or member.assigned.is_equal_to(self.target_of(member.member_id))
+            )
+        )
 
     # Topology.
 
@@ -151,36 +181,41 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
 
     def put(self, member: StreamsMember) -> None:
         """Add or replace a member."""
-        self._forget(self.members.get(member.member_id))
+        before = self.members.get(member.member_id)
+        if before is not None:
+            self._forget(before)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         if member.state is StreamsMemberState.STABLE:
-            self._reconciled[member.member_epoch] += 1
+            reconciled = self._reconciled.get(member.member_epoch, 0)
+            self._reconciled[member.member_epoch] = reconciled + 1
         for tasks in (member.assigned, member.pending_revocation):
-            self._add_process(tasks, member.process_id)
+            if tasks is not NO_OWNED_TASKS:
+                self._add_process(tasks, member.process_id)
         self.endpoints.pop(member.member_id, None)
         self._resize(_bytes_of(member))
 
     def remove(self, member_id: str) -> None:
         """Remove a member. Another record removes its target assignment."""
-        self._forget(self.members.pop(member_id, None))
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._forget(member)
         self.endpoints.pop(member_id, None)
         self.task_offsets.pop(member_id, None)
         if not self.members:
             self.shutdown_member_id = None
 
-    def _forget(self, member: StreamsMember | None) -> None:
-        if member is None:
-            return
+    def _forget(self, member: StreamsMember) -> None:
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if member.state is StreamsMemberState.STABLE:
-            self._reconciled[member.member_epoch] -= 1
-            if not self._reconciled[member.member_epoch]:
-                del self._reconciled[member.member_epoch]
+            reconciled = self._reconciled.pop(member.member_epoch) - 1
+            if reconciled:
+                self._reconciled[member.member_epoch] = reconciled
         for tasks in (member.assigned, member.pending_revocation):
-            self._remove_process(tasks, member.process_id)
+            if tasks is not NO_OWNED_TASKS:
+                self._remove_process(tasks, member.process_id)
         self._resize(-_bytes_of(member))
 
     # Processes of tasks.
@@ -236,7 +271,10 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
 
 def _bytes_of(member: StreamsMember) -> int:
     """Return the estimated memory size of a member and of its tasks, in bytes."""
-    tags = sum(len(key) + len(value) + _TASK_BYTES for key, value in member.client_tags.items())
-    tasks = member.assigned.count() + member.pending_revocation.count()
-    names = len(member.member_id) + len(member.process_id)
-    return _MEMBER_BYTES + tags + names + tasks * _TASK_BYTES
+    size = _MEMBER_BYTES + len(member.member_id) + len(member.process_id)
+    for key, value in member.client_tags.items():
+        size += len(key) + len(value) + _TASK_BYTES
+    for tasks in (member.assigned, member.pending_revocation):
+        if not tasks.is_empty:
+            size += tasks.count() * _TASK_BYTES
+    return size

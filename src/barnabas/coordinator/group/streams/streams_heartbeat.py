@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatResponse,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.joining import ClientIdentity
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.streams.tasks import MemberTasks
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     )
     from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
@@ -46,15 +47,21 @@ class StreamsClient(msgspec.Struct, frozen=True):
 
 
 class GivenTopology(msgspec.Struct, frozen=True):
-    """A topology that was prepared before its heartbeat, so that no step takes long."""
+    """The topologies that are known before the heartbeat."""
 
     # The topology of the request, as its record has it. None if the request has none.
     value: StreamsGroupTopologyValue | None = None
-    # The topology of the group with the current topics, if it is large.
+    # Whether a large topology was configured in slices before, if that was necessary.
+    is_prepared: bool = False
+    # The topology of the group with the current topics, if it was configured in slices.
     configured: ConfiguredTopology | None = None
 
 
 NO_TOPOLOGY = GivenTopology()
+
+
+class UnpreparedTopologyError(Exception):
+    """The topology must be configured first, in slices, since it is large."""
 
 
 class Heartbeating(msgspec.Struct):
@@ -63,6 +70,7 @@ class Heartbeating(msgspec.Struct):
     request: StreamsGroupHeartbeatRequest
     client: StreamsClient
     group: StreamsGroup
+    configs: StreamsConfigs
     reported: MemberTasks | None
     given: GivenTopology
     records: list[CoordinatorRecord]
@@ -95,6 +103,22 @@ class Prepared(msgspec.Struct, frozen=True):
     metadata_hash: int
     # Whether the hash differs from the stored one.
     has_new_hash: bool
+
+
+def new_response(
+    member: StreamsMember, configs: StreamsConfigs, statuses: list[Status]
+) -> StreamsGroupHeartbeatResponse:
+    """Return a response with the epoch of the member, and without tasks and endpoints."""
+    return StreamsGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE,
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        heartbeat_interval_ms=configs.heartbeat_interval_ms,
+        task_offset_interval_ms=configs.task_offset_interval_ms,
+        acceptable_recovery_lag=configs.acceptable_recovery_lag,
+        status=statuses,
+        endpoint_information_epoch=0,
+    )
 
 
 def task_ids(tasks: Mapping[str, Iterable[int]]) -> list[TaskIdsResponse]:

@@ -36,13 +36,14 @@ from barnabas.coordinator.group.streams.members.task_reconciliation import (
     TaskReconciliation,
     reconcile_tasks,
 )
+from barnabas.coordinator.group.streams.quiet_heartbeats import quiet_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import (
-    NO_TOPOLOGY,
     Assignment,
-    GivenTopology,
     Heartbeating,
     StreamsHeartbeat,
+    UnpreparedTopologyError,
     failed_streams_heartbeat,
+    new_response,
     task_ids,
 )
 from barnabas.coordinator.group.streams.streams_records import (
@@ -57,15 +58,21 @@ from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
 from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient
+    from barnabas.coordinator.group.streams.streams_heartbeat import (
+        GivenTopology,
+        Prepared,
+        StreamsClient,
+    )
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+    from barnabas.protocol.messages.streams_group_heartbeat import (
+        StreamsGroupHeartbeatRequest,
+        StreamsGroupHeartbeatResponse,
+    )
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
 # The first version of the request whose clients know the status MISSING_CLIENT_TAGS.
@@ -86,7 +93,7 @@ class StreamsMembership:
     def start_timers(self) -> None:
         """Start the timeouts of all members after the shard is loaded."""
         for group in self._shard.groups.all():
-            timeout_ms = self._shard.value_of(group.group_id, "session.timeout.ms")
+            timeout_ms = self._shard.configs_of(group).session_timeout_ms
             for member in group.members.values():
                 self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
                 if member.state is StreamsMemberState.UNREVOKED_TASKS:
@@ -96,30 +103,38 @@ class StreamsMembership:
         self,
         request: StreamsGroupHeartbeatRequest,
         client: StreamsClient,
-        given: GivenTopology = NO_TOPOLOGY,
-    ) -> CoordinatorResult[StreamsHeartbeat]:
+        given: GivenTopology,
+    ) -> CoordinatorResult[StreamsHeartbeat | None]:
         """Return the response and the records of a heartbeat whose fields are valid.
 
         Args:
             request: the request.
             client: its client.
-            given: the prepared topology.
+            given: the topology of the request.
+
+        Returns:
+            The result. Its response is None if a large topology must be prepared before.
         """
+        response = quiet_heartbeat(self._shard, self.timers, request, client)
+        if response is not None:
+            return CoordinatorResult(StreamsHeartbeat(response))
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 return self._leave(request)
             records: list[CoordinatorRecord] = []
             is_joining = request.member_epoch == JOIN_EPOCH
             group = self._shard.find_or_create(request.group_id, records, is_joining=is_joining)
-            reported = reported_tasks(request)
+            configs, reported = self._shard.configs_of(group), reported_tasks(request)
             return self._continue(
-                Heartbeating(request, client, group, reported, given, records),
+                Heartbeating(request, client, group, configs, reported, given, records),
                 is_joining=is_joining,
             )
         except RefusalError as error:
             failed = failed_streams_heartbeat(error.error, error.message)
         except TaskAssignorError as error:
             failed = failed_streams_heartbeat(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except UnpreparedTopologyError:
+            return CoordinatorResult(None)
         return CoordinatorResult(StreamsHeartbeat(failed))
 
     def large_topology(
@@ -132,29 +147,31 @@ class StreamsMembership:
 
     def _continue(
         self, heartbeat: Heartbeating, *, is_joining: bool
-    ) -> CoordinatorResult[StreamsHeartbeat]:
+    ) -> CoordinatorResult[StreamsHeartbeat | None]:
         request, group = heartbeat.request, heartbeat.group
         if is_joining:
             self._check_size(group, request)
         member = _find_member(heartbeat, is_joining=is_joining)
         updated = _updated(member, heartbeat, is_joining=is_joining)
-        if updated != member:
+        has_new_fields = updated is not member and updated != member
+        if has_new_fields:
             heartbeat.records.append(member_record(group.group_id, updated))
         prepared = self._epochs.prepare(heartbeat, updated)
-        if prepared.configured.is_ready:
+        if heartbeat.reported is not None and prepared.configured.problem is None:
             check_owned_tasks(heartbeat.reported, prepared.configured.subtopologies or {})
         if request.task_offsets is not None or request.task_end_offsets is not None:
             known = group.task_offsets.get(request.member_id, MemberOffsets())
             group.task_offsets[request.member_id] = known.updated(
                 request.task_offsets, request.task_end_offsets
             )
-        is_changed = updated != member and (
+        is_changed = has_new_fields and (
             request.instance_id is None or _matters_to_others(member, updated)
         )
         assignment = self._epochs.advance(heartbeat, prepared, updated, is_changed=is_changed)
         updated = self._reconcile(heartbeat, updated, assignment)
-        timeout_ms = self._shard.value_of(group.group_id, "session.timeout.ms")
-        self.timers.restart_session(group.group_id, updated.member_id, timeout_ms)
+        self.timers.restart_session(
+            group.group_id, updated.member_id, heartbeat.configs.session_timeout_ms
+        )
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
         response = self._response(heartbeat, member, updated, prepared.configured)
@@ -164,9 +181,19 @@ class StreamsMembership:
         on_appended = None
         if replaced is not None:
             on_appended = partial(self._on_left, group.group_id, replaced.member_id)
+        elif not self._shard.groups.has(group.group_id):
+            on_appended = partial(self._on_created, group.group_id, prepared)
         return CoordinatorResult(
             StreamsHeartbeat(response, to_create), heartbeat.records, on_appended=on_appended
         )
+
+    def _on_created(self, group_id: str, prepared: Prepared, error: ErrorCode) -> None:
+        """Keep the configured topology for the group that the records have created."""
+        group = self._shard.groups.find(group_id)
+        if error is not ErrorCode.NONE or group is None or group.topology is None:
+            return
+        if group.topology.value is prepared.topology.value:
+            group.first_configured = prepared.configured
 
     def _check_size(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
         size_max = self._shard.config.group_streams_max_size
@@ -205,24 +232,22 @@ class StreamsMembership:
         after: StreamsMember,
         configured: ConfiguredTopology,
     ) -> StreamsGroupHeartbeatResponse:
-        request, group = heartbeat.request, heartbeat.group
-        value_of = partial(self._shard.value_of, group.group_id)
-        response = StreamsGroupHeartbeatResponse(
-            error_code=ErrorCode.NONE,
-            member_id=after.member_id,
-            member_epoch=after.member_epoch,
-            heartbeat_interval_ms=value_of("heartbeat.interval.ms"),
-            task_offset_interval_ms=value_of("task.offset.interval.ms"),
-            acceptable_recovery_lag=value_of("acceptable.recovery.lag"),
-            status=heartbeat.statuses,
-            endpoint_information_epoch=0,
-        )
-        has_new_tasks = after.assigned != before.assigned
+        request, group, configs = heartbeat.request, heartbeat.group, heartbeat.configs
+        response = new_response(after, configs, heartbeat.statuses)
+        has_new_tasks = after is not before and after.assigned != before.assigned
         if request.member_epoch == JOIN_EPOCH or has_new_tasks:
             response.active_tasks = task_ids(after.assigned.active)
             response.standby_tasks = task_ids(after.assigned.standby)
             response.warmup_tasks = task_ids(after.assigned.warmup)
-        self._add_endpoints(heartbeat, response, (before, after), configured)
+        if after is not before or request.member_epoch == JOIN_EPOCH:
+            _change_endpoints(heartbeat, before, after, has_new_tasks=has_new_tasks)
+        if group.endpoint_epoch != request.endpoint_information_epoch:
+            replaced_id = None if heartbeat.replaced is None else heartbeat.replaced.member_id
+            response.partitions_by_user_endpoint = endpoint_partitions(
+                group, configured, self._shard.topics, after, replaced_id
+            )
+        if self._shard.groups.has(group.group_id):
+            response.endpoint_information_epoch = group.endpoint_epoch
         if configured.problem is not None:
             heartbeat.note(configured.problem.status, configured.problem.detail)
         if group.shutdown_member_id is not None:
@@ -231,46 +256,15 @@ class StreamsMembership:
                 f"Member {group.shutdown_member_id} requests the shutdown of all members after a "
                 "fatal error.",
             )
-        tags = self._shard.rack_tags(group.group_id)
-        missing = [each for each in tags if each not in after.client_tags]
-        if missing and heartbeat.client.version >= _CLIENT_TAGS_SINCE:
-            heartbeat.note_code(
-                _MISSING_CLIENT_TAGS,
-                f"The member lacks the client tags {', '.join(missing)}, which "
-                "streams.rack.aware.assignment.tags requires. Set client.tag.TAG for each.",
-            )
+        if configs.rack_tags:
+            _note_missing_tags(heartbeat, after)
         return response
-
-    def _add_endpoints(
-        self,
-        heartbeat: Heartbeating,
-        response: StreamsGroupHeartbeatResponse,
-        change: tuple[StreamsMember, StreamsMember],
-        configured: ConfiguredTopology,
-    ) -> None:
-        """Add the partitions by endpoint, unless the client has them already."""
-        before, after = change
-        request, group, replaced = heartbeat.request, heartbeat.group, heartbeat.replaced
-        has_new_tasks = after.assigned != before.assigned
-        has_new_endpoint = after.user_endpoint != before.user_endpoint
-        is_joining = request.member_epoch == JOIN_EPOCH
-        replaced_id = None if replaced is None else replaced.member_id
-        if is_joining or has_new_tasks or has_new_endpoint or replaced is not None:
-            group.endpoints.pop(after.member_id, None)
-            if replaced_id is not None:
-                group.endpoints.pop(replaced_id, None)
-        if has_new_endpoint or (has_new_tasks and after.user_endpoint is not None):
-            group.endpoint_epoch += 1
-        if group.endpoint_epoch != request.endpoint_information_epoch:
-            response.partitions_by_user_endpoint = endpoint_partitions(
-                group, configured, self._shard.topics, after, replaced_id
-            )
-        if self._shard.groups.has(group.group_id):
-            response.endpoint_information_epoch = group.endpoint_epoch
 
     # Leaving.
 
-    def _leave(self, request: StreamsGroupHeartbeatRequest) -> CoordinatorResult[StreamsHeartbeat]:
+    def _leave(
+        self, request: StreamsGroupHeartbeatRequest
+    ) -> CoordinatorResult[StreamsHeartbeat | None]:
         group = self._shard.require(request.group_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
@@ -360,6 +354,32 @@ def _find_static(heartbeat: Heartbeating, instance_id: str, *, is_joining: bool)
     return member
 
 
+def _change_endpoints(
+    heartbeat: Heartbeating, before: StreamsMember, after: StreamsMember, *, has_new_tasks: bool
+) -> None:
+    """Forget the partitions by endpoint that the heartbeat changes, and raise their epoch."""
+    group, replaced = heartbeat.group, heartbeat.replaced
+    is_joining = heartbeat.request.member_epoch == JOIN_EPOCH
+    has_new_endpoint = after.user_endpoint != before.user_endpoint
+    if is_joining or has_new_tasks or has_new_endpoint:
+        group.endpoints.pop(after.member_id, None)
+        if replaced is not None:
+            group.endpoints.pop(replaced.member_id, None)
+    if has_new_endpoint or (has_new_tasks and after.user_endpoint is not None):
+        group.endpoint_epoch += 1
+
+
+def _note_missing_tags(heartbeat: Heartbeating, member: StreamsMember) -> None:
+    """Add a status if the member lacks client tags, and its client knows the status."""
+    missing = [each for each in heartbeat.configs.rack_tags if each not in member.client_tags]
+    if missing and heartbeat.client.version >= _CLIENT_TAGS_SINCE:
+        heartbeat.note_code(
+            _MISSING_CLIENT_TAGS,
+            f"The member lacks the client tags {', '.join(missing)}, which "
+            "streams.rack.aware.assignment.tags requires. Set client.tag.TAG for each.",
+        )
+
+
 def _unknown_member(group: StreamsGroup, member_id: str) -> RefusalError:
     return RefusalError(
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -370,26 +390,27 @@ def _unknown_member(group: StreamsGroup, member_id: str) -> RefusalError:
 def _updated(member: StreamsMember, heartbeat: Heartbeating, *, is_joining: bool) -> StreamsMember:
     """Return the member with the fields that the request has."""
     request, client = heartbeat.request, heartbeat.client.identity
-    after = replace(member, client_id=client.client_id, client_host=client.host)
+    changes: dict[str, object] = {}
+    if client.client_id != member.client_id or client.host != member.client_host:
+        changes = {"client_id": client.client_id, "client_host": client.host}
     if request.instance_id is not None:
-        after = replace(after, instance_id=request.instance_id)
+        changes["instance_id"] = request.instance_id
     if request.rack_id is not None:
-        after = replace(after, rack_id=request.rack_id)
+        changes["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        after = replace(after, rebalance_timeout_ms=request.rebalance_timeout_ms)
+        changes["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.topology is not None:
-        after = replace(after, topology_epoch=request.topology.epoch)
+        changes["topology_epoch"] = request.topology.epoch
     if request.process_id is not None:
-        after = replace(after, process_id=request.process_id)
+        changes["process_id"] = request.process_id
     if request.client_tags is not None:
-        tags = {each.key: each.value for each in request.client_tags}
-        after = replace(after, client_tags=tags)
+        changes["client_tags"] = {each.key: each.value for each in request.client_tags}
     endpoint = request.user_endpoint
     if endpoint is not None:
-        after = replace(after, user_endpoint=UserEndpoint(endpoint.host, endpoint.port))
+        changes["user_endpoint"] = UserEndpoint(endpoint.host, endpoint.port)
     elif is_joining:
-        after = replace(after, user_endpoint=None)
-    return after
+        changes["user_endpoint"] = None
+    return replace(member, **changes) if changes else member
 
 
 def _matters_to_others(before: StreamsMember, after: StreamsMember) -> bool:

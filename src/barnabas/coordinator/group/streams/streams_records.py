@@ -115,8 +115,8 @@ def target_record(group_id: str, member_id: str, target: MemberTasks) -> Coordin
     key = StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     value = StreamsGroupTargetAssignmentMemberValue(
         active_tasks=_target_tasks(target.active),
-        standby_tasks=_target_tasks(target.standby),
-        warmup_tasks=_target_tasks(target.warmup),
+        standby_tasks=_target_tasks(target.standby) if target.standby else [],
+        warmup_tasks=_target_tasks(target.warmup) if target.warmup else [],
     )
     return CoordinatorRecord.of(key, value)
 
@@ -137,11 +137,11 @@ def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
         previous_member_epoch=member.previous_member_epoch,
         state=member.state.value,
         active_tasks=_active_tasks(assigned.active),
-        standby_tasks=_current_tasks(assigned.standby),
-        warmup_tasks=_current_tasks(assigned.warmup),
-        active_tasks_pending_revocation=_active_tasks(pending.active),
-        standby_tasks_pending_revocation=_current_tasks(pending.standby),
-        warmup_tasks_pending_revocation=_current_tasks(pending.warmup),
+        standby_tasks=_current_tasks(assigned.standby) if assigned.standby else [],
+        warmup_tasks=_current_tasks(assigned.warmup) if assigned.warmup else [],
+        active_tasks_pending_revocation=_active_tasks(pending.active) if pending.active else [],
+        standby_tasks_pending_revocation=_current_tasks(pending.standby) if pending.standby else [],
+        warmup_tasks_pending_revocation=_current_tasks(pending.warmup) if pending.warmup else [],
     )
     return CoordinatorRecord.of(key, value)
 

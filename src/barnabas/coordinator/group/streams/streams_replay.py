@@ -126,15 +126,14 @@ def _put_current(
             member_epoch=epoch,
             previous_member_epoch=record.previous_member_epoch,
             state=StreamsMemberState.of(record.state),
-            assigned=OwnedTasks(
-                _active_tasks(record.active_tasks, epoch),
-                _tasks(record.standby_tasks),
-                _tasks(record.warmup_tasks),
+            assigned=_owned_tasks(
+                record.active_tasks, record.standby_tasks, record.warmup_tasks, epoch
             ),
-            pending_revocation=OwnedTasks(
-                _active_tasks(record.active_tasks_pending_revocation, epoch),
-                _tasks(record.standby_tasks_pending_revocation),
-                _tasks(record.warmup_tasks_pending_revocation),
+            pending_revocation=_owned_tasks(
+                record.active_tasks_pending_revocation,
+                record.standby_tasks_pending_revocation,
+                record.warmup_tasks_pending_revocation,
+                epoch,
             ),
         )
     )
@@ -152,6 +151,17 @@ def _remove_current(group: StreamsGroup, key: StreamsGroupCurrentMemberAssignmen
                 pending_revocation=NO_OWNED_TASKS,
             )
         )
+
+
+def _owned_tasks(
+    active: list[CurrentTaskIds],
+    standby: list[CurrentTaskIds],
+    warmup: list[CurrentTaskIds],
+    epoch: int,
+) -> OwnedTasks:
+    if not (active or standby or warmup):
+        return NO_OWNED_TASKS
+    return OwnedTasks(_active_tasks(active, epoch), _tasks(standby), _tasks(warmup))
 
 
 def _tasks(tasks: list[TaskIds] | list[CurrentTaskIds]) -> Tasks:

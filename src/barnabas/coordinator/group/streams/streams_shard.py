@@ -11,6 +11,7 @@ from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.replayed.group_table import GroupTable
+from barnabas.coordinator.group.streams.streams_configs import read_configs
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_replay import STREAMS_REPLAYS
 from barnabas.protocol.errors import ErrorCode
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
     from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
     from barnabas.coordinator.group.topic_hash import TopicHashes
     from barnabas.coordinator.group.topics_view import TopicsView
@@ -61,6 +63,7 @@ class StreamsShard:
     """The streams groups of one shard. A group id belongs to one group of any type."""
 
     __slots__ = (
+        "_last_configs",
         "_memory",
         "_others",
         "_settings",
@@ -76,6 +79,8 @@ class StreamsShard:
         self._settings = surroundings.settings
         self._memory = surroundings.memory
         self._others = others
+        # The configs that were read last.
+        self._last_configs: StreamsConfigs | None = None
         self.topics = surroundings.topics
         self.timers = surroundings.timers
         self.clock = surroundings.clock
@@ -144,29 +149,17 @@ class StreamsShard:
         """The broker's current configuration."""
         return self._settings.config
 
-    def value_of(self, group_id: str, name: str) -> int:
-        """Return a number of a group's config. The broker's limits apply to the group's value.
-
-        Args:
-            group_id: the group.
-            name: the name of the config without the prefix `streams.`.
-        """
-        return self._settings.value(group_id, f"streams.{name}")
-
-    def rack_tags(self, group_id: str) -> list[str]:
-        """Return the keys of client tags that members must have."""
-        own = self._settings.overrides(group_id).get("streams.rack.aware.assignment.tags")
-        if own is None:
-            return list(self.config.group_streams_rack_aware_assignment_tags)
-        return [each.strip() for each in own.split(",")] if own.strip() else []
-
-    def assignment_configs(self, group_id: str) -> dict[str, str]:
-        """Return the configs that the target assignment depends on, as its record has them."""
-        configs = {"num.standby.replicas": str(self.value_of(group_id, "num.standby.replicas"))}
-        tags = self.rack_tags(group_id)
-        if tags:
-            configs["rack.aware.assignment.tags"] = ",".join(tags)
-        return configs
+    def configs_of(self, group: StreamsGroup) -> StreamsConfigs:
+        """Return the current configs of a group."""
+        broker, own = self._settings.config, self._settings.overrides(group.group_id)
+        known = group.configs
+        if known is None or not known.is_of(broker, own):
+            # Groups without own configs share the object.
+            known = self._last_configs
+            if known is None or not known.is_of(broker, own):
+                known = self._last_configs = read_configs(self._settings, group.group_id, own)
+            group.configs = known
+        return known
 
     # Topics.
 

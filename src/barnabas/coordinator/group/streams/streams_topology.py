@@ -20,10 +20,12 @@ _ENTRY_BYTES = 200
 class StreamsTopology:
     """One topology. It does not change."""
 
-    __slots__ = ("byte_size", "epoch", "required_topics", "subtopology_of", "value")
+    __slots__ = ("_encoded", "byte_size", "epoch", "required_topics", "subtopology_of", "value")
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
         self.value = value
+        # The value as its record has it, once it has been compared.
+        self._encoded: bytes | None = None
         self.epoch = value.epoch
         # Topics whose changes concern the group: sources, repartition sources and changelogs.
         self.required_topics = frozenset(required_topics(value))
@@ -46,7 +48,9 @@ class StreamsTopology:
         if self.epoch != value.epoch:
             return False
         # Encoding takes less time than comparing all fields.
-        is_equal = encode_coordinator_value(self.value, 0) == encode_coordinator_value(value, 0)
+        if self._encoded is None:
+            self._encoded = encode_coordinator_value(self.value, 0)
+        is_equal = self._encoded == encode_coordinator_value(value, 0)
         return is_equal or _by_id(self.value) == _by_id(value)
 
 

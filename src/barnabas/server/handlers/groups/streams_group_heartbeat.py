@@ -55,10 +55,12 @@ def handler(dependencies: BrokerDependencies) -> Handle:
                 # Kafka remembers errors for two heartbeats.
                 errors_ms = 2 * heartbeat.response.heartbeat_interval_ms
                 _create_topics(context.access, topics, heartbeat, errors_ms)
-            context.respond(heartbeat.response)
+            response = heartbeat.response
+            context.respond(response, is_clean=response.error_code == ErrorCode.NONE)
 
         client = StreamsClient(identity, context.version)
-        return context.in_slices(streams.heartbeat(request, client, respond))
+        streams.heartbeat(request, client, respond, context.respond_in_slices)
+        return None
 
     return handle_streams_group_heartbeat
 

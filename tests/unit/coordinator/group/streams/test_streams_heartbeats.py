@@ -245,13 +245,37 @@ def test_the_tasks_of_a_large_group_come_with_a_later_heartbeat() -> None:
     assert (response.member_epoch, world.state_of()) == (2, "Stable")
 
 
-def test_a_large_topology_is_configured_before_the_heartbeat() -> None:
+def test_a_large_topology_is_configured_in_slices_before_the_heartbeat() -> None:
     world = StreamsWorld()
     names = [f"topic-{index}" for index in range(400)]
     joined = world.beat_streams("a", 0, topology(*names))
-    assert codes(joined) == [1]
-    world.create_topic("topic-0", 1)
+    assert (codes(joined), world.has_sliced) == ([1], True)
     assert codes(world.beat_streams("a", joined.member_epoch)) == [1]
+    assert not world.has_sliced, "nothing has changed"
+    world.create_topic("topic-0", 1)
+    changed = world.beat_streams("a", joined.member_epoch)
+    assert (codes(changed), world.has_sliced) == ([1], True)
+    assert codes(world.beat_streams("a", changed.member_epoch)) == [1]
+    assert not world.has_sliced, "nothing has changed"
+    world.restart()
+    assert codes(world.beat_streams("a", changed.member_epoch)) == [1]
+    assert world.has_sliced
+
+
+def test_a_small_topology_is_configured_at_once(world: StreamsWorld) -> None:
+    world.beat_streams("a", 0, topology("orders"))
+    assert not world.has_sliced
+
+
+def test_a_new_group_is_described_with_the_topology_of_its_member(world: StreamsWorld) -> None:
+    """The next heartbeat fills in the configured partitions, as in Kafka."""
+    world.create_topic("log", 2)
+    world.beat_streams("a", 0, topology("orders", changelog="log"))
+    (changelog,) = world.describe_streams().topology.subtopologies[0].state_changelog_topics
+    assert changelog.partitions == 0
+    world.beat_streams("a", 2)
+    (changelog,) = world.describe_streams().topology.subtopologies[0].state_changelog_topics
+    assert changelog.partitions == 2
 
 
 def test_task_offsets_are_described_until_the_member_leaves(world: StreamsWorld) -> None:

@@ -41,12 +41,46 @@ _log = logging.getLogger(__name__)
 
 def assign_sticky(given: StreamsInput) -> TaskAssigning:
     """Return the tasks of each member. Yields."""
+    known = _known_tasks(given)
+    if known is not None:
+        return known
     assigning = _Assigning(given)
     yield from assigning.read_members()
     yield from assigning.assign_active()
     if given.standby_replicas > 0:
         yield from assigning.assign_standby()
     return (yield from assigning.result())
+
+
+def _known_tasks(given: StreamsInput) -> dict[str, MemberTasks] | None:
+    """Return the tasks of a small group without the general algorithm; None if it must decide.
+
+    The only member gets all tasks. Balanced members keep their tasks if these are all tasks.
+    """
+    members, subtopologies = given.members, given.subtopologies
+    if not members or len(members) > STEP:
+        return None
+    if len(members) == 1:
+        # Only other processes could have standby tasks.
+        active = {
+            each: frozenset(range(own.tasks)) for each, own in subtopologies.items() if own.tasks
+        }
+        return dict.fromkeys(members, MemberTasks(active))
+    count = 0
+    for subtopology in subtopologies.values():
+        if given.standby_replicas and subtopology.is_stateful:
+            return None
+        count += subtopology.tasks
+    if count > STEP:
+        return None
+    owned = [set(_tasks_of(each.owned.active)) for each in members.values()]
+    counts = [len(each) for each in owned]
+    if sum(counts) != count or max(counts) - min(counts) > 1:
+        return None
+    tasks = {(each, index) for each, own in subtopologies.items() for index in range(own.tasks)}
+    if tasks != set().union(*owned):
+        return None
+    return {member_id: MemberTasks(each.owned.active) for member_id, each in members.items()}
 
 
 class _Owner(NamedTuple):

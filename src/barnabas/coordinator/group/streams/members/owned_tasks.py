@@ -50,6 +50,19 @@ class OwnedTasks(msgspec.Struct, frozen=True):
         active = {each: dict.fromkeys(indexes, epoch) for each, indexes in self.active.items()}
         return OwnedTasks(active, self.standby, self.warmup)
 
+    def is_equal_to(self, tasks: MemberTasks) -> bool:
+        """Whether these are exactly the tasks, in the same roles."""
+        if self.standby != tasks.standby or self.warmup != tasks.warmup:
+            return False
+        active = tasks.active
+        if len(self.active) != len(active):
+            return False
+        for subtopology, epochs in self.active.items():
+            indexes = active.get(subtopology)
+            if indexes is None or len(indexes) != len(epochs) or not indexes.issuperset(epochs):
+                return False
+        return True
+
     def has_any(self, tasks: MemberTasks) -> bool:
         """Whether one of the tasks is here in the same role."""
         return (

@@ -239,6 +239,9 @@ def _next(member: StreamsMember, epoch: int, towards: TaskReconciliation) -> Str
         epoch: the member's epoch if it must first release tasks.
         towards: the target.
     """
+    if member.assigned.is_equal_to(towards.target):
+        tasks = (member.assigned, NO_OWNED_TASKS)
+        return _advanced(member, StreamsMemberState.STABLE, towards.target_epoch, tasks)
     step = _Step(member, towards)
     step.divide()
     step.change_roles()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Mapping
     from typing import TypeAlias
 
+    from barnabas.protocol.messages.streams_group_heartbeat import Topology
     from barnabas.protocol.records.streams_group_topology import (
         StreamsGroupTopologyValue,
         Subtopology,
@@ -55,9 +56,9 @@ STEP = 256
 _NAMED_MAX = 3
 
 
-def is_large(value: StreamsGroupTopologyValue) -> bool:
+def is_large(topology: StreamsGroupTopologyValue | Topology) -> bool:
     """Whether the topology should be configured in slices."""
-    return topology_size(value) > _AT_ONCE_MAX
+    return topology_size(topology) > _AT_ONCE_MAX
 
 
 def configure_topology(

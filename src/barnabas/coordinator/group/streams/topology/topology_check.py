@@ -33,9 +33,10 @@ def check_topology(topology: Topology) -> None:
         RefusalError: INVALID_REQUEST if the topology reads topics by regular expressions, which
             streams groups do not support; STREAMS_INVALID_TOPOLOGY if it is not valid.
     """
-    if any(each.source_topic_regex for each in topology.subtopologies):
-        message = "Regular expressions for source topics are not supported; name the topics."
-        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
+    for each in topology.subtopologies:
+        if each.source_topic_regex:
+            message = "Regular expressions for source topics are not supported; name the topics."
+            raise RefusalError(ErrorCode.INVALID_REQUEST, message)
     for each in topology.subtopologies:
         for topic in each.state_changelog_topics:
             if topic.partitions != 0:
@@ -62,7 +63,8 @@ def _check_topics(subtopology: Subtopology) -> None:
         ("repartition source topic", subtopology.repartition_source_topics),
         ("changelog topic", subtopology.state_changelog_topics),
     ):
-        _check_unique(f"{kind} {where}", [topic.name for topic in topics])
+        if topics:
+            _check_unique(f"{kind} {where}", [topic.name for topic in topics])
         for topic in topics:
             _check_topic(topic)
     for group in subtopology.copartition_groups:

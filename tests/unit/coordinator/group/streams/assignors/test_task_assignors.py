@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from barnabas.coordinator.group.streams.assignors import sticky_task_assignor
 from barnabas.coordinator.group.streams.assignors.mock_task_assignor import assign_mock
 from barnabas.coordinator.group.streams.assignors.process_load import Task
 from barnabas.coordinator.group.streams.assignors.sticky_task_assignor import assign_sticky
@@ -119,6 +120,21 @@ def test_an_assignment_without_standbys_stays_when_nothing_changes(group: Stream
     loads = [len(listed(own.active)) for own in first.values()]
     if max(loads) - min(loads) <= 1:
         assert second == first
+
+
+@given(groups())
+def test_tasks_of_small_groups_are_those_of_the_general_algorithm(group: StreamsInput) -> None:
+    """Also if members keep the tasks that they have."""
+    for _ in range(2):
+        found = run_to_end(assign_sticky(group))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sticky_task_assignor, "_known_tasks", lambda _: None)
+            assert run_to_end(assign_sticky(group)) == found
+        members = {
+            name: StreamsMemberInput(each.process_id, found[name])
+            for name, each in group.members.items()
+        }
+        group = StreamsInput(members, group.subtopologies, group.standby_replicas)
 
 
 @given(groups())

@@ -1,0 +1,162 @@
+"""Heartbeats that change nothing get the response that they would get from the general code."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.coordinator.group.classic.joining import ClientIdentity
+from barnabas.coordinator.group.streams import streams_membership
+from barnabas.coordinator.group.streams.quiet_heartbeats import quiet_heartbeat
+from barnabas.protocol.messages.streams_group_describe import DescribedGroup
+from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from unit.coordinator.consumers_world import CLIENT
+from unit.coordinator.streams_world import StreamsWorld, by_subtopology, topology
+
+ROUNDS = 600
+MEMBERS = ("a", "b", "c")
+TOPOLOGY = topology("in", changelog="log", epoch=1)
+OLD_TOPOLOGY = topology("in", epoch=0)
+TAGS = "streams.rack.aware.assignment.tags"
+
+
+class Storm:
+    """Random heartbeats of three members, and changes of what their responses depend on."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.world = StreamsWorld(
+            group_streams_assignment_interval_ms=self.chance.choice((0, 50)),
+            group_streams_initial_rebalance_delay_ms=self.chance.choice((0, 30)),
+        )
+        self.world.create_topic("in", 4)
+        self.world.create_topic("log", 4)
+        self.has_log = True
+        # The configs of the group are the same object until they change, as in a metadata image.
+        self.world.overrides["g"] = {}
+        self.epochs = dict.fromkeys(MEMBERS, 0)
+        self.reports: dict[str, object] = {}
+        self.endpoint_epochs = dict.fromkeys(MEMBERS, 0)
+        # Responses to heartbeats, and descriptions of the group.
+        self.seen: list[StreamsGroupHeartbeatResponse | DescribedGroup] = []
+
+    def play(self) -> list[StreamsGroupHeartbeatResponse | DescribedGroup]:
+        """Return what the members and an administrator see."""
+        for _ in range(ROUNDS):
+            self.world.run_for(self.chance.choice((1, 10)))
+            if self.chance.random() < 0.08:
+                self._change()
+            self._beat(self.chance.choice(MEMBERS))
+        return self.seen
+
+    def _change(self) -> None:
+        match self.chance.randrange(7):
+            case 0:
+                self._change_topics()
+            case 1:
+                self.world.overrides["g"] = {
+                    "streams.num.standby.replicas": self.chance.choice("01"),
+                    "streams.heartbeat.interval.ms": self.chance.choice(("6000", "7000")),
+                }
+            case 2:
+                self.world.overrides["g"] = {TAGS: self.chance.choice(("", "", "zone"))}
+            case 3:
+                self.world.restart()
+            case 4:
+                self._send(self.chance.choice(MEMBERS), -1)
+            case 5:
+                self.world.run_for(20_000)
+            case 6:
+                self.seen.append(self.world.describe_streams())
+
+    def _change_topics(self) -> None:
+        if self.has_log:
+            self.world.delete_topic("log")
+        else:
+            self.world.create_topic("log", 4)
+        self.has_log = not self.has_log
+
+    def _beat(self, member: str) -> None:
+        epoch = self.epochs[member]
+        fields: dict[str, object] = {}
+        if not epoch:
+            fields["process"] = member
+            if member == "a":
+                fields["endpoint"] = "host"
+            self.reports[member] = {}
+        elif member in self.reports:
+            fields["owned"] = self.reports.pop(member)
+        if member == "c":
+            fields["instance"] = "i"
+        self._vary(fields)
+        self._send(member, epoch, **fields)
+
+    def _vary(self, fields: dict[str, object]) -> None:
+        """Now and then, add a field that changes the member."""
+        match self.chance.randrange(80):
+            case 0:
+                fields["tags"] = {"zone": self.chance.choice("xy")}
+            case 1:
+                fields["offsets"] = {0: self.chance.randrange(100)}
+            case 2:
+                fields["rebalance_ms"] = self.chance.choice((1_000, 2_000))
+            case 3:
+                fields["endpoint"] = self.chance.choice(("host", "host2"))
+            case 4:
+                fields["process"] = self.chance.choice("pq")
+            case 5:
+                fields["instance"] = "j"
+            case 6 if self.chance.random() < 0.05:
+                fields["shutdown"] = True
+            case 7:
+                fields["rack"] = self.chance.choice("rs")
+            case 8:
+                fields["end_offsets"] = {1: self.chance.randrange(100)}
+            case 9:
+                # The topology has no such task.
+                fields["owned"] = {"0": {9}}
+            case 10:
+                fields["client"] = ClientIdentity(CLIENT.client_id, "/1.2.3.4")
+            case 11:
+                fields["client"] = ClientIdentity("other", CLIENT.host)
+
+    def _send(self, member: str, epoch: int, **fields: object) -> None:
+        if self.chance.random() < 0.02:
+            epoch -= 1
+        given = None if epoch else TOPOLOGY
+        if given and self.epochs["a"] and self.chance.random() < 0.3:
+            given = OLD_TOPOLOGY
+        response = self.world.beat_streams(
+            member,
+            epoch,
+            given,
+            endpoint_epoch=self.endpoint_epochs[member],
+            **fields,
+        )
+        self.seen.append(response)
+        self.endpoint_epochs[member] = response.endpoint_information_epoch
+        self.epochs[member] = 0 if response.error_code or epoch < 0 else response.member_epoch
+        owned = by_subtopology(response.active_tasks)
+        if owned is not None:
+            self.reports[member] = owned
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quiet_heartbeats_have_the_responses_of_the_general_code(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = 0
+
+    def counting(*given: object) -> StreamsGroupHeartbeatResponse | None:
+        nonlocal quiet
+        response = quiet_heartbeat(*given)
+        quiet += response is not None
+        return response
+
+    monkeypatch.setattr(streams_membership, "quiet_heartbeat", counting)
+    seen = Storm(seed).play()
+    monkeypatch.setattr(streams_membership, "quiet_heartbeat", lambda *_: None)
+    assert Storm(seed).play() == seen
+    assert quiet > 10
+    assert {each.error_code for each in seen} > {0}
