@@ -88,7 +88,11 @@ class TrustedClock:
 
     def wall_ms(self) -> int:
         """Return the wall time for expiry, in ms since 1970-01-01 UTC."""
-        wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        wall_ms = self._clock.wall_ms()
+        if self._held_ms is None and 0 <= wall_ms - self._trusted_ms <= JUMP_MS:
+            # Whatever time has passed since the last update, the wall clock has not jumped.
+            return wall_ms
+        now_ms = self._clock.monotonic_ms()
         passed_ms = now_ms - self._at_ms
         self._at_ms = now_ms
         self._trusted_ms += passed_ms
