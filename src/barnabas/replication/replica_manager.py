@@ -156,6 +156,7 @@ class ReplicaManager:
         self._to_wake: deque[TopicPartition] = deque()
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
+        self.partition = self._registry.partition
         self.append_records = ReplicaAppends(
             AppendDependencies(
                 self._registry, self.metrics, self._clock, self._produces, self.wake,
@@ -219,10 +220,6 @@ class ReplicaManager:
         self._followed.begin_shutdown()
 
     # Partitions.
-
-    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """Return the partition if it is online on this broker, else the error for the client."""
-        return self._registry.partition(topic_partition)
 
     def partitions(self) -> Iterable[Partition]:
         """Return all online partitions."""

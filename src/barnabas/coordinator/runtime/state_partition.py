@@ -62,6 +62,7 @@ class StatePartition(Generic[S]):
         "_is_appending",
         "_loaded_end",
         "_loader",
+        "_shown_end",
         "_timers",
         "_written_end",
         "key",
@@ -96,6 +97,8 @@ class StatePartition(Generic[S]):
         # End offset (exclusive) of the last record that is loaded, or written in this leader epoch.
         # Set when the log is loaded. Each append increases it.
         self._written_end = 0
+        # End offset (exclusive) of the records that reads see; -1 until the log is loaded.
+        self._shown_end = -1
         # End offset of the loaded log until the high watermark reaches it, then None. A new
         # leader's high watermark lags: records below this offset may be committed and acknowledged.
         # Requests and timers that ignored these records could revert them.
@@ -293,7 +296,7 @@ class StatePartition(Generic[S]):
             high_watermark = self._high_watermark()
             if high_watermark is not None and self._written_end <= high_watermark:
                 # The response depends on committed records only.
-                self.shard.commit(self._written_end)
+                self._show(self._written_end)
                 on_done(result.response, _NONE)
                 return
 
@@ -445,10 +448,16 @@ class StatePartition(Generic[S]):
         if high_watermark is None:
             return
         # During an append, the log may have a committed batch that is not replayed yet.
-        self.shard.commit(min(high_watermark, self._written_end))
+        self._show(min(high_watermark, self._written_end))
         held = self._held
         while held and (held[0].is_done or held[0].end_offset <= high_watermark):
             held.popleft().finish(_NONE)
+
+    def _show(self, end_offset: int) -> None:
+        """Make the records below `end_offset` visible to reads."""
+        if end_offset != self._shown_end:
+            self._shown_end = end_offset
+            self.shard.commit(end_offset)
 
     def _high_watermark(self) -> int | None:
         """Return the high watermark, or None if this broker no longer leads the partition.

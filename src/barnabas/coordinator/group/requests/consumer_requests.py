@@ -58,7 +58,7 @@ class ConsumerRequests:
             on_done(found)
 
         try:
-            check_request(heartbeat.request, version, self._settings.config.assignors)
+            check_request(heartbeat.request, version, self._settings.config)
         except RefusalError as error:
             on_done(failed_heartbeat(error.error, error.message))
             return
