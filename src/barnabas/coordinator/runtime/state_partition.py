@@ -7,6 +7,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from barnabas.coordinator.runtime.joint_writes import (
+    JointWrite,
+    JointWrites,
+    records_of,
+    respond_to,
+)
 from barnabas.coordinator.runtime.loading.loader import Loader
 from barnabas.coordinator.runtime.responses.held_response import HeldResponse
 from barnabas.coordinator.runtime.shards.shard import Shard
@@ -60,6 +66,8 @@ class StatePartition(Generic[S]):
         "_has_moved",
         "_held",
         "_is_appending",
+        "_is_turn_open",
+        "_joint",
         "_loaded_end",
         "_loader",
         "_shown_end",
@@ -103,6 +111,10 @@ class StatePartition(Generic[S]):
         # leader's high watermark lags: records below this offset may be committed and acknowledged.
         # Requests and timers that ignored these records could revert them.
         self._loaded_end: int | None = None
+        # Writes of this turn that are not appended yet, and whether this turn has had a write. Only
+        # then there may be pending ones.
+        self._joint = JointWrites()
+        self._is_turn_open = False
         # Whether a batch is being appended, and whether the high watermark has moved meanwhile.
         self._is_appending = False
         self._has_moved = False
@@ -129,6 +141,7 @@ class StatePartition(Generic[S]):
             self._loader = None
         self._dependencies.log.high_watermark_listeners.remove(self.key)
         self._timers.close()
+        respond_to(self._joint.take(), ErrorCode.NOT_COORDINATOR)
         self.shard.on_unloaded()
 
     def fail_held_responses(self, error: ErrorCode) -> None:
@@ -226,20 +239,78 @@ class StatePartition(Generic[S]):
             on_done: gets the response or the error.
             producer: writes the records in its transaction.
         """
+        if self._joint:
+            self._append_joint()
+        result = self._run(operation, on_done)
+        if result is not None:
+            self._write(result, on_done, producer)
+
+    def write_jointly(
+        self,
+        key: str,
+        operation: Callable[[S], CoordinatorResult[R]],
+        on_done: Callable[[R | None, ErrorCode], None],
+    ) -> None:
+        """Write like `write`. After the first write of a turn, wait for the end of the turn.
+
+        Args:
+            key: the key whose state the operation reads and changes.
+            operation: returns the response and the records.
+            on_done: gets the response or the error.
+        """
+        if key in self._joint:
+            self._append_joint()
+        result = self._run(operation, on_done)
+        if result is None:
+            return
+        if not result.records:
+            self._write(result, on_done)
+        elif not self._is_turn_open:
+            self._is_turn_open = True
+            self._dependencies.timer.call_soon(self._end_turn)
+            self._write(result, on_done)
+        elif not self._joint.add(key, JointWrite(result, on_done)):
+            self._append_joint()
+            self._write(result, on_done)
+
+    def _run(
+        self,
+        operation: Callable[[S], CoordinatorResult[R]],
+        on_done: Callable[[R | None, ErrorCode], None],
+    ) -> CoordinatorResult[R] | None:
+        """Return the result of an operation. If it cannot run or fails, respond; return None."""
         error = self._availability()
         if error is not _NONE:
             on_done(None, error)
-            return
+            return None
         try:
-            result = operation(self.shard)
+            return operation(self.shard)
         except AssertionError:
             raise
         except Exception:  # noqa: BLE001 - only this request fails
             # As in Kafka's CoordinatorRuntime, only this request fails.
             _log.exception("Unexpected error in a coordinator request: partition=%s", self._where())
             on_done(None, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return None
+
+    def _end_turn(self) -> None:
+        self._is_turn_open = False
+        if self._joint:
+            self._append_joint()
+
+    def _append_joint(self) -> None:
+        """Append the pending writes as one batch."""
+        writes = self._joint.take()
+        records = records_of(writes)
+        held = HeldResponse(partial(respond_to, writes))
+        end_offset = self._append_batch(self._batch(records, None), len(records), held)
+        if end_offset is not None:
+            self._replay(records, end_offset, NO_PRODUCER_ID)
+            self._hold_appended(held, end_offset)
             return
-        self._write(result, on_done, producer)
+        # The log has rejected the batch, perhaps because of one of the writes.
+        for each in writes:
+            self._write(each.result, each.on_done)
 
     def complete_transaction(
         self, ending: TransactionEnding, on_done: Callable[[ErrorCode], None]
@@ -254,11 +325,14 @@ class StatePartition(Generic[S]):
         if error is not _NONE:
             on_done(error)
             return
+        if self._joint:
+            self._append_joint()
         held = HeldResponse(on_done)
         end_offset = self._append_batch(
             build_end_marker(ending, self._dependencies.clock.wall_ms()), 1, held, ending.origin
         )
         if end_offset is None:
+            held.reject()
             return
         self.shard.replay_end_marker(end_offset - 1, ending.producer_id, ending.is_commit)
         self._hold_appended(held, end_offset)
@@ -282,6 +356,8 @@ class StatePartition(Generic[S]):
     def _on_timer(self, operation: Callable[[], CoordinatorResult[None]]) -> None:
         """Run the operation of an expired timer. Only active shards have open timers."""
         assert self.state is ShardState.ACTIVE, f"partition={self.key} state={self.state}"
+        if self._joint:
+            self._append_joint()
         self._write(operation(), _ignore)
 
     # Records and held responses.
@@ -340,14 +416,18 @@ class StatePartition(Generic[S]):
         records = result.records
         end_offset = self._append_batch(self._batch(records, producer), len(records), held)
         if end_offset is None:
+            held.reject()
             return
         producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         if result.apply is not None:
             result.apply()
         elif result.is_replayed:
-            for offset, record in enumerate(records, end_offset - len(records)):
-                self.shard.replay_written(offset, record, producer_id)
+            self._replay(records, end_offset, producer_id)
         self._hold_appended(held, end_offset)
+
+    def _replay(self, records: list[CoordinatorRecord], end_offset: int, producer_id: int) -> None:
+        for offset, record in enumerate(records, end_offset - len(records)):
+            self.shard.replay_written(offset, record, producer_id)
 
     def _append_batch(
         self,
@@ -359,7 +439,7 @@ class StatePartition(Generic[S]):
         """Append a batch of `count` records.
 
         Returns:
-            The end offset, or None if nothing was written. Then the response has the error.
+            The end offset, or None if the log has rejected the batch. Then `held` has the error.
         """
         assert not self._is_appending, f"partition={self.key} written_end={self._written_end}"
         self._is_appending = True
@@ -375,8 +455,6 @@ class StatePartition(Generic[S]):
             self._is_appending = False
         outcome = held.outcome
         if outcome is not None and outcome.base_offset < 0:
-            # The log has rejected the batch.
-            held.finish(outcome.error)
             return None
         end_offset = self._end_of(outcome)
         base_offset = end_offset - count

@@ -62,7 +62,7 @@ class ConsumerRequests:
         except RefusalError as error:
             on_done(failed_heartbeat(error.error, error.message))
             return
-        self._runtime.write(
+        self._runtime.write_jointly(
             heartbeat.request.group_id,
             lambda shard: shard.consumers.heartbeat(heartbeat),
             respond,

@@ -44,6 +44,11 @@ class HeldResponse:
         if on_outcome is not None:
             on_outcome()
 
+    def reject(self) -> None:
+        """Send the error with which the log has rejected the batch."""
+        assert self.outcome is not None, "the log has not answered"
+        self.finish(self.outcome.error)
+
     def finish(self, error: ErrorCode) -> None:
         """Send the response, or the error. Do nothing if it was sent before."""
         assert self.end_offset >= 0 or error is not _NONE, (
