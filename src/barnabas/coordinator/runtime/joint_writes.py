@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
-# Limit of the keys and values of a shared batch, in bytes.
+# A shared batch with more bytes of keys and values is appended before the end of the turn.
 _BYTES_MAX = 16 * 1024
 
 
@@ -32,6 +32,12 @@ class JointWrite(msgspec.Struct):
 
     result: CoordinatorResult[Any]
     on_done: Callable[[Any, ErrorCode], None]
+
+    def respond(self, error: ErrorCode) -> None:
+        """Send the response, or the error."""
+        if self.result.on_appended is not None:
+            self.result.on_appended(error)
+        self.on_done(self.result.response if error is _NONE else None, error)
 
 
 class JointWrites:
@@ -42,7 +48,7 @@ class JointWrites:
     def __init__(self) -> None:
         # By key, in the order of the operations.
         self._writes: dict[str, JointWrite] = {}
-        # Size of the keys and values of their records, at most _BYTES_MAX.
+        # Size of the keys and values of their records.
         self._bytes = 0
 
     def __contains__(self, key: str) -> bool:
@@ -53,17 +59,12 @@ class JointWrites:
         return len(self._writes)
 
     def add(self, key: str, write: JointWrite) -> bool:
-        """Add the write of a key without a pending one. Return whether there was room for it."""
-        result = write.result
-        if not result.is_replayed or result.apply is not None or result.on_appended is not None:
-            return False
-        size = sum(len(each.key) + len(each.value or b"") for each in result.records)
-        if self._bytes + size > _BYTES_MAX:
-            return False
+        """Add the write of a key without a pending one. Return whether there is room for more."""
         assert key not in self._writes, f"StateFollowsLog: key={key} has two pending writes"
         self._writes[key] = write
-        self._bytes += size
-        return True
+        for each in write.result.records:
+            self._bytes += len(each.key) + len(each.value or b"")
+        return self._bytes < _BYTES_MAX
 
     def take(self) -> list[JointWrite]:
         """Remove and return all writes."""
@@ -81,4 +82,4 @@ def records_of(writes: list[JointWrite]) -> list[CoordinatorRecord]:
 def respond_to(writes: list[JointWrite], error: ErrorCode) -> None:
     """Send the responses of all writes, or the error."""
     for each in writes:
-        each.on_done(each.result.response if error is _NONE else None, error)
+        each.respond(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.coordinator.runtime.joint_writes import (
     JointWrite,
@@ -239,8 +239,7 @@ class StatePartition(Generic[S]):
             on_done: gets the response or the error.
             producer: writes the records in its transaction.
         """
-        if self._joint:
-            self._append_joint()
+        self._append_joint()
         result = self._run(operation, on_done)
         if result is not None:
             self._write(result, on_done, producer)
@@ -271,7 +270,6 @@ class StatePartition(Generic[S]):
             self._write(result, on_done)
         elif not self._joint.add(key, JointWrite(result, on_done)):
             self._append_joint()
-            self._write(result, on_done)
 
     def _run(
         self,
@@ -295,22 +293,25 @@ class StatePartition(Generic[S]):
 
     def _end_turn(self) -> None:
         self._is_turn_open = False
-        if self._joint:
-            self._append_joint()
+        self._append_joint()
 
     def _append_joint(self) -> None:
-        """Append the pending writes as one batch."""
-        writes = self._joint.take()
-        records = records_of(writes)
-        held = HeldResponse(partial(respond_to, writes))
-        end_offset = self._append_batch(self._batch(records, None), len(records), held)
-        if end_offset is not None:
-            self._replay(records, end_offset, NO_PRODUCER_ID)
+        """Append the pending writes as one batch, and those that their responses cause."""
+        while self._joint:
+            writes = self._joint.take()
+            records = records_of(writes)
+            held = HeldResponse(partial(respond_to, writes))
+            end_offset = self._append_batch(self._batch(records, None), len(records), held)
+            if end_offset is None:
+                # The log has rejected the batch, perhaps because of one of the writes.
+                for each in writes:
+                    self._write(each.result, each.on_done)
+                continue
+            first_offset = end_offset - len(records)
+            for each in writes:
+                self._apply(each.result, first_offset, NO_PRODUCER_ID)
+                first_offset += len(each.result.records)
             self._hold_appended(held, end_offset)
-            return
-        # The log has rejected the batch, perhaps because of one of the writes.
-        for each in writes:
-            self._write(each.result, each.on_done)
 
     def complete_transaction(
         self, ending: TransactionEnding, on_done: Callable[[ErrorCode], None]
@@ -325,8 +326,6 @@ class StatePartition(Generic[S]):
         if error is not _NONE:
             on_done(error)
             return
-        if self._joint:
-            self._append_joint()
         held = HeldResponse(on_done)
         end_offset = self._append_batch(
             build_end_marker(ending, self._dependencies.clock.wall_ms()), 1, held, ending.origin
@@ -356,8 +355,7 @@ class StatePartition(Generic[S]):
     def _on_timer(self, operation: Callable[[], CoordinatorResult[None]]) -> None:
         """Run the operation of an expired timer. Only active shards have open timers."""
         assert self.state is ShardState.ACTIVE, f"partition={self.key} state={self.state}"
-        if self._joint:
-            self._append_joint()
+        self._append_joint()
         self._write(operation(), _ignore)
 
     # Records and held responses.
@@ -419,15 +417,16 @@ class StatePartition(Generic[S]):
             held.reject()
             return
         producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
+        self._apply(result, end_offset - len(records), producer_id)
+        self._hold_appended(held, end_offset)
+
+    def _apply(self, result: CoordinatorResult[Any], first_offset: int, producer_id: int) -> None:
+        """Change the shard after the append of the result's records."""
         if result.apply is not None:
             result.apply()
         elif result.is_replayed:
-            self._replay(records, end_offset, producer_id)
-        self._hold_appended(held, end_offset)
-
-    def _replay(self, records: list[CoordinatorRecord], end_offset: int, producer_id: int) -> None:
-        for offset, record in enumerate(records, end_offset - len(records)):
-            self.shard.replay_written(offset, record, producer_id)
+            for offset, record in enumerate(result.records, first_offset):
+                self.shard.replay_written(offset, record, producer_id)
 
     def _append_batch(
         self,
