@@ -71,7 +71,7 @@ class StreamsRequests:
         except RefusalError as error:
             on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
             return
-        self._runtime.write(
+        self._runtime.write_jointly(
             request.group_id,
             lambda shard: shard.streams.heartbeat(request, client, given),
             respond,
