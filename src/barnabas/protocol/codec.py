@@ -50,6 +50,7 @@ __all__ = [
     "decode_from",
     "decode_in_steps",
     "encode",
+    "encode_after",
     "encode_bytes",
     "encode_in_steps",
     "encode_onto",
@@ -90,6 +91,23 @@ def encode_with(encoder: Encoder, start: bytearray, message: Message, version: i
     if last or not chunks:
         chunks.append(last)
     return chunks
+
+
+def encode_after(prefix: bytes, message: Message, version: int) -> bytes:
+    """Return `prefix` and an encoded message, which contains no record batches.
+
+    Raises:
+        ProtocolError: As for `encode`.
+    """
+    cls = type(message)
+    encoder = _encoders.get((cls, version)) or encoder_of(cls, version)
+    chunks: list[Chunk] = []
+    try:
+        encoded = encoder(message, bytearray(prefix), chunks)
+    except _ENCODE_ERRORS as error:
+        raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
+    assert not chunks, f"{cls.__name__} v{version} contains record batches"
+    return bytes(encoded)
 
 
 def encode_bytes(message: Message, version: int) -> bytes:

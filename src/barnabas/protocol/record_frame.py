@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
-from barnabas.protocol.codec import decode_from, encode_onto
+from barnabas.protocol.codec import decode_from, encode_after
 from barnabas.protocol.primitives import read_unsigned_varint, unsigned_varint
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_types import metadata_record_class
@@ -25,12 +25,8 @@ _INT16 = struct.Struct(">h")
 
 def encode_metadata_record(record: Record, version: int) -> bytes:
     """Return the encoded value of a record in the metadata log."""
-    start = bytearray(unsigned_varint(FRAME_VERSION))
-    start += unsigned_varint(record.__record_type__)
-    start += unsigned_varint(version)
-    (encoded,) = encode_onto(start, record, version)
-    assert isinstance(encoded, bytearray)
-    return bytes(encoded)
+    prefix = map(unsigned_varint, (FRAME_VERSION, record.__record_type__, version))
+    return encode_after(b"".join(prefix), record, version)
 
 
 def decode_metadata_record(view: bytes | bytearray | memoryview) -> tuple[Record, int]:
@@ -64,12 +60,12 @@ def encode_coordinator_key(key: Record) -> bytes:
 
     The key consists of its record type and its content, which always has version 0.
     """
-    return _encode_with_prefix(key.__record_type__, key, 0)
+    return encode_after(_INT16.pack(key.__record_type__), key, 0)
 
 
 def encode_coordinator_value(value: Record, version: int) -> bytes:
     """Encode the value of a record in a coordinator's log: its version, then its content."""
-    return _encode_with_prefix(version, value, version)
+    return encode_after(_INT16.pack(version), value, version)
 
 
 def read_prefix(view: bytes | bytearray | memoryview) -> int:
@@ -88,12 +84,6 @@ def decode_coordinator_key(cls: type[R], view: bytes | bytearray | memoryview) -
 def decode_coordinator_value(cls: type[R], view: bytes | bytearray | memoryview) -> R:
     """Decode a value of the version in its prefix."""
     return _decode_after_prefix(cls, read_prefix(view), view)
-
-
-def _encode_with_prefix(prefix: int, record: Record, version: int) -> bytes:
-    (encoded,) = encode_onto(bytearray(_INT16.pack(prefix)), record, version)
-    assert isinstance(encoded, bytearray)
-    return bytes(encoded)
 
 
 def _decode_after_prefix(cls: type[R], version: int, view: bytes | bytearray | memoryview) -> R:

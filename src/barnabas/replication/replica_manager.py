@@ -128,7 +128,8 @@ class ReplicaManager:
         self._deletes = Purgatory("DeleteRecords", self._wheel)
         # Fetches of share groups. Also watched under share partitions, which the broker checks.
         self.share_fetches = Purgatory("ShareFetch", self._wheel, WATCHED_FETCHES_MAX)
-        self._purgatories = (self._produces, self._fetches, self._deletes, self.share_fetches)
+        # In the order in which `wake` checks them.
+        self._purgatories = (self._fetches, self._produces, self._deletes, self.share_fetches)
         # Coordinators listen to the partitions of their state. Checked by `wake`.
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
@@ -155,6 +156,7 @@ class ReplicaManager:
         self._to_wake: deque[TopicPartition] = deque()
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
+        self.partition = self._registry.partition
         self.append_records = ReplicaAppends(
             AppendDependencies(
                 self._registry, self.metrics, self._clock, self._produces, self.wake,
@@ -218,10 +220,6 @@ class ReplicaManager:
         self._followed.begin_shutdown()
 
     # Partitions.
-
-    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """Return the partition if it is online on this broker, else the error for the client."""
-        return self._registry.partition(topic_partition)
 
     def partitions(self) -> Iterable[Partition]:
         """Return all online partitions."""
@@ -381,11 +379,11 @@ class ReplicaManager:
         try:
             while self._to_wake:
                 key = self._to_wake.popleft()
-                self._fetches.check_and_complete(key)
-                self._produces.check_and_complete(key)
-                self._deletes.check_and_complete(key)
-                self.share_fetches.check_and_complete(key)
-                self._checks.recheck(key)
+                for purgatory in self._purgatories:
+                    if purgatory.delayed:
+                        purgatory.check_and_complete(key)
+                if self._checks.pending:
+                    self._checks.recheck(key)
                 # Last: a pending append first decides its own result.
                 self.high_watermark_listeners.check(key)
         finally:

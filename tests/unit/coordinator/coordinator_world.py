@@ -70,6 +70,9 @@ class Topics:
 class CoordinatorWorld:
     """One broker whose `__consumer_offsets` has one partition."""
 
+    # Without it, each write is appended at once.
+    shares_batches = False
+
     def __init__(self, replicas: tuple[int, ...] = (1,), **config: str | int) -> None:
         self.replicas = ReplicaSet()
         self.replicas.replay(
@@ -109,6 +112,7 @@ class CoordinatorWorld:
             timer=runtime.timer,
             wheel=self.replicas.wheel,
             executor=runtime.executor,
+            shares_batches=self.shares_batches,
         )
         services = ShareServices(self.share_store, self.latest_offsets)
         return GroupCoordinator(self.config, dependencies, topics, runtime.rng, services, settings)

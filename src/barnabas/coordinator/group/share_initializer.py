@@ -82,7 +82,7 @@ class ShareInitializer:
                 )
                 self._give_up(group_id, partitions)
 
-        self._runtime.write(
+        self._runtime.write_jointly(
             group_id, lambda shard: shard.share_state.complete(group_id, partitions), on_written
         )
 

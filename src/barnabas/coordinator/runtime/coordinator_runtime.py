@@ -175,6 +175,27 @@ class CoordinatorRuntime(Generic[S]):
         else:
             led.write(operation, on_done, producer)
 
+    def write_jointly(
+        self,
+        key: str,
+        operation: Callable[[S], CoordinatorResult[R]],
+        on_done: Callable[[R | None, ErrorCode], None],
+    ) -> None:
+        """Write like `write`. Writes of several keys in one turn may share a batch.
+
+        Args:
+            key: selects the shard. The operation must not read or change the state of other keys.
+            operation: returns the response and the records.
+            on_done: gets the response or the error, as from `write`.
+        """
+        led = self._find(key)
+        if led is None:
+            on_done(None, ErrorCode.NOT_COORDINATOR)
+        elif self._dependencies.shares_batches:
+            led.write_jointly(key, operation, on_done)
+        else:
+            led.write(operation, on_done)
+
     def write_to(
         self,
         partition: int,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
+
+from barnabas.coordinator.runtime.java_strings import string_hash
 
 _INT_MIN = -(1 << 31)
 # Hashes are cached, since a member sends its group id with each heartbeat and commit. The limits
@@ -14,10 +15,7 @@ _CACHED_LENGTH_MAX = 256
 
 def java_hash(text: str) -> int:
     """Return Java's String.hashCode: over UTF-16 code units, as a signed 32-bit integer."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for unit in struct.unpack(f">{len(units) // 2}H", units):
-        value = (value * 31 + unit) & 0xFFFF_FFFF
+    value = string_hash(text)
     return value - (1 << 32) if value & 0x8000_0000 else value
 
 

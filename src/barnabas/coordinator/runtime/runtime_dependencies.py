@@ -29,5 +29,7 @@ class RuntimeDependencies(msgspec.Struct, frozen=True, kw_only=True):
     executor: Executor
     # Time limit of a write until its commit, in ms.
     write_timeout_ms: int = 5_000
+    # Whether the writes of one turn of the event loop may share a batch.
+    shares_batches: bool = False
     # Compression of the state records (record.compression).
     compression: int = 0

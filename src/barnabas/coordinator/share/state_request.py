@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Message
 
+_INITIALIZE = ApiKey.INITIALIZE_SHARE_GROUP_STATE
 # Maximum number of share partitions of a request that wait for a commit at the same time.
 _WINDOW = 1_000
 
@@ -106,7 +107,11 @@ class StateRequest:
             return api.operation(shard, key, requested)
 
         on_done = partial(self._on_done, number, key)
-        self._runtime.write(key.coordinator_key, operation, on_done)
+        if api.key is _INITIALIZE:
+            self._runtime.write_jointly(key.coordinator_key, operation, on_done)
+        else:
+            # Writes of states prepare their replay, which must follow at once.
+            self._runtime.write(key.coordinator_key, operation, on_done)
 
     def _on_done(
         self, number: int, key: SharePartitionKey, outcome: StateOutcome | None, error: ErrorCode

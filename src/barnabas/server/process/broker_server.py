@@ -415,6 +415,7 @@ class BrokerServer:
             wheel=self._shared.wheel,
             executor=self._runtime.executor,
             write_timeout_ms=write_timeout_ms,
+            shares_batches=True,
             compression=compression,
         )
 

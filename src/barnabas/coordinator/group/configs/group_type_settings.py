@@ -51,6 +51,9 @@ class GroupTypeSettings(msgspec.Struct, Generic[C]):
     def values(self, group_id: str, first: str, second: str) -> tuple[int, int]:
         """Return two numbers of a group's config, like `value`."""
         own = self.overrides(group_id)
+        if not own:
+            config = self.config
+            return getattr(config, _fields_of(first)[0]), getattr(config, _fields_of(second)[0])
         return self._value(own.get(first), first), self._value(own.get(second), second)
 
     def _value(self, own: str | None, name: str) -> int:

@@ -131,16 +131,16 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
 
         The result of a new expression counts once its record is written.
         """
-        names = dict(self._names)
-        change_counts(names, before.subscribed_topic_names, -1)
-        change_counts(names, after.subscribed_topic_names, 1)
+        left = before.subscribed_topic_names - after.subscribed_topic_names
+        names = self._names.keys() | after.subscribed_topic_names
+        names -= {name for name in left if self._names.get(name) == 1}
         regex, dropped = before.subscribed_topic_regex, None
         if after.subscribed_topic_regex != regex and self.regex_subscribers(regex) == 1:
             dropped = regex
         if not self.resolved:
-            return set(names)
+            return names
         kept = {each: found for each, found in self.resolved.items() if each != dropped}
-        return names.keys() | self._matched(kept)
+        return names | self._matched(kept)
 
     def subscribed_names_without(self, members: Collection[ConsumerMember]) -> set[str]:
         """Return the subscribed names if these members leave."""
@@ -230,7 +230,8 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         self._count(member, 1)
         self._resize(_bytes_of(member))
         for partitions in (member.assigned, member.pending_revocation):
-            self._add_owner(partitions, member.member_epoch)
+            if partitions:
+                self._add_owner(partitions, member.member_epoch)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -321,10 +322,11 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
 
 def _bytes_of(member: ConsumerMember) -> int:
     """Return the estimated memory size of a member and of its target assignment, in bytes."""
-    names = sum(len(name) + _TOPIC_BYTES for name in member.subscribed_topic_names)
+    names = member.subscribed_topic_names
     return (
         _MEMBER_BYTES
-        + names
+        + sum(map(len, names))
+        + len(names) * _TOPIC_BYTES
         + len(member.subscribed_topic_regex)
         + len(member.member_id)
         + _partitions_of(member) * _PARTITION_BYTES
@@ -334,11 +336,9 @@ def _bytes_of(member: ConsumerMember) -> int:
 
 def _partitions_of(member: ConsumerMember) -> int:
     """Return how many partitions a member owns, or has not revoked yet."""
-    count = 0
-    for partitions in (member.assigned, member.pending_revocation):
-        for indexes in partitions.values() if partitions else ():
-            count += len(indexes)
-    return count
+    assigned, pending = member.assigned, member.pending_revocation
+    count = sum(map(len, assigned.values())) if assigned else 0
+    return count + sum(map(len, pending.values())) if pending else count
 
 
 def _is_same_subscriber(before: ConsumerMember, after: ConsumerMember) -> bool:

@@ -161,9 +161,13 @@ class ConsumerMembership:
             The group epoch, and whether the subscription of the member has changed.
         """
         member, updated = change
-        if updated is not member and updated != member:
-            self._shard.check_memory(group, updated)
-            heartbeat.records.append(member_record(group.group_id, updated))
+        if updated is not member:
+            if updated != member:
+                self._shard.check_memory(group, updated)
+                heartbeat.records.append(member_record(group.group_id, updated))
+        elif not group.regexes() and not group.needs_refresh(self._shard.clock.wall_ms()):
+            # The usual heartbeat, which has only an epoch.
+            return group.group_epoch, False
         has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
         regex_change = self._regexes.update(group, member, updated, heartbeat)
         has_new_assignor = updated.server_assignor != member.server_assignor and (
@@ -177,7 +181,7 @@ class ConsumerMembership:
 
     def check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """Check that the group may have one more member. Raises RefusalError."""
-        if group.static_member(instance_id) is not None or member_id in group.members:
+        if member_id in group.members or group.static_member(instance_id) is not None:
             return
         size_max = self._shard.config.group_consumer_max_size
         if len(group.members) >= size_max:

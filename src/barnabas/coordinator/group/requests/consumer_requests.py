@@ -58,11 +58,11 @@ class ConsumerRequests:
             on_done(found)
 
         try:
-            check_request(heartbeat.request, version, self._settings.config.assignors)
+            check_request(heartbeat.request, version, self._settings.config)
         except RefusalError as error:
             on_done(failed_heartbeat(error.error, error.message))
             return
-        self._runtime.write(
+        self._runtime.write_jointly(
             heartbeat.request.group_id,
             lambda shard: shard.consumers.heartbeat(heartbeat),
             respond,

@@ -79,7 +79,7 @@ class ShareRequests:
         except RefusalError as error:
             on_done(failed_share_heartbeat(error.error, error.message))
             return
-        self._runtime.write(
+        self._runtime.write_jointly(
             request.group_id, lambda shard: shard.shares.heartbeat(request, client), respond
         )
 

@@ -73,7 +73,7 @@ class StreamsRequests:
             else:
                 on_done(_result(found, error))
 
-        self._runtime.write(
+        self._runtime.write_jointly(
             request.group_id, lambda shard: shard.streams.heartbeat(request, client, given), respond
         )
 
@@ -95,7 +95,7 @@ class StreamsRequests:
             on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
             return
         given = GivenTopology(value, is_prepared=True, configured=configured)
-        self._runtime.write(
+        self._runtime.write_jointly(
             request.group_id,
             lambda shard: shard.streams.heartbeat(request, client, given),
             lambda found, error: on_done(_result(found, error)),

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
 
 
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
+_NONE = ErrorCode.NONE
+
+
 class HeldResponse:
     """A response that is held until all records below `end_offset` are committed."""
 
@@ -40,9 +44,14 @@ class HeldResponse:
         if on_outcome is not None:
             on_outcome()
 
+    def reject(self) -> None:
+        """Send the error with which the log has rejected the batch."""
+        assert self.outcome is not None, "the log has not answered"
+        self.finish(self.outcome.error)
+
     def finish(self, error: ErrorCode) -> None:
         """Send the response, or the error. Do nothing if it was sent before."""
-        assert self.end_offset >= 0 or error is not ErrorCode.NONE, (
+        assert self.end_offset >= 0 or error is not _NONE, (
             f"StateFollowsLog: a response is sent before its write, end_offset={self.end_offset}"
         )
         if not self.is_done:

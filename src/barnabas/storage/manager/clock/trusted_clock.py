@@ -60,10 +60,20 @@ def read_trusted_time(disk: Disk, path: str) -> TrustedTime | None:
 class TrustedClock:
     """A clock whose wall time follows a jump forward only after a delay."""
 
-    __slots__ = ("_at_ms", "_clock", "_held_ms", "_target_ms", "_trusted_ms", "hold_ms")
+    __slots__ = (
+        "_at_ms",
+        "_clock",
+        "_held_ms",
+        "_target_ms",
+        "_trusted_ms",
+        "hold_ms",
+        "monotonic_ms",
+    )
 
     def __init__(self, clock: Clock, hold_ms: int) -> None:
         self._clock = clock
+        # Returns the time of the monotonic clock in ms.
+        self.monotonic_ms = clock.monotonic_ms
         # How long a jump is held back, in ms; 0 disables the delay.
         self.hold_ms = hold_ms
         # Trusted wall time, and the monotonic time of its last update. Invariant: this clock never
@@ -82,13 +92,13 @@ class TrustedClock:
             return 0
         return max(0, self._clock.wall_ms() - self.wall_ms())
 
-    def monotonic_ms(self) -> float:
-        """Return the time of the monotonic clock in ms."""
-        return self._clock.monotonic_ms()
-
     def wall_ms(self) -> int:
         """Return the wall time for expiry, in ms since 1970-01-01 UTC."""
-        wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        wall_ms = self._clock.wall_ms()
+        if self._held_ms is None and 0 <= wall_ms - self._trusted_ms <= JUMP_MS:
+            # Whatever time has passed since the last update, the wall clock has not jumped.
+            return wall_ms
+        now_ms = self._clock.monotonic_ms()
         passed_ms = now_ms - self._at_ms
         self._at_ms = now_ms
         self._trusted_ms += passed_ms

@@ -7,13 +7,27 @@ eight keys to trees if the table has 64 buckets or more. Their order is not repr
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
-from operator import mul
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from barnabas.coordinator.runtime.java_strings import string_hash, string_order
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+
+__all__ = [
+    "JavaTable",
+    "capacity_for",
+    "copied",
+    "member_order",
+    "number_hash",
+    "partition_order",
+    "room_for",
+    "string_hash",
+    "string_order",
+    "topic_id_hash",
+    "topic_id_partition_hash",
+]
 
 K = TypeVar("K")
 
@@ -30,30 +44,6 @@ _SPREAD_FROM = 1 << 16
 _TOPICS_CACHED_MAX = 1_024
 # Members that one step of `member_order` adds.
 _ADDED_AT_ONCE = 64
-# Powers of 31 for the hashes of short strings: the last unit has the factor 1.
-_SHORT = 256
-_POWERS = [pow(31, exponent, 1 << 32) for exponent in range(_SHORT - 1, -1, -1)]
-
-
-def string_hash(text: str) -> int:
-    """Return Java's String.hashCode as an unsigned number."""
-    if text.isascii():
-        units: Sequence[int] = text.encode()
-    else:
-        raw = string_order(text)
-        units = struct.unpack(f">{len(raw) // 2}H", raw)
-    if len(units) <= _SHORT:
-        products: Iterator[int] = map(mul, units, _POWERS[_SHORT - len(units) :])
-        return sum(products) & _MASK
-    value = 0
-    for unit in units:
-        value = (31 * value + unit) & _MASK
-    return value
-
-
-def string_order(text: str) -> bytes:
-    """Return the key by which Java's String.compareTo sorts: the UTF-16 code units."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 @lru_cache(_TOPICS_CACHED_MAX)

@@ -23,8 +23,9 @@ from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX, check_top
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
     from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -34,14 +35,14 @@ _CLIENT_MEMBER_ID_SINCE = 1
 
 
 def check_request(
-    request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]
+    request: ConsumerGroupHeartbeatRequest, version: int, config: ConsumerGroupConfig
 ) -> None:
     """Check the fields whose validity does not depend on the group. Raises RefusalError.
 
     Args:
         request: the request.
         version: its version.
-        assignors: the names of the assignors that members may choose.
+        config: names the assignors that members may choose.
     """
     epoch = request.member_epoch
     has_member_id = version >= _CLIENT_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
@@ -65,11 +66,12 @@ def check_request(
             )
     elif epoch < STATIC_LEAVE_EPOCH:
         raise _invalid(f"The member epoch {epoch} is below -2.")
-    if request.server_assignor is not None and request.server_assignor not in assignors:
+    assignor = request.server_assignor
+    if assignor is not None and assignor not in config.assignors:
         raise RefusalError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"The group coordinator has no assignor {request.server_assignor}. It has: "
-            f"{', '.join(assignors)}.",
+            f"The group coordinator has no assignor {assignor}. It has: "
+            f"{', '.join(config.assignors)}.",
         )
 
 
@@ -94,7 +96,7 @@ def find_dynamic(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) 
         if epoch != JOIN_EPOCH:
             raise unknown_member(group, member_id)
         member = ConsumerMember(member_id)
-    _check_epoch(member, epoch, heartbeat.reported())
+    _check_epoch(member, heartbeat)
     return member
 
 
@@ -117,7 +119,7 @@ def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -
     known = group.static_member(instance_id)
     if request.member_epoch != JOIN_EPOCH:
         owner = check_instance(known, member_id, instance_id)
-        _check_epoch(owner, request.member_epoch, heartbeat.reported())
+        _check_epoch(owner, heartbeat)
         return owner
     if known is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
@@ -183,20 +185,19 @@ def find_member(
     return member
 
 
-def _check_epoch(
-    member: ConsumerMember, received: int, reported: Mapping[bytes, set[int]] | None
-) -> None:
+def _check_epoch(member: ConsumerMember, heartbeat: Heartbeating) -> None:
     """Fence a member whose epoch is not the current one.
 
     The previous epoch is accepted if the client owns nothing but assigned partitions: it has missed
     the last response.
     """
+    received = heartbeat.request.member_epoch
     if received == JOIN_EPOCH or received == member.member_epoch:
         return
     if (
         received > member.member_epoch
         or received != member.previous_member_epoch
-        or not _owns_only_assigned(member, reported)
+        or not _owns_only_assigned(member, heartbeat.reported())
     ):
         raise fenced_epoch(member.member_id, received, member.member_epoch)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignment import NOTHING, Target, target_of
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     STEP,
     AssignorInput,
@@ -59,7 +59,8 @@ class TargetInput(msgspec.Struct, frozen=True):
         else:
             before = members.get(changed.member_id)
         members[changed.member_id] = changed
-        return cls(group, members, known, group.is_homogeneous_with(before, changed))
+        is_homogeneous = len(members) == 1 or group.is_homogeneous_with(before, changed)
+        return cls(group, members, known, is_homogeneous)
 
     def assign(self, assignor: str, topics: TopicsView) -> Assigning:
         """Return the new target assignment of all members. Yields.
@@ -68,8 +69,17 @@ class TargetInput(msgspec.Struct, frozen=True):
             assignor: the name of the assignor.
             topics: the topics of the cluster.
         """
+        if len(self.members) == 1:
+            return self._assign_all(topics)
         given = yield from self._given(topics)
         return (yield from ASSIGNORS[assignor](given))
+
+    def _assign_all(self, topics: TopicsView) -> dict[str, Target]:
+        """Return the target assignment of the only member, the same with all assignors."""
+        ((member_id, member),) = self.members.items()
+        counts: dict[bytes, int] = {}
+        _existing(self.group, member, topics, counts)
+        return {member_id: target_of({each: range(count) for each, count in counts.items()})}
 
     def _given(self, topics: TopicsView) -> Generator[None, None, AssignorInput]:
         topic_ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}

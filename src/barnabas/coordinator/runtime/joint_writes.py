@@ -1,0 +1,85 @@
+"""Writes of different keys in one turn of the event loop, which share a batch.
+
+An append costs as much as several heartbeats. When thousands of members join, one turn has many
+writes to a state partition, so they are appended together when it ends (Kafka: append.linger.ms).
+
+The records are replayed after the append. If it fails, the state is that of before. Until the
+append, no other operation may read or change the state of these keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
+_NONE = ErrorCode.NONE
+# A shared batch with more bytes of keys and values is appended before the end of the turn.
+_BYTES_MAX = 16 * 1024
+
+
+class JointWrite(msgspec.Struct):
+    """A result whose records are not appended yet, and the receiver of its response."""
+
+    result: CoordinatorResult[Any]
+    on_done: Callable[[Any, ErrorCode], None]
+
+    def respond(self, error: ErrorCode) -> None:
+        """Send the response, or the error."""
+        if self.result.on_appended is not None:
+            self.result.on_appended(error)
+        self.on_done(self.result.response if error is _NONE else None, error)
+
+
+class JointWrites:
+    """The pending writes of one state partition. They are independent of each other."""
+
+    __slots__ = ("_bytes", "_writes")
+
+    def __init__(self) -> None:
+        # By key, in the order of the operations.
+        self._writes: dict[str, JointWrite] = {}
+        # Size of the keys and values of their records.
+        self._bytes = 0
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the key has a pending write."""
+        return key in self._writes
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def add(self, key: str, write: JointWrite) -> bool:
+        """Add the write of a key without a pending one. Return whether there is room for more."""
+        assert key not in self._writes, f"StateFollowsLog: key={key} has two pending writes"
+        self._writes[key] = write
+        for each in write.result.records:
+            self._bytes += len(each.key) + len(each.value or b"")
+        return self._bytes < _BYTES_MAX
+
+    def take(self) -> list[JointWrite]:
+        """Remove and return all writes."""
+        writes = list(self._writes.values())
+        self._writes.clear()
+        self._bytes = 0
+        return writes
+
+
+def records_of(writes: list[JointWrite]) -> list[CoordinatorRecord]:
+    """Return the records of all writes."""
+    return [record for each in writes for record in each.result.records]
+
+
+def respond_to(writes: list[JointWrite], error: ErrorCode) -> None:
+    """Send the responses of all writes, or the error."""
+    for each in writes:
+        each.respond(error)

@@ -1,0 +1,172 @@
+"""Writes of one turn of the event loop, which share a batch."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.record.batch import batches
+from barnabas.storage.config import LogConfig
+from barnabas.storage.read_result import FetchIsolation
+from unit.coordinator.consumers_world import CLIENT, ConsumersWorld
+from unit.coordinator.coordinator_world import OFFSETS_TOPIC
+
+
+class JointWorld(ConsumersWorld):
+    """A loaded coordinator, whose responses may follow at the end of a turn."""
+
+    shares_batches = True
+
+    def __init__(self, replicas: tuple[int, ...] = (1,)) -> None:
+        super().__init__(replicas)
+        self.create_topic("a", 2)
+        # Group and error of each response, in their order.
+        self.answered: list[tuple[str, int]] = []
+        # The last response by group and member.
+        self.last: dict[tuple[str, str], ConsumerGroupHeartbeatResponse] = {}
+
+    def begin(self, group: str, member: str = "m", topics: tuple[str, ...] = ("a",)) -> None:
+        """Let a member join, without waiting for the end of the turn."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=0,
+            topic_partitions=[],
+            subscribed_topic_names=list(topics),
+            rebalance_timeout_ms=1_000,
+        )
+
+        def answer(response: ConsumerGroupHeartbeatResponse) -> None:
+            self.answered.append((group, response.error_code))
+            self.last[group, member] = response
+
+        self.coordinator.consumers.heartbeat(Heartbeating(request, CLIENT, None), 1, answer)
+
+    def end_turn(self) -> None:
+        self.run_for(1)
+
+    def batch_counts(self) -> list[int]:
+        """Return the number of records in each batch of the log."""
+        records = self.log.read(0, 1 << 20, FetchIsolation.LOG_END, True).records
+        content = records if isinstance(records, bytes) else records.read()
+        return [header.record_count for _, header in batches(memoryview(content))]
+
+    def limit_batches(self, size: int) -> None:
+        self.replicas.logs.update_config(OFFSETS_TOPIC, LogConfig(max_message_bytes=size))
+
+
+def test_the_writes_after_the_first_one_of_a_turn_share_a_batch() -> None:
+    world = JointWorld()
+    for group in ("g1", "g2", "g3"):
+        world.begin(group)
+    assert world.answered == [("g1", ErrorCode.NONE)]
+    world.end_turn()
+    assert world.answered == [(group, ErrorCode.NONE) for group in ("g1", "g2", "g3")]
+    assert world.batch_counts() == [5, 10]
+    world.begin("g4")
+    assert world.answered[-1] == ("g4", ErrorCode.NONE), "the first write of another turn"
+    before = [world.describe_consumers(group) for group in ("g1", "g2", "g3", "g4")]
+    world.restart()
+    assert [world.describe_consumers(group) for group in ("g1", "g2", "g3", "g4")] == before
+
+
+def test_a_write_of_the_same_group_sees_the_pending_one() -> None:
+    world = JointWorld()
+    world.begin("other")
+    world.begin("g", "m1")
+    world.begin("g", "m2")
+    world.end_turn()
+    assert world.last["g", "m1"].member_epoch == 2
+    assert world.last["g", "m2"].member_epoch == 3
+    assert len(world.describe_consumers("g").members) == 2
+    assert world.batch_counts() == [5, 5, 6]
+
+
+def test_another_request_sees_the_pending_writes() -> None:
+    world = JointWorld()
+    world.begin("other")
+    world.begin("g")
+    assert world.delete("g") == [ErrorCode.NON_EMPTY_GROUP]
+    assert world.answered == [("other", ErrorCode.NONE), ("g", ErrorCode.NONE)]
+
+
+def test_a_timer_sees_the_pending_writes() -> None:
+    world = JointWorld()
+    timers, seen = world.shard.consumer_groups.timers, []
+
+    def begin_two() -> CoordinatorResult[None]:
+        world.begin("first")
+        world.begin("g")
+        return CoordinatorResult(None)
+
+    def look() -> CoordinatorResult[None]:
+        seen.append(world.shard.consumer_groups.groups.has("g"))
+        return CoordinatorResult(None)
+
+    timers.schedule("begin", 5, begin_two)
+    timers.schedule("look in the same turn", 5, look)
+    world.run_for(10)
+    assert seen == [True]
+
+
+def test_writes_whose_shared_batch_is_too_large_are_appended_one_by_one() -> None:
+    world = JointWorld()
+    world.limit_batches(700)
+    world.begin("first")
+    world.begin("g1")
+    world.begin("large", topics=("a", "b" * 600))
+    world.begin("g2")
+    world.end_turn()
+    assert dict(world.answered) == {
+        "first": ErrorCode.NONE,
+        "g1": ErrorCode.NONE,
+        "large": ErrorCode.UNKNOWN_SERVER_ERROR,
+        "g2": ErrorCode.NONE,
+    }
+    assert world.batch_counts() == [5, 5, 5]
+    assert not world.shard.consumer_groups.groups.has("large")
+
+
+def test_a_large_batch_does_not_wait_for_the_end_of_the_turn() -> None:
+    world = JointWorld()
+    world.begin("first")
+    world.begin("g1")
+    world.begin("large", topics=("a", "b" * 20_000))
+    assert [group for group, _ in world.answered] == ["first", "g1", "large"]
+    assert world.batch_counts() == [5, 10]
+
+
+def test_pending_writes_fail_if_this_broker_loses_the_partition() -> None:
+    world = JointWorld()
+    world.begin("first")
+    world.begin("g")
+    world.coordinator.runtime.on_resigned(0)
+    assert world.answered[-1] == ("g", ErrorCode.NOT_COORDINATOR)
+    world.end_turn()
+    assert world.batch_counts() == [5]
+
+
+def test_responses_of_a_shared_batch_wait_for_its_commit() -> None:
+    world = JointWorld((1, 2))
+    for group in ("g1", "g2", "g3"):
+        world.begin(group)
+    world.end_turn()
+    assert world.answered == []
+    world.follow(5)
+    assert world.answered == [("g1", ErrorCode.NONE)]
+    world.follow(15)
+    assert world.answered == [(group, ErrorCode.NONE) for group in ("g1", "g2", "g3")]
+
+
+def test_all_writes_of_a_shared_batch_fail_if_it_is_not_committed_in_time() -> None:
+    world = JointWorld((1, 2))
+    for group in ("g1", "g2", "g3"):
+        world.begin(group)
+    world.run_for(6_000)
+    assert world.answered == [
+        (group, ErrorCode.COORDINATOR_NOT_AVAILABLE) for group in ("g1", "g2", "g3")
+    ]
