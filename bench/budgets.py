@@ -1,4 +1,4 @@
-"""The project's performance budgets for one broker, by row of the table of `bench.run`.
+"""The project's performance budgets, by row of the tables of the benchmarks.
 
 A budget is relative to another broker in the same round ("<= 0.5x of kafka") or absolute. It is met
 if it is met in each round.
@@ -65,6 +65,10 @@ BUDGETS = {
     "consume, 1000 B: CPU s/GB": Budget({"kafka": 1.0}),
     "acks=1 round trip p50, µs": Budget({"kafka": 1.0}),
     "acks=1 round trip p99, µs": Budget({"kafka": 1.0}),
+    "three replicas, acks=all, 100 B: CPU s/GB": Budget({"kafka": 0.35}),
+    "three replicas, acks=all, 1000 B: CPU s/GB": Budget({"kafka": 0.45}),
+    "three replicas, acks=all, round trip: p50, µs": Budget({"kafka": 0.8}),
+    "three replicas, acks=all, round trip: p99, µs": Budget({"kafka": 0.4}),
 }
 
 # By the end of the rows of `bench.transactions`.
