@@ -71,6 +71,7 @@ def run_cases(
     cases: Sequence[Case],
     options: argparse.Namespace,
     running: Callable[[str], AbstractContextManager[Broker]],
+    warm_ups: int = 1,
 ) -> None:
     """Run all cases on all brokers in turns, and print the table of the best figures.
 
@@ -78,14 +79,15 @@ def run_cases(
         cases: the cases, in the order of the table.
         options: values of the options of `new_parser` and `add_rounds`, and the `count` of a case.
         running: runs a broker, or a cluster, by name.
+        warm_ups: the number of first rounds, which do not count.
     """
     console = new_console()
     names = installed(options.brokers, console)
     figures = Figures()
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(running(name)) for name in names]
-        for number in range(options.rounds + 1):
-            counted = figures if number else Figures()
+        for number in range(1 - warm_ups, options.rounds + 1):
+            counted = figures if number > 0 else Figures()
             for case in cases:
                 for broker in started:
                     console.print(f"  round {number}: {broker.name}, {case.name}")
