@@ -392,10 +392,12 @@ class ReplicaManager:
         try:
             while self._to_wake:
                 key, only_fetches = self._to_wake.popleft()
-                self._fetches.check_and_complete(key)
                 if only_fetches:
+                    self._fetches.check_and_complete(key)
                     continue
+                # Producers first: many followers and consumers may wait for the partition.
                 self._produces.check_and_complete(key)
+                self._fetches.check_and_complete(key)
                 self._deletes.check_and_complete(key)
                 self.share_fetches.check_and_complete(key)
                 self._checks.recheck(key)

@@ -235,7 +235,9 @@ class ReplicaAppends:
         """Answer when all pending appends are acknowledged, or after the timeout."""
         needs_all = required_acks == ACKS_ALL
         operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
-        self._produces.try_complete_else_watch(operation, operation.pending)
+        self._produces.watch(operation, operation.pending)
+        # The checks after the append may have completed other requests, which changed partitions.
+        operation.try_complete()
         return operation
 
     def count_expired_produces(self, partitions: int) -> None:
