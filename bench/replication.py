@@ -5,8 +5,8 @@ The benchmark measures the cost of the idle partitions, and the time of an ackno
 copies a partition of that size from its leader, and the acknowledged writes beside it.
 
 With `--compare`, it measures only replicated writes (acks=all) beside those of three nodes of
-Apache Kafka. The clusters take turns, and the first two rounds are a warm-up. Loads of librdkafka show
-the processor time of all three brokers; a raw client with one record in flight shows the round
+Apache Kafka. The clusters take turns, and the first two rounds are a warm-up. Loads of librdkafka
+show the processor time of all three brokers; a raw client with one record in flight shows the round
 trip. The table has the best figure of the other rounds; a budget is met if the worst round meets
 it.
 """
