@@ -26,13 +26,6 @@ from rich.console import Console
 from rich.table import Table
 
 from barnabas import Admin, TopicPartition
-from barnabas.protocol.headers import encode_request
-from barnabas.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from barnabas.record.builder import BatchBuilder
 from barnabas.testing.cluster_process import ClusterProcess
 from bench import loads
 from bench.brokers import running_cluster
@@ -119,19 +112,6 @@ def make_topics(cluster: ClusterProcess, partitions: int) -> None:
     admin.create_topics([NewTopic("busy", 1, replica_assignment=[[1, 2, 3]])])["busy"].result(30)
 
 
-def request() -> bytes:
-    """Return a Produce v7 request with one record of 100 bytes (acks=all)."""
-    batch = BatchBuilder()
-    batch.append(int(time.time() * 1000), None, os.urandom(100))
-    data = PartitionProduceData(index=0, records=bytes(batch.build()))
-    produce_request = ProduceRequest(
-        acks=ACKS_ALL,
-        timeout_ms=10_000,
-        topic_data=[TopicProduceData(name="busy", partition_data=[data])],
-    )
-    return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", produce_request, 7))
-
-
 def round_trips(
     cluster: ClusterProcess, count: int, until: threading.Event | None = None
 ) -> list[float]:
@@ -143,7 +123,7 @@ def round_trips(
         until: if given, there are writes until it is set.
     """
     host, _, port = cluster.node(1).address.rpartition(":")
-    data, times = request(), []
+    data, times = loads.produce_request("busy", ACKS_ALL), []
     with socket.create_connection((host, int(port))) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not until.is_set() if until else len(times) < count:
