@@ -89,6 +89,7 @@ nightly: setup
 
 bench: setup
 	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.replication --compare
 	$(BIN)/python -m bench.transactions
 	$(BIN)/python -m bench.group_protocols
 	$(BIN)/python -m bench.share_groups

@@ -1,4 +1,4 @@
-"""Starts the measured brokers, each in a separate process and directory."""
+"""Starts the measured brokers and clusters, each broker in a separate process and directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from pathlib import Path
 
 import psutil
 
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeOptions, NodeProcess
+
 START_SECONDS_MAX = 60
+CLUSTER_NODES = 3
 # Java options of Kafka's start scripts.
 KAFKA_JAVA = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
@@ -31,6 +35,8 @@ class Broker:
     start_ms: float
     # The certificate of the authority (PEM file) if clients connect with TLS.
     authority: Path | None = None
+    # Processes of the other brokers of its cluster, which count as parts of this one.
+    others: tuple[psutil.Process, ...] = ()
 
     @property
     def host_and_port(self) -> tuple[str, int]:
@@ -57,8 +63,8 @@ class Broker:
 
     def cpu_seconds(self) -> float:
         """Return the user and system time of all threads so far."""
-        times = self.process.cpu_times()
-        return times.user + times.system
+        times = [each.cpu_times() for each in (self.process, *self.others)]
+        return sum(each.user + each.system for each in times)
 
     def resident_mb(self) -> float:
         """Return the resident memory, MB."""
@@ -134,7 +140,7 @@ def _kafka(directory: Path, settings: Mapping[str, str], port: int) -> Iterator[
 
     It needs Java and Maven.
     """
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    _find_tests()
     from jvm.kafka_process import KafkaProcess
 
     kafka = KafkaProcess(directory, settings, machine=KAFKA_JAVA)
@@ -151,6 +157,11 @@ def _kafka(directory: Path, settings: Mapping[str, str], port: int) -> Iterator[
         yield Broker("kafka", kafka.bootstrap, psutil.Process(kafka.pid), start_ms)
     finally:
         kafka.stop()
+
+
+def _find_tests() -> None:
+    """Make the packages of the tests importable, which start Apache Kafka."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 
 def missing_for(name: str) -> str:
@@ -198,3 +209,31 @@ def running(
             yield from _kafka(place, given, port or free_port())
         else:
             yield from _own_process(name, place, given, port or free_port())
+
+
+def _node_type(name: str) -> type[NodeProcess]:
+    if name == "barnabas":
+        compile_sources()
+        return NodeProcess
+    _find_tests()
+    from jvm.kafka_node import KafkaNode
+
+    class MeasuredKafkaNode(KafkaNode):
+        """A node with the Java options of Kafka's start scripts."""
+
+        def __init__(self, options: NodeOptions, settings: Mapping[str, str]) -> None:
+            super().__init__(options, settings, KAFKA_JAVA)
+
+    return MeasuredKafkaNode
+
+
+@contextmanager
+def running_cluster(name: str) -> Iterator[Broker]:
+    """Run three nodes with the ids 1 to 3, which are brokers and controllers.
+
+    Returns:
+        Node 1, whose processor time includes that of the two others.
+    """
+    with ClusterProcess(CLUSTER_NODES, node_type=_node_type(name)) as cluster:
+        first, *others = [psutil.Process(node.pid) for node in cluster.brokers]
+        yield Broker(name, cluster.node(1).address, first, 0.0, others=tuple(others))

@@ -68,6 +68,10 @@ BUDGETS = {
     "memory of an idle connection, KB": Budget(at_most=6),
     "10,000 partitions made, s": Budget(at_most=3),
     "clean stop with the partitions, s": Budget(at_most=5),
+    "three replicas, acks=all, 100 B: CPU s/GB": Budget({"kafka": 0.35}),
+    "three replicas, acks=all, 1000 B: CPU s/GB": Budget({"kafka": 0.45}),
+    "three replicas, acks=all, round trip: p50, µs": Budget({"kafka": 0.8}),
+    "three replicas, acks=all, round trip: p99, µs": Budget({"kafka": 0.4}),
 }
 
 # By the end of the rows of `bench.transactions`, `bench.group_protocols` and `bench.share_groups`.

@@ -12,7 +12,8 @@ from bench.figures import Figures, show
 from bench.report import installed, new_console, write_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from bench.brokers import Broker
 
@@ -63,15 +64,32 @@ def compare(
     parser.add_argument("--count", type=int, default=count[0], help=count[1])
     add_rounds(parser)
     options = parser.parse_args()
+    run_cases(cases, options, lambda name: brokers.running(name, settings))
+
+
+def run_cases(
+    cases: Sequence[Case],
+    options: argparse.Namespace,
+    running: Callable[[str], AbstractContextManager[Broker]],
+    warm_ups: int = 1,
+) -> None:
+    """Run all cases on all brokers in turns, and print the table of the best figures.
+
+    Args:
+        cases: the cases, in the order of the table.
+        options: values of the options of `new_parser` and `add_rounds`, and the `count` of a case.
+        running: runs a broker, or a cluster, by name.
+        warm_ups: the number of first rounds, which do not count.
+    """
     console = new_console()
     names = installed(options.brokers, console)
     figures = Figures()
     with contextlib.ExitStack() as stack:
-        running = [stack.enter_context(brokers.running(name, settings)) for name in names]
-        for number in range(options.rounds + 1):
-            counted = figures if number else Figures()
+        started = [stack.enter_context(running(name)) for name in names]
+        for number in range(1 - warm_ups, options.rounds + 1):
+            counted = figures if number > 0 else Figures()
             for case in cases:
-                for broker in running:
+                for broker in started:
                     console.print(f"  round {number}: {broker.name}, {case.name}")
                     counted.note(broker.name, case.run(broker, options.count))
     show(figures, names, console)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from confluent_kafka.admin import AdminClient
 
@@ -31,21 +31,42 @@ class Figure:
     mb_per_second: float
 
 
-def create_topic(broker: Broker, name: str, partitions: int = PARTITIONS) -> AdminClient:
-    """Create a topic, wait until it can be used, and return the admin client."""
+def create_topic(
+    broker: Broker,
+    name: str,
+    partitions: int = PARTITIONS,
+    replicas: Sequence[Sequence[int]] | None = None,
+) -> AdminClient:
+    """Create a topic, wait until it can be used, and return the admin client.
+
+    Args:
+        broker: the broker, or a broker of the cluster.
+        name: the name of the topic.
+        partitions: the number of partitions, with one replica each.
+        replicas: instead of `partitions`, the brokers of each partition, its leader first.
+    """
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({**broker.client_settings, "log_level": QUIET})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    topic = NewTopic(name, partitions, 1)
+    if replicas is not None:
+        assignment = [list(each) for each in replicas]
+        topic = NewTopic(name, len(assignment), replica_assignment=assignment)
+    admin.create_topics([topic])[name].result(30)
     time.sleep(0.5)
     return admin
 
 
 @contextmanager
-def temporary_topic(broker: Broker, stem: str, partitions: int = PARTITIONS) -> Iterator[str]:
-    """Create a topic, yield its name, and delete it at the end."""
+def temporary_topic(
+    broker: Broker,
+    stem: str,
+    partitions: int = PARTITIONS,
+    replicas: Sequence[Sequence[int]] | None = None,
+) -> Iterator[str]:
+    """Create a topic (see `create_topic`), yield its name, and delete it at the end."""
     name = f"{stem}-{next(_NUMBERS)}"
-    admin = create_topic(broker, name, partitions)
+    admin = create_topic(broker, name, partitions, replicas)
     yield name
     admin.delete_topics([name])[name].result(30)
 
@@ -108,20 +129,25 @@ def _figure(broker: Broker, cpu: float, started: float, total: int) -> Figure:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """Times in µs of a client that sends one record of 100 bytes per request (acks=1)."""
+    """Times in µs of a client that sends one record of 100 bytes per request."""
 
     p50: float
     p99: float
     cpu: float
 
 
-def round_trip(broker: Broker, name: str) -> RoundTrip:
-    """Send Produce v7 over a socket and wait for the response, repeatedly."""
-    request = produce_request(name)
+def round_trip(
+    broker: Broker, name: str, acks: int = 1, round_trips: int = ROUND_TRIPS
+) -> RoundTrip:
+    """Send Produce v7 over a socket and wait for the response, repeatedly.
+
+    The first quarter of the round trips does not count.
+    """
+    request = produce_request(name, acks)
     times = []
     with broker.connect() as connection:
-        for number in range(ROUND_TRIPS):
-            if number == ROUND_TRIPS // 4:
+        for number in range(round_trips):
+            if number == round_trips // 4:
                 cpu = broker.cpu_seconds()
             started = time.perf_counter_ns()
             connection.sendall(request)
@@ -129,7 +155,7 @@ def round_trip(broker: Broker, name: str) -> RoundTrip:
             times.append(time.perf_counter_ns() - started)
             if int.from_bytes(response[:4]) != len(response) - 4:
                 raise SystemExit(f"{broker.name}: a response arrived in pieces")
-    counted = sorted(times[ROUND_TRIPS // 4 :])
+    counted = sorted(times[round_trips // 4 :])
     spent = broker.cpu_seconds() - cpu
     return RoundTrip(
         counted[len(counted) // 2] / 1000,
@@ -138,8 +164,8 @@ def round_trip(broker: Broker, name: str) -> RoundTrip:
     )
 
 
-def produce_request(name: str) -> bytes:
-    """Return a Produce v7 request with one record of 100 bytes for partition 0 (acks=1)."""
+def produce_request(name: str, acks: int = 1) -> bytes:
+    """Return a Produce v7 request with one record of 100 bytes for partition 0."""
     from barnabas.protocol.headers import encode_request
     from barnabas.protocol.messages.produce import (
         PartitionProduceData,
@@ -152,7 +178,7 @@ def produce_request(name: str) -> bytes:
     batch.append(int(time.time() * 1000), None, os.urandom(100))
     data = PartitionProduceData(index=0, records=bytes(batch.build()))
     request = ProduceRequest(
-        acks=1,
+        acks=acks,
         timeout_ms=10_000,
         topic_data=[TopicProduceData(name=name, partition_data=[data])],
     )

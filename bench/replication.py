@@ -3,15 +3,21 @@
 The benchmark measures the cost of the idle partitions, and the time of an acknowledged write
 (acks=all) to one of them. With `--catch-up-mb`, it then measures how fast an added, empty replica
 copies a partition of that size from its leader, and the acknowledged writes beside it.
+
+With `--compare`, it measures only replicated writes (acks=all) beside those of three nodes of
+Apache Kafka. The clusters take turns, and the first two rounds are a warm-up. Loads of librdkafka
+show the processor time of all three brokers; a raw client with one record in flight shows the round
+trip. The table has the best figure of the other rounds; a budget is met if the worst round meets
+it.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import threading
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,15 +26,14 @@ from rich.console import Console
 from rich.table import Table
 
 from barnabas import Admin, TopicPartition
-from barnabas.protocol.headers import encode_request
-from barnabas.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from barnabas.record.builder import BatchBuilder
 from barnabas.testing.cluster_process import ClusterProcess
+from bench import loads
+from bench.brokers import running_cluster
+from bench.cases import add_rounds, new_parser, run_cases
 from bench.report import machine
+
+if TYPE_CHECKING:
+    from bench.brokers import Broker
 
 BROKERS = 3
 PARTITIONS_PER_TOPIC = 500
@@ -39,7 +44,51 @@ RECORD_BYTES = 10_000
 LIMIT_S = 300.0
 BUDGET_MB_S, BUDGET_P99_TIMES = 200, 2.0
 
+# Each broker leads one partition.
+REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
+COMPARED_ROUND_TRIPS = 4_000
+COMPARED_MB = 100
+# After one round, Java still compiles the code of a node that has a third of the load.
+WARM_UPS = 2
+
 Rows = list[tuple[str, str]]
+
+
+class ReplicatedLoad(NamedTuple):
+    """Records of one size from librdkafka, acknowledged by all replicas."""
+
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The first part of the names of its rows."""
+        return f"three replicas, acks=all, {self.size} B"
+
+    def run(self, cluster: Broker, megabytes: int) -> dict[str, float]:
+        """Write records of that many MB in total; return the figures by row."""
+        count = megabytes * 1_000_000 // self.size
+        with loads.temporary_topic(cluster, "replicated", replicas=REPLICAS) as topic:
+            figure = loads.produce(cluster, topic, self.size, count * self.size, acks="all")
+        return {
+            f"{self.name}: CPU s/GB": figure.cpu_seconds_per_gb,
+            f"{self.name}: MB/s": figure.mb_per_second,
+        }
+
+
+class ReplicatedRoundTrip:
+    """One record in flight, acknowledged by all replicas."""
+
+    name = "three replicas, acks=all, round trip"
+
+    def run(self, cluster: Broker, _megabytes: int) -> dict[str, float]:
+        """Send records one after the other; return the figures by row."""
+        with loads.temporary_topic(cluster, "round-trip", replicas=REPLICAS[:1]) as topic:
+            trip = loads.round_trip(cluster, topic, ACKS_ALL, COMPARED_ROUND_TRIPS)
+        return {
+            f"{self.name}: p50, µs": trip.p50,
+            f"{self.name}: p99, µs": trip.p99,
+            f"{self.name}: CPU of the brokers, µs": trip.cpu,
+        }
 
 
 def cpu_seconds(cluster: ClusterProcess) -> list[float]:
@@ -63,19 +112,6 @@ def make_topics(cluster: ClusterProcess, partitions: int) -> None:
     admin.create_topics([NewTopic("busy", 1, replica_assignment=[[1, 2, 3]])])["busy"].result(30)
 
 
-def request() -> bytes:
-    """Return a Produce v7 request with one record of 100 bytes (acks=all)."""
-    batch = BatchBuilder()
-    batch.append(int(time.time() * 1000), None, os.urandom(100))
-    data = PartitionProduceData(index=0, records=bytes(batch.build()))
-    produce_request = ProduceRequest(
-        acks=ACKS_ALL,
-        timeout_ms=10_000,
-        topic_data=[TopicProduceData(name="busy", partition_data=[data])],
-    )
-    return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", produce_request, 7))
-
-
 def round_trips(
     cluster: ClusterProcess, count: int, until: threading.Event | None = None
 ) -> list[float]:
@@ -87,7 +123,7 @@ def round_trips(
         until: if given, there are writes until it is set.
     """
     host, _, port = cluster.node(1).address.rpartition(":")
-    data, times = request(), []
+    data, times = loads.produce_request("busy", ACKS_ALL), []
     with socket.create_connection((host, int(port))) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not until.is_set() if until else len(times) < count:
@@ -185,10 +221,19 @@ def measure_catch_up(megabytes: int, rows: Rows) -> None:
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
+    add_rounds(parser)
+    parser.add_argument("--compare", action="store_true", help="compare with Apache Kafka")
+    parser.add_argument(
+        "--count", type=int, default=COMPARED_MB, help="MB of a load of the comparison"
+    )
     parser.add_argument("--partitions", type=int, nargs="*", default=[0, 3_000])
     parser.add_argument("--catch-up-mb", type=int, default=2_000, help="0 leaves this part out")
     options = parser.parse_args()
+    if options.compare:
+        cases = (ReplicatedLoad(100), ReplicatedLoad(1000), ReplicatedRoundTrip())
+        run_cases(cases, options, running_cluster, WARM_UPS)
+        return
     rows: Rows = []
     for partitions in options.partitions:
         measure(partitions, rows)

@@ -402,9 +402,9 @@ class Connection(FramedHandler):
             self.send_chunks(chunks)
         if slots and slots[0].is_answered:
             self._release_held()
-        if self._receiving and not self._splitter.has_more:
+        if not self._splitter.has_more if self._receiving else not slots:
             # No other response of this turn can be added: send this one before the remaining work
-            # for its request.
+            # of the turn.
             is_sent = self.flush()
             if not is_sent and times is not None:
                 self._unwritten.append(times)

@@ -6,8 +6,8 @@ connection's bytes. Handlers copy the data they keep. Views are writable, since 
 offsets in place.
 
 The output of one turn is collected and written together. Output produced while processing received
-frames is written at the end of the receive call, or earlier if no more output can follow. Other
-output is written in the next turn.
+frames is written at the end of the receive call, and other output in the next turn. A server's
+connection writes earlier if no more output can follow.
 """
 
 from __future__ import annotations

@@ -128,8 +128,9 @@ class ReplicaManager:
         self._deletes = Purgatory("DeleteRecords", self._wheel)
         # Fetches of share groups. Also watched under share partitions, which the broker checks.
         self.share_fetches = Purgatory("ShareFetch", self._wheel, WATCHED_FETCHES_MAX)
-        # In the order in which `wake` checks them.
-        self._purgatories = (self._fetches, self._produces, self._deletes, self.share_fetches)
+        # In the order in which `wake` checks them. Producers first: many fetches may wait for a
+        # partition.
+        self._purgatories = (self._produces, self._fetches, self._deletes, self.share_fetches)
         # Coordinators listen to the partitions of their state. Checked by `wake`.
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
@@ -152,15 +153,16 @@ class ReplicaManager:
             )
         )  # fmt: skip
         self._checkpoint_entry: WheelEntry | None = None
-        # Partitions whose pending operations are checked after the current check is done.
-        self._to_wake: deque[TopicPartition] = deque()
+        # Partitions whose pending operations are checked after the current check is done, each with
+        # whether only its fetches are checked.
+        self._to_wake: deque[tuple[TopicPartition, bool]] = deque()
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
         self.partition = self._registry.partition
         self.append_records = ReplicaAppends(
             AppendDependencies(
                 self._registry, self.metrics, self._clock, self._produces, self.wake,
-                self._take_offline, dependencies.inspections,
+                self._wake_fetches, self._take_offline, dependencies.inspections,
             )
         ).append_records  # fmt: skip
         reads = self._make_reads(dependencies)
@@ -372,13 +374,26 @@ class ReplicaManager:
             and topic_partition not in self.high_watermark_listeners
         ):
             return
-        self._to_wake.append(topic_partition)
+        self._check_operations(topic_partition, only_fetches=False)
+
+    def _wake_fetches(self, topic_partition: TopicPartition) -> None:
+        """Check the pending fetches of the partition, after a change of its log end only."""
+        if self.idle_partitions.sessions:
+            self.idle_partitions.activate(topic_partition)
+        if self._fetches.delayed:
+            self._check_operations(topic_partition, only_fetches=True)
+
+    def _check_operations(self, topic_partition: TopicPartition, only_fetches: bool) -> None:
+        self._to_wake.append((topic_partition, only_fetches))
         if self._waking:
             return
         self._waking = True
         try:
             while self._to_wake:
-                key = self._to_wake.popleft()
+                key, only_fetches = self._to_wake.popleft()
+                if only_fetches:
+                    self._fetches.check_and_complete(key)
+                    continue
                 for purgatory in self._purgatories:
                     if purgatory.delayed:
                         purgatory.check_and_complete(key)

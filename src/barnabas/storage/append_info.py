@@ -45,3 +45,5 @@ class AppendInfo(msgspec.Struct, gc=False):
     duplicate: bool = False
     # Whether flush.messages is reached. Acknowledgments then wait for `Log.flush_async`.
     needs_flush: bool = False
+    # Whether the append moved the high watermark, since no follower limits it. Set by the leader.
+    moved_high_watermark: bool = False

@@ -233,6 +233,19 @@ def test_the_last_response_of_a_read_is_sent_before_its_handler_returns() -> Non
     assert sent == [5, 5, 15]
 
 
+def test_a_late_response_is_sent_at_once_if_no_other_request_waits() -> None:
+    _, server, _ = connected(1)
+    (connection,) = server.connections
+    requests = frame(b"a") + frame(b"b")
+    connection.get_buffer()[: len(requests)] = requests
+    connection.on_received(len(requests))
+    first, second = server.slots
+    first.complete([frame(b"1")])
+    assert connection.bytes_out == 0, "the other response may share the write"
+    second.complete([frame(b"2")])
+    assert connection.bytes_out == len(requests)
+
+
 class WorkingClock:
     """A clock that advances during the handling of requests, unlike in simulations."""
 

@@ -11,6 +11,7 @@ from barnabas.replication.partition.fetch_params import FetchParams, FetchPartit
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+from barnabas.waiting.delayed_operation import DelayedOperation
 from barnabas.waiting.off_loop import run_steps
 from unit.replication.replica_set import (
     LEADER,
@@ -74,6 +75,33 @@ def test_acks_all_waits_for_every_in_sync_replica(three) -> None:
     three.follow(3, 1)
     assert three.last_produce().error is ErrorCode.NONE
     assert three.last_produce().base_offset == 0
+
+
+class Checked(DelayedOperation):
+    """A pending operation that records its checks."""
+
+    def __init__(self, name: str, checks: list[str]) -> None:
+        super().__init__(1_000)
+        self._name = name
+        self._checks = checks
+
+    def try_complete(self) -> bool:
+        self._checks.append(self._name)
+        return False
+
+    def on_complete(self) -> None:
+        raise NotImplementedError
+
+
+def test_an_append_that_commits_nothing_checks_only_fetches(three) -> None:
+    checks: list[str] = []
+    three.manager._fetches.watch(Checked("fetch", checks), [PARTITION])
+    three.manager._produces.watch(Checked("produce", checks), [PARTITION])
+    three.produce(b"a", acks=1)
+    assert checks == ["fetch"]
+    three.follow(2, 1)
+    three.follow(3, 1)
+    assert checks == ["fetch", "produce", "fetch"]
 
 
 def test_acks_all_times_out_without_replication(three) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.record.batch import read_header
 from barnabas.runtime.disk import FileSlice
+from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import OffsetOutOfRangeError
 from barnabas.storage.offset_metadata import LogOffsetMetadata
@@ -28,6 +29,13 @@ def test_a_read_returns_a_slice_of_the_file() -> None:
     bench = Bench()
     bench.append(batch([b"a"]))
     assert isinstance(read(bench.log).records, FileSlice)
+
+
+def test_recent_appends_are_found_without_a_read_of_the_file() -> None:
+    bench = Bench()
+    bench.append_many(3)
+    bench.disk.faults.append(DiskFault(DIRECTORY, ("read",)))
+    assert [read(bench.log, offset).position.message_offset for offset in range(3)] == [0, 1, 2]
 
 
 def test_every_offset_is_found_in_the_batch_that_holds_it() -> None:

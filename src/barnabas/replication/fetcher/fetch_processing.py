@@ -86,14 +86,8 @@ class FetchProcessing:
         """Append the records, and update the state of every partition.
 
         Stop after each partition, and within a partition after `STEP_BYTES`: other work of the loop
-        may run then, and partitions may be removed.
+        may run then, and partitions may be removed. If the caller pauses, it calls `keep_records`.
         """
-        for number, data in enumerate(received.values()):
-            assert data.records is None or isinstance(data.records, memoryview | bytes)
-            # A slice may end after any step, and the next turn overwrites the receive buffer. Only
-            # records that the first step appends as a whole need no copy.
-            if data.records and (number > 0 or len(data.records) > STEP_BYTES):
-                data.records = bytes(data.records)
         processed = _Processing()
         for key, data in received.items():
             state = self._states.get(key)
@@ -122,6 +116,7 @@ class FetchProcessing:
                     raise
                 except Exception:  # noqa: BLE001 - the other partitions are still handled
                     self._states.fail_unexpectedly(key, "appending records")
+                data.records = None
             yield
         return Processed(
             processed.diverging,
@@ -133,11 +128,13 @@ class FetchProcessing:
     def _append_in_steps(
         self, key: TopicPartition, state: FetchState, data: PartitionData, processing: _Processing
     ) -> Generator[None, None, None]:
-        records = data.records or b""
-        assert isinstance(records, memoryview | bytes)
-        self._warn_if_oversized(key, records)
         start = 0
         while True:
+            # After a pause, this is a copy.
+            records = data.records or b""
+            assert isinstance(records, memoryview | bytes)
+            if start == 0:
+                self._warn_if_oversized(key, records)
             end = _end_of_step(records, start)
             step = records[start:end]
             size = self._append(key, state, step, data, processing)
@@ -252,6 +249,13 @@ class _Processing:
         self.to_sync: dict[TopicPartition, None] = {}
         self.moved: dict[TopicPartition, None] = {}
         self.bytes_appended = 0
+
+
+def keep_records(received: Mapping[TopicPartition, PartitionData]) -> None:
+    """Copy the records that are not appended yet: the next turn overwrites the receive buffer."""
+    for data in received.values():
+        if isinstance(data.records, memoryview):
+            data.records = bytes(data.records)
 
 
 def _end_of_step(records: memoryview | bytes, start: int) -> int:

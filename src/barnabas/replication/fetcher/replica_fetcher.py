@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.fetcher.fetch_processing import FetchProcessing, Processed
+from barnabas.replication.fetcher.fetch_processing import (
+    FetchProcessing,
+    Processed,
+    keep_records,
+)
 from barnabas.replication.fetcher.fetch_state import NOT_DELAYED, FetchPhase, FetchState
 from barnabas.replication.fetcher.fetch_states import FailedPartitions, FetchStates
 from barnabas.replication.fetcher.fetcher_state import FETCHER_STATES, FetcherEvent, FetcherState
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.network.network_error import NetworkError
-    from barnabas.protocol.messages.fetch import FetchResponse
+    from barnabas.protocol.messages.fetch import FetchResponse, PartitionData
     from barnabas.replication.fetcher.fetch_state import InitialFetchState
     from barnabas.replication.fetcher.follower_session import FollowerRequest
     from barnabas.replication.fetcher.leader_endpoint import (
@@ -407,7 +411,7 @@ class ReplicaFetcher:
             assert error is not None
             self._on_failed([key for key, _ in self._states.items()], error)
             return
-        received: dict[TopicPartition, Any] = {}
+        received: dict[TopicPartition, PartitionData] = {}
         for topic in response.responses:
             name = topic.topic or self._session.topic_name(topic.topic_id)
             for each in topic.partitions:
@@ -418,9 +422,13 @@ class ReplicaFetcher:
             return
         self._machine.on(FetcherEvent.RECORDS_RECEIVED)
         steps = self._processing.process(requested.partitions, received)
-        run_in_slices(steps, self._clock, self._run_later, self._on_processed)
+        run_later = partial(self._run_later, received)
+        run_in_slices(steps, self._clock, run_later, self._on_processed)
 
-    def _run_later(self, work: Callable[[], None]) -> None:
+    def _run_later(
+        self, received: Mapping[TopicPartition, PartitionData], work: Callable[[], None]
+    ) -> None:
+        keep_records(received)
         self._wheel.add(0, partial(self._guarded, work))
 
     def _on_processed(self, processed: Processed) -> None:

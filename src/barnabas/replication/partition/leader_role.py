@@ -156,7 +156,7 @@ class LeaderRole:
         info = log.append_as_leader(records, self.leader_epoch, origin, now_ms)
         if info.needs_flush and info.first_offset < self.sync_required_from:
             self.sync_required_from = info.first_offset
-        self.maybe_increment_high_watermark()
+        info.moved_high_watermark = self.maybe_increment_high_watermark()
         return info
 
     def on_moved(self) -> None:

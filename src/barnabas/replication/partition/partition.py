@@ -258,14 +258,26 @@ class Partition:
 
     def _note_divergence(self, data: FetchPartitionData, result: FetchResult) -> ErrorCode:
         """Set the diverging epoch if the follower's log diverges from this log (KIP-595)."""
+        if not self.has_diverged(data):
+            return _NONE
         end = self.end_of_epoch(data.last_fetched_epoch)
         if end.epoch == UNKNOWN_EPOCH or end.end_offset == UNKNOWN_OFFSET:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         if data.fetch_offset < self._state.log.log_start_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        if end.epoch < data.last_fetched_epoch or end.end_offset < data.fetch_offset:
-            result.diverging_epoch = end
+        result.diverging_epoch = end
         return _NONE
+
+    def has_diverged(self, data: FetchPartitionData) -> bool:
+        """Whether the follower's log diverges from this log, or its last epoch is unknown here."""
+        last_epoch = data.last_fetched_epoch
+        epoch, end_offset = self._state.log.end_offset_for_epoch(last_epoch)
+        return (
+            epoch == UNKNOWN_EPOCH
+            or end_offset == UNKNOWN_OFFSET
+            or epoch < last_epoch
+            or end_offset < data.fetch_offset
+        )
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """Return the end offset of an epoch in this log, without access checks."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from barnabas.replication.requests.delayed_produce import PartitionLookup
 from barnabas.waiting.delayed_operation import DelayedOperation
 
@@ -185,7 +184,7 @@ class DelayedFetch(DelayedOperation):
         available = self._available(partition, waiting, waiting.position)
         if available is _COMPLETE:
             return True  # F
-        if data.last_fetched_epoch >= 0 and _has_diverged(partition, data):
+        if data.last_fetched_epoch >= 0 and partition.has_diverged(data):
             return True  # H
         self._accumulated += available - waiting.available
         waiting.available = available
@@ -239,13 +238,3 @@ class DelayedFetch(DelayedOperation):
     def on_expiration(self) -> None:
         """Count the timeout, separately for followers and consumers."""
         self._source.count_expired_fetch(self._params.is_from_follower)
-
-
-def _has_diverged(partition: Partition, data: FetchPartitionData) -> bool:
-    end = partition.end_of_epoch(data.last_fetched_epoch)
-    return (
-        end.epoch == UNKNOWN_EPOCH
-        or end.end_offset == UNKNOWN_OFFSET
-        or end.epoch < data.last_fetched_epoch
-        or end.end_offset < data.fetch_offset
-    )

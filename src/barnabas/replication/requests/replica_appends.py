@@ -70,6 +70,8 @@ class AppendDependencies(msgspec.Struct, frozen=True):
     produces: Purgatory
     # Checks all operations that wait for a partition.
     wake: Callable[[TopicPartition], None]
+    # Checks the fetches only, after an append that did not move the high watermark.
+    wake_fetches: Callable[[TopicPartition], None]
     # Takes a partition offline after a failure of its disk.
     take_offline: Callable[[TopicPartition], None]
     # Queue that inspects records over several turns. None: inspect them at once.
@@ -88,6 +90,7 @@ class ReplicaAppends:
         "_registry",
         "_take_offline",
         "_wake",
+        "_wake_fetches",
     )
 
     def __init__(self, dependencies: AppendDependencies) -> None:
@@ -98,6 +101,7 @@ class ReplicaAppends:
         self._clock = dependencies.clock
         self._produces = dependencies.produces
         self._wake = dependencies.wake
+        self._wake_fetches = dependencies.wake_fetches
         self._take_offline = dependencies.take_offline
         queue = dependencies.inspections
         self._inspections = ImmediateSteps() if queue is None else queue
@@ -215,7 +219,10 @@ class ReplicaAppends:
                 counts.messages_in += info.record_count
                 counts.bytes_in += info.size
             self._maybe_sync(partition)
-            self._wake(key)
+            if info.moved_high_watermark:
+                self._wake(key)
+            else:
+                self._wake_fetches(key)
 
     def park(
         self,
@@ -228,7 +235,9 @@ class ReplicaAppends:
         """Answer when all pending appends are acknowledged, or after the timeout."""
         needs_all = required_acks == ACKS_ALL
         operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
-        self._produces.try_complete_else_watch(operation, operation.pending)
+        self._produces.watch(operation, operation.pending)
+        # The checks after the append may have completed other requests, which changed partitions.
+        operation.try_complete()
         return operation
 
     def count_expired_produces(self, partitions: int) -> None:

@@ -50,15 +50,14 @@ def find_batch(
     indexed: int,
     offset: int,
     may_skip: bool,
-    is_base: bool = False,
 ) -> BatchPlace | None:
     """Return the first batch that ends at or after `offset`; None if there is none.
 
     Args:
         segment: where to search.
         position: where the search begins, at the start of a batch.
-        indexed: base offset of that batch with `is_base`. Else its last offset, or that of a
-            later batch of the same append (as in Kafka's index).
+        indexed: last offset of that batch, or of a later batch of the same append (as in Kafka's
+            index).
         offset: the offset to find.
         may_skip: whether offsets may be missing between batches (the log is compacted).
 
@@ -70,11 +69,10 @@ def find_batch(
     try:
         for at, header in whole_headers(segment.file, position, segment.size):
             base_offset = header.base_offset
-            if at == first and first:
-                known = base_offset if is_base else header.last_offset
-                if base_offset < segment.base_offset or known > indexed:
-                    raise WrongEntryError
-            if base_offset != next_offset and (at != first or not first):
+            is_indexed = at == first and first > 0
+            if is_indexed and (base_offset < segment.base_offset or header.last_offset > indexed):
+                raise WrongEntryError
+            if base_offset != next_offset and not is_indexed:
                 _check_jump(segment, at, next_offset, base_offset, may_skip)
             next_offset = header.next_offset
             if next_offset > offset:

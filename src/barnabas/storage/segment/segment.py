@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
     from barnabas.storage.segment.placed_batch import PlacedBatch
 
-# Positions of recent appends kept in memory; reads at the tail need exactly these.
+# Recent appends whose places stay in memory. Reads at the end of the log need exactly these.
 _RECENT_MAX = 64
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
@@ -97,8 +97,9 @@ class Segment:
         # Whether the file was used since the last check for idle segments.
         self._was_used = False
         self._index_interval_bytes = config.index_interval_bytes
-        # Positions of recent appends by first offset, at most _RECENT_MAX.
-        self._recent: dict[int, int] = {}
+        # Place of the first batch of recent appends, by its base offset; at most _RECENT_MAX. A
+        # read from there does not read the header back from the file.
+        self._recent: dict[int, BatchPlace] = {}
         # Bytes appended since the last index entry. An append above index.interval.bytes adds an
         # entry and sets it to 0.
         self.bytes_since_index_entry = 0
@@ -216,7 +217,7 @@ class Segment:
         recent = self._recent
         if len(recent) >= _RECENT_MAX:
             recent.clear()
-        recent[first_offset] = start
+        recent[first_offset] = BatchPlace(start, placed[0].size, first_offset)
         largest = self._max_timestamp
         for batch in placed:
             if self.bytes_since_index_entry > self._index_interval_bytes or largest is None:
@@ -273,13 +274,9 @@ class Segment:
         Raises:
             DamagedLogError: a batch before the result is damaged.
         """
-        position = self._recent.get(offset)
-        if position is not None:
-            try:
-                return find_batch(self, position, offset, offset, may_skip, is_base=True)
-            except WrongEntryError:
-                # The file has changed since the append; the index lookup below finds the damage.
-                self._recent.clear()
+        recent = self._recent.get(offset)
+        if recent is not None:
+            return recent
         if not self.size:
             return None
         wrong_positions: list[int] = []
@@ -298,9 +295,6 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """Return the position of the batch of `offset`, or the segment size without one."""
-        position = self._recent.get(offset)
-        if position is not None:
-            return position
         place = self.locate(offset)
         return self.size if place is None else place.position
 
