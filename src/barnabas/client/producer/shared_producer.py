@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedProducer"]
 
-# Number of records that `send_batch` groups by partition at a time.
-_SORTED_AT_ONCE = 5_000
+# Number of records that `send_batch` groups by partition at a time. The garbage collector runs each
+# time the number of tracked objects, such as these records, has grown by 700.
+_SORTED_AT_ONCE = 500
 _MS_PER_S = 1000
 
 P = ParamSpec("P")
