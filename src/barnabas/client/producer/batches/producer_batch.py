@@ -2,7 +2,7 @@
 
 The C writer of `aiokafka.record` encodes each record when it is appended. Compression happens when
 the batch is closed; producer id, sequence and CRC are written when it is first sent. The writer's
-own header is not used, because its CRC takes four times as long as ours.
+own header is not used, because its CRC takes five times as long as ours.
 """
 
 from __future__ import annotations
