@@ -130,7 +130,7 @@ class SimulatedProducer:
         options: SendOptions = {
             "on_delivery": lambda _metadata, error: self.delivery_errors.append(error)
         }
-        while self.core.enqueue("t", (None, value, None), options, 1) is None:
+        while self.core.enqueue("t", None, value, None, options, 1) is None:
             learned: list[ClientError | None] = []
             self.core.fetch_target(
                 "t", None, lambda _found, error, learned=learned: learned.append(error)

@@ -97,8 +97,10 @@ def uncompressed_records(batch: Buffer) -> Sequence[CompiledRecord]:
         return records_of(batch, 0, read_header(batch))
 
 
-def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[CompiledRecord]]:
-    """Yield the records of a batch from `uncompressed`, up to RECORDS_PER_SLICE at a time.
+def record_slices(
+    batch: Buffer, header: BatchHeader, size: int = RECORDS_PER_SLICE
+) -> Iterator[Sequence[CompiledRecord]]:
+    """Yield the records of a batch from `uncompressed`, up to `size` at a time.
 
     If the compiled reader fails, Python code reads the batch again from its start. Records that
     were already yielded are left out of the slices.
@@ -113,7 +115,7 @@ def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[Compi
         # The reader is an iterator that may be started only once; a chain may be sliced repeatedly.
         unread = chain(reader.batch(batch))
         while yielded < count:
-            part = list(islice(unread, min(count - yielded, RECORDS_PER_SLICE)))
+            part = list(islice(unread, min(count - yielded, size)))
             yielded += len(part)
             if yielded == count:
                 # Makes the reader check for remaining bytes.
@@ -123,8 +125,8 @@ def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[Compi
     except (reader.corrupt, *_UNREADABLE):
         pass
     again = iter_records_of(batch, 0, read_header(batch))
-    for start in range(0, count, RECORDS_PER_SLICE):
-        found = list(islice(again, RECORDS_PER_SLICE))
+    for start in range(0, count, size):
+        found = list(islice(again, size))
         yield found[max(yielded - start, 0) :]
 
 

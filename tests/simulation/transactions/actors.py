@@ -163,7 +163,7 @@ class ActingProducer:
 
         def plan() -> ProducerPlan[None]:
             now_ms = self._clock.wall_ms()
-            if self.core.enqueue(topic, record, {}, now_ms) is None:
+            if self.core.enqueue(topic, *record, {}, now_ms) is None:
                 yield from producer_plans.enqueue(self.core, topic, record, {}, now_ms)
 
         yield from self._call(plan)

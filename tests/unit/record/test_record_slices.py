@@ -37,6 +37,12 @@ def test_slices_contain_all_records_in_order(compression: int) -> None:
     assert [record.offset for part in parts for record in part] == list(range(50, 50 + MANY))
 
 
+def test_the_caller_chooses_the_size_of_a_slice() -> None:
+    whole = batch(250)
+    parts = list(record_slices(whole, read_header(whole), 100))
+    assert [len(part) for part in parts] == [100, 100, 50]
+
+
 def test_records_that_the_compiled_reader_rejects_are_returned_once_in_slices() -> None:
     # The compiled reader does not read header keys that are not UTF-8.
     whole = batch(MANY)

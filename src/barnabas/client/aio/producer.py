@@ -172,9 +172,9 @@ class Producer(AsyncWithBlock, ProducerBase):
             given = ProducerRecord(topic, value, key, partition)
             (topic, value, key, partition, _, _), options = await self._prepare(given, options)
         now = self._clock.wall_ms()
-        record = (key, value, partition)
-        batch = core.enqueue(topic, record, options, now)
+        batch = core.enqueue(topic, key, value, partition, options, now)
         if batch is None:
+            record = (key, value, partition)
             plan = producer_plans.enqueue(core, topic, record, options, now)
             batch = await self._run(plan)
         timestamp = options.get("timestamp_ms") if options else None
@@ -183,7 +183,7 @@ class Producer(AsyncWithBlock, ProducerBase):
         )
         if not self._pump_planned and not self._core.config.linger_ms:
             self._plan_pump()
-        if self._is_turn_due(now):
+        if now >= self._step_due_ms or self._is_turn_full():
             await self._step(now)
         return delivery
 
@@ -217,11 +217,11 @@ class Producer(AsyncWithBlock, ProducerBase):
                     *(made.headers, made.timestamp_ms),
                 )
                 options = {"headers": headers, "timestamp_ms": timestamp}
-            record = (key, value, partition)
             now = self._clock.wall_ms()
-            if core.enqueue(topic, record, options, now) is None:
+            if core.enqueue(topic, key, value, partition, options, now) is None:
+                record = (key, value, partition)
                 await self._run(producer_plans.enqueue(core, topic, record, options, now))
-            if self._is_turn_due(now):
+            if now >= self._step_due_ms or self._is_turn_full():
                 await self._step(now)
 
     async def _prepare(
@@ -263,11 +263,6 @@ class Producer(AsyncWithBlock, ProducerBase):
 
     # Waiting
 
-    def _is_turn_due(self, now: int) -> bool:
-        """Return whether the event loop must run now although `send` does not have to wait."""
-        closed = self._accumulator.closed_count - self._closed_seen
-        return closed >= self._core.batches_per_turn or now - self._stepped_ms >= self._turn_ms
-
     def _plan_pump(self) -> None:
         """Schedule sending for linger.ms=0, in the next turn of the event loop.
 
@@ -283,7 +278,7 @@ class Producer(AsyncWithBlock, ProducerBase):
 
     async def _step(self, now: int) -> None:
         """Send ready batches and let the event loop run once."""
-        self._stepped_ms = now
+        self._step_due_ms = now + self._turn_ms
         self._closed_seen = self._accumulator.closed_count
         self._core.sender.pump()
         await asyncio.sleep(0)

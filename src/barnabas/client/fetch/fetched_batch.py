@@ -28,6 +28,9 @@ __all__ = ["DECODED_RECORDS_MAX", "BatchOrigin", "FetchedBatch", "Piece", "Recor
 
 # Batches with more records are decoded in parts. This number of decoded records takes about 2 MB.
 DECODED_RECORDS_MAX = 10_000
+# Records per slice of `Piece.slices`. The garbage collector tracks two objects per record, and runs
+# each time the number of tracked objects has grown by 700.
+_ROWS_AT_ONCE = 100
 
 
 class BatchOrigin(NamedTuple):
@@ -243,7 +246,8 @@ class Piece(NamedTuple):
         try:
             header = read_header(batch.data, span.start)
             types = repeat(header.timestamp_type)
-            for part in record_slices(uncompressed(batch.data, span.start, header), header):
+            whole = uncompressed(batch.data, span.start, header)
+            for part in record_slices(whole, header, _ROWS_AT_ONCE):
                 first, next_offset = next_offset, next_offset + len(part)
                 in_order = range(first, next_offset)
                 yield RecordSlice(in_order if is_dense else [r.offset for r in part], types, part)

@@ -33,12 +33,8 @@ _POSITIVE = 0x7FFFFFFF
 _RECORD_OVERHEAD = 8
 
 
-@lru_cache(maxsize=65_536)
 def murmur2(data: bytes) -> int:
-    """Return the 32 bit murmur2 hash of `data` with Kafka's seed, as an unsigned integer.
-
-    Keys repeat and a hash takes about a microsecond, so recent results are cached.
-    """
+    """Return the 32 bit murmur2 hash of `data` with Kafka's seed, as an unsigned integer."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -54,8 +50,12 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
+@lru_cache(maxsize=65_536)
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition of a key: the hash without its sign bit, modulo the partitions."""
+    """Return the partition of a key: the hash without its sign bit, modulo the partitions.
+
+    Keys repeat and a hash takes about a microsecond, so recent results are cached.
+    """
     return (murmur2(key) & _POSITIVE) % partition_count
 
 
@@ -126,7 +126,7 @@ class StickyPartitioner:
         if key is not None and not self._ignore_keys:
             if key.__class__ is not bytes:
                 key = bytes(memoryview(key))
-            return (murmur2(key) & _POSITIVE) % self._count
+            return partition_for_key(key, self._count)
         if self._current < 0 or self._bytes >= self._sticky_bytes:
             self._bytes = 0
             self._current = self._random_partition()

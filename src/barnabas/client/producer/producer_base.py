@@ -24,8 +24,13 @@ class ProducerBase:
         self._accumulator = self._core.accumulator
         # `closed_count` of the accumulator at the last loop iteration.
         self._closed_seen = 0
-        # Wall clock time of the last loop iteration that this producer started, in ms.
-        self._stepped_ms = 0
+        # Wall clock time (ms) of the next loop iteration, unless enough batches are closed earlier.
+        self._step_due_ms = 0
+
+    def _is_turn_full(self) -> bool:
+        """Return whether enough batches were closed since the last loop iteration to send them."""
+        closed = self._accumulator.closed_count - self._closed_seen
+        return closed >= self._core.batches_per_turn
 
     @property
     def delivered(self) -> int:

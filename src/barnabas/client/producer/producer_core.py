@@ -102,6 +102,7 @@ class ProducerCore:
             config, cluster.runtime.clock, cluster.runtime.timer, self.sender.pump
         )
         self._append = self.accumulator.append
+        self._queues = self.accumulator.queues
         self.sender.attach(self.accumulator)
         self.manager: TransactionManager | None = None
         if config.transactional_id is not None:
@@ -196,11 +197,13 @@ class ProducerCore:
     def enqueue(
         self,
         topic: str,
-        record: tuple[bytes | None, bytes | None, int | None],
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
         options: SendOptions,
         now_ms: int,
     ) -> ProducerBatch | None:
-        """Append (key, value, partition or None) to the topic's queue.
+        """Append a record to the queue of its partition; None lets the partitioner choose.
 
         Returns:
             The batch that ends with this record. None if the topic or partition is unknown (then
@@ -221,8 +224,7 @@ class ProducerCore:
             target = self.target(topic)
             if target is None:
                 return None
-        key, value, partition = record
-        queued: BatchRecord = (key, value, _NO_HEADERS, now_ms)
+        queued: BatchRecord | None = None
         on_delivery = None
         if options:
             check_options(topic, options)
@@ -235,9 +237,23 @@ class ProducerCore:
                 partition = exact_partition(topic, partition)
             if not 0 <= partition < target.count:
                 return None
-            return self._append(target.partitions[partition], queued, now_ms, on_delivery)
+            tp = target.partitions[partition]
+            if queued is None:
+                # The most frequent case, as `Accumulator.append` handles it.
+                queue = self._queues.get(tp)
+                if (
+                    queue is not None
+                    and (batch := queue.open) is not None
+                    and batch.append(batch.count, now_ms, key, value, _NO_HEADERS) is not None
+                ):
+                    batch.count += 1
+                    if now_ms > batch.max_timestamp:
+                        batch.max_timestamp = now_ms
+                    return batch
+                queued = (key, value, _NO_HEADERS, now_ms)
+            return self._append(tp, queued, now_ms, on_delivery)
         except REFUSALS as error:
-            raise_unfit(topic, queued, error)
+            raise_unfit(topic, queued or (key, value, _NO_HEADERS, now_ms), error)
 
     def _on_completed(self, batch: ProducerBatch, error: ClientError | None) -> None:
         if error is None:

@@ -109,7 +109,7 @@ def enqueue(
             yield from find_target(core, topic, record[2])
         else:
             yield from wait_for_room(core)
-        batch = core.enqueue(topic, record, options, now)
+        batch = core.enqueue(topic, *record, options, now)
         if batch is not None:
             return batch
 

@@ -211,12 +211,14 @@ class Sender:
         return batches
 
     def _prepare(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Mark the batch as in flight; assign producer id and sequence if it has none."""
+        """Mark the batch as in flight; write producer id and sequence if it has none, and CRC."""
         batch.attempts += 1
         queue.in_flight.append(batch)
         queue.in_flight.sort(key=_by_number)
         identity = self._transactions or self._identity
-        if identity is not None and batch.producer_id < 0:
+        if identity is None:
+            batch.set_crc()
+        elif batch.producer_id < 0:
             batch.set_producer(
                 identity.producer_id,
                 identity.producer_epoch,

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedProducer"]
 
-# Number of records that `send_batch` groups by partition at a time.
-_SORTED_AT_ONCE = 5_000
+# Number of records that `send_batch` groups by partition at a time. The garbage collector runs each
+# time the number of tracked objects, such as these records, has grown by 700.
+_SORTED_AT_ONCE = 500
 _MS_PER_S = 1000
 
 P = ParamSpec("P")
@@ -71,9 +72,9 @@ class SharedProducer(WithBlock, ProducerBase):
         self._stepper = session.stepper
         self._on_closed = on_closed
         self._enqueue = self._core.enqueue
-        self._batches_per_turn = self._core.batches_per_turn
         self._wait = self._wait_for_delivery
         self._linger_ms = config.linger_ms
+        self._needs_preparation = self._core.needs_preparation
 
     # Closing
 
@@ -143,20 +144,17 @@ class SharedProducer(WithBlock, ProducerBase):
             UnknownPartitionError: the partition does not exist.
             IllegalTransactionStateError: the producer is transactional and no transaction is open.
         """
-        if self._core.needs_preparation:
+        if self._needs_preparation:
             given = ProducerRecord(topic, value, key, partition)
             (topic, value, key, partition, _, _), options = self._core.prepare(given, options)
         now = self._clock.wall_ms()
-        record = (key, value, partition)
-        batch = self._enqueue(topic, record, options, now)
+        batch = self._enqueue(topic, key, value, partition, options, now)
         if batch is None:
+            record = (key, value, partition)
             plan = producer_plans.enqueue(self._core, topic, record, options, now)
             batch = self._run(plan)
         index = batch.count - 1
-        if (
-            self._accumulator.closed_count - self._closed_seen >= self._batches_per_turn
-            or now - self._stepped_ms >= self._linger_ms
-        ):
+        if now >= self._step_due_ms or (not index and self._is_turn_full()):
             self._step(now)
         timestamp = options.get("timestamp_ms") if options else None
         return Delivery(batch, index, now if timestamp is None else timestamp, self._wait)
@@ -252,7 +250,7 @@ class SharedProducer(WithBlock, ProducerBase):
 
     def _step(self, now: int) -> None:
         """Send ready batches and process arrived responses, without waiting."""
-        self._stepped_ms = now
+        self._step_due_ms = now + self._linger_ms
         self._closed_seen = self._accumulator.closed_count
         self._send_due()
         self._stepper.run_until(_never, 0)

@@ -9,6 +9,7 @@ from barnabas.client.errors import RecordTooLargeError
 from barnabas.client.producer.batches.accumulator import Accumulator
 from barnabas.client.producer.batches.producer_batch import ProducerBatch
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.record.batch import read_header
 from barnabas.record.compression import NAMES
 from barnabas.record.reader import read_batches
 
@@ -103,6 +104,22 @@ def test_extend_returns_the_record_that_did_not_fit() -> None:
     assert pending is not None
     assert pending[1] is not None
     assert len(list(records)) == 10 - int(pending[1][:3]) - 1
+
+
+def test_the_header_has_the_first_and_the_largest_timestamp() -> None:
+    times = [50, 90, 40]
+    one_by_one = accumulator(FakeTime(), linger_ms=1000)
+    for time in times:
+        one_by_one.append(TP, (None, b"x", (), time), 1000, None)
+    together = accumulator(FakeTime(), linger_ms=1000)
+    together.extend(TP, iter([(None, b"x", (), time) for time in times]), None, 1000)
+    for made in (one_by_one, together):
+        made.make_all_due()
+        (batch,) = in_flight(made, 1)
+        assert batch.data is not None
+        header = read_header(batch.data)
+        assert (header.base_timestamp, header.max_timestamp) == (50, 90)
+        assert (header.record_count, header.last_offset_delta) == (3, 2)
 
 
 def test_a_record_over_the_request_size_is_an_error() -> None:

@@ -29,9 +29,10 @@ Given = list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None
 
 def closed(given_records: Given, compression: int = 0) -> ProducerBatch:
     batch = ProducerBatch(TP, 4, 10_000, 77.0)
-    for position, record in enumerate(given_records):
+    batch.append_first(*given_records[0])
+    for position, record in enumerate(given_records[1:], 1):
         assert batch.append(position, *record) is not None
-        batch.count += 1
+    batch.count = len(given_records)
     batch.close(compression, None)
     return batch
 
@@ -41,8 +42,12 @@ def test_the_halves_have_all_records_in_order(given_records: Given) -> None:
     halves = split(closed(given_records), 0, None)
     found = []
     for half in halves:
+        half.set_crc()
         assert half.data is not None
-        assert check_crc(half.data, 0, read_header(half.data))
+        header = read_header(half.data)
+        assert check_crc(half.data, 0, header)
+        timestamps = [r.timestamp for r in records(half.data)]
+        assert (header.base_timestamp, header.max_timestamp) == (timestamps[0], max(timestamps))
         found += [(r.timestamp, r.key, r.value, list(r.headers)) for r in records(half.data)]
     assert found == given_records
     assert abs(halves[0].count - halves[1].count) <= 1

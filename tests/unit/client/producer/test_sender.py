@@ -19,7 +19,7 @@ from barnabas.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.record.batch import read_header
+from barnabas.record.batch import check_crc, read_header
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 
 TP = TopicPartition("t", 0)
@@ -72,6 +72,7 @@ class Setup:
         request, answer = self.cluster.take(13)
         ((partition,),) = (topic.partition_data for topic in request.topic_data)
         header = read_header(partition.records)
+        assert check_crc(partition.records, 0, header)
 
         def settle(code: int = 0, offset: int = 0) -> None:
             result = PartitionProduceResponse(index=0, error_code=code, base_offset=offset)

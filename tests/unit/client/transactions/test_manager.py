@@ -42,7 +42,7 @@ def test_the_coordinator_is_looked_up_by_transactional_id() -> None:
 
 def test_partitions_are_added_together_before_anything_is_produced() -> None:
     setup = Setup().begun()
-    setup.core.enqueue("t", (None, b"x", 0), {}, 0)
+    setup.core.enqueue("t", None, b"x", 0, {}, 0)
     setup.send(b"y", 1)
     assert setup.added() == [0, 1]
     assert len(setup.cluster.calls) == 1

@@ -59,7 +59,7 @@ class Setup:
         return self
 
     def send(self, value: bytes = b"x", partition: int = 0) -> Delivery:
-        batch = self.core.enqueue("t", (None, value, partition), {}, 0)
+        batch = self.core.enqueue("t", None, value, partition, {}, 0)
         assert batch is not None
         self.core.flush()
         self.cluster.time.advance(0)

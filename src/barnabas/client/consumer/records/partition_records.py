@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import accumulate, chain, islice, repeat
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from barnabas.record.errors import CorruptBatchError
 
 __all__ = ["PartitionRecords"]
-
-_make = partial(tuple.__new__, ConsumerRecord)
 
 
 class PartitionRecords(Sequence[ConsumerRecord]):
@@ -77,7 +74,8 @@ class PartitionRecords(Sequence[ConsumerRecord]):
         for offsets, timestamp_types, records in piece.slices():
             stop = start + len(records)
             yield map(
-                _make,
+                tuple.__new__,
+                repeat(ConsumerRecord),
                 zip(
                     repeat(topic),
                     repeat(partition),

@@ -213,6 +213,8 @@ class Accumulator:
             if batch is None:
                 return None
             self._append_first(queue, batch, (timestamp, key, value, headers))
+        elif timestamp > batch.max_timestamp:
+            batch.max_timestamp = timestamp
         if on_delivery is not None:
             batch.callbacks.append((batch.count, timestamp, on_delivery))
         batch.count += 1
@@ -226,7 +228,7 @@ class Accumulator:
     ) -> None:
         """Append the first record; remove the new batch again if the record is refused."""
         try:
-            batch.append(0, *record)
+            batch.append_first(*record)
         except BaseException:
             queue.open = None
             queue.due = False
@@ -392,6 +394,7 @@ def _fill(batch: ProducerBatch, records: Iterator[BatchRecord], now_ms: int) -> 
     """Append records until one does not fit; return that record, or None at the end."""
     append = batch.append
     count = batch.count
+    newest = batch.max_timestamp
     record: BatchRecord = (None, None, (), None)
     try:
         for record in records:
@@ -406,9 +409,12 @@ def _fill(batch: ProducerBatch, records: Iterator[BatchRecord], now_ms: int) -> 
             if append(count, when, key, value, headers) is None:
                 return record
             count += 1
+            if when > newest:
+                newest = when
     except REFUSALS as error:
         raise_unfit(batch.tp.topic, record, error)
     finally:
         # Also after an error: the records before the refused one are in this batch.
         batch.count = count
+        batch.max_timestamp = newest
     return None

@@ -59,10 +59,13 @@ def split(batch: ProducerBatch, compression: int, level: int | None) -> list[Pro
 def _encoded(batch: ProducerBatch, number: int, part: Sequence[Record]) -> ProducerBatch:
     size = HEADER_SIZE + sum(record_size_max(r.key, r.value, r.headers) for r in part)
     made = ProducerBatch(batch.tp, number, size, batch.created_ms)
-    for position, record in enumerate(part):
+    first = part[0]
+    made.append_first(first.timestamp, first.key, first.value, list(first.headers))
+    for position, record in enumerate(part[1:], 1):
         added = made.append(
             position, record.timestamp, record.key, record.value, list(record.headers)
         )
         assert added is not None, "a batch of this size must hold all records"
-        made.count += 1
+    made.count = len(part)
+    made.max_timestamp = max(record.timestamp for record in part)
     return made
