@@ -291,7 +291,7 @@ class GroupLoad:
             for number in range(MODERN_MEMBERS)
         ]
         self._shares = ShareLoad(bootstrap, options, errors)
-        self._streams = StreamsLoad(view, options)
+        self._streams = StreamsLoad(view, bootstrap, options)
         # Committed offsets from `sample_commits`.
         self._found: list[Commit] = []
 
@@ -305,8 +305,9 @@ class GroupLoad:
         return [*self._members, *self._shares.workers, *self._streams.workers]
 
     def start(self) -> None:
-        """Start all members, and the writer of the share group's topic."""
+        """Configure the groups; start all members, and the writer of the share group's topic."""
         self._shares.configure()
+        self._streams.configure()
         for worker in self._workers:
             worker.start()
 

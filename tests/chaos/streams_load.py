@@ -1,7 +1,8 @@
 """Additional load: members of a streams group (KIP-1071), by raw heartbeats and commits.
 
 They join, leave, and stay silent for longer than their session. Afterwards they commit with their
-old epochs, which the coordinator must refuse.
+old epochs, which the coordinator must refuse. There are two processes with two members each, one of
+them static, and tasks with state have a standby task.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ import threading
 import time
 from typing import Any
 
+import barnabas
+from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.protocol.schema import Message
 from chaos.cluster_view import ClusterView, NoAnswerError
-from chaos.groups.streams_actor import GROUP, StreamsActor, is_settled
+from chaos.groups.streams_actor import StreamsActor, settle
 from chaos.groups.streams_checker import check_streams_group
-from chaos.groups.streams_history import StreamsHistory
+from chaos.groups.streams_history import StreamsHistory, StreamsIdentity
+from chaos.groups.streams_topology import GROUP, GROUP_CONFIGS, StreamsTopology
 from chaos.load import LoadOptions, Worker
 from chaos.verdict import Verdict
 from waiting import PATIENCE_S
 
 STREAMS_GROUP = GROUP
-MEMBERS = 3
+MEMBERS = 4
+REPARTITION_PARTITIONS = 3
 SESSION_S = 3.0
 SESSION_MS = str(round(SESSION_S * 1000))
 # Of the brokers.
@@ -53,14 +58,13 @@ class _Member(Worker):
 
     def _new_actor(self) -> StreamsActor:
         self._generation += 1
-        load = self._load
-        return StreamsActor(
-            f"streams-{self._number}-{self._generation}",
-            load.options.topic,
-            self._ask,
-            time.monotonic,
-            load.history,
+        name = f"streams-{self._number}"
+        identity = StreamsIdentity(
+            f"{name}-{self._generation}",
+            f"process-{self._number % 2}",
+            name if self._number < MEMBERS / 2 else None,
         )
+        return StreamsActor(identity, self._ask, time.monotonic, self._load.history)
 
     def _ask(self, message: Message, version: int) -> Any:
         """Send a request to the coordinator. Return None if there is no response."""
@@ -94,13 +98,20 @@ class _Member(Worker):
 class StreamsLoad:
     """The members of the streams group, whose source is the topic of the load."""
 
-    def __init__(self, view: ClusterView, options: LoadOptions) -> None:
+    def __init__(self, view: ClusterView, bootstrap: str, options: LoadOptions) -> None:
         self.view = view
+        self._bootstrap = bootstrap
         self.options = options
-        self.history = StreamsHistory(options.partitions)
+        topology = StreamsTopology(options.topic, options.partitions, REPARTITION_PARTITIONS)
+        self.history = StreamsHistory(topology)
         # Set at the end: then no member leaves or stays silent.
         self.is_calm = threading.Event()
         self._members = [_Member(number, self) for number in range(MEMBERS)]
+
+    def configure(self) -> None:
+        """Set the configs of the group."""
+        with barnabas.Client(self._bootstrap, **self.options.keys) as client:
+            client.admin.alter_configs(ConfigResource(ResourceType.GROUP, GROUP), GROUP_CONFIGS)
 
     @property
     def workers(self) -> list[Worker]:
@@ -117,9 +128,7 @@ class StreamsLoad:
         self.is_calm.set()
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            actors = [each.actor for each in self._members]
-            self.history.final = {each.member_id: each.tasks for each in actors}
-            if is_settled(actors, self.options.partitions):
+            if settle([each.actor for each in self._members], self.history):
                 break
             time.sleep(HEARTBEAT_S)
         for member in self._members:

@@ -6,12 +6,18 @@ import random
 from collections.abc import Callable, Mapping
 
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from simulation.transactions.actors import ActingConsumer, Actor, Work
 from unit.server.simulated_cluster import CLIENT_PORT, TIMEOUT_MS, SimulatedCluster, three_nodes
 
 NODES = (1, 2, 3)
 BOOTSTRAP = ",".join(f"node-{node}:{CLIENT_PORT}" for node in NODES)
 AWAIT_LIMIT_MS = 120_000.0
+GROUP_RESOURCE = 32
 Place = tuple[str, int]
 
 
@@ -44,6 +50,20 @@ class ClusterWorld:
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         assert self.cluster.ask(self.cluster.active, request, 5).topics[0].error_code == 0
+
+    def configure_group(self, group: str, configs: Mapping[str, str]) -> None:
+        """Set configs of a group."""
+        resource = AlterConfigsResource(
+            resource_type=GROUP_RESOURCE,
+            resource_name=group,
+            configs=[
+                AlterableConfig(name=name, config_operation=0, value=value)
+                for name, value in configs.items()
+            ],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        response = self.cluster.ask(self.cluster.active, request, 1)
+        assert response.responses[0].error_code == 0, response
 
     @property
     def now(self) -> float:

@@ -14,6 +14,7 @@ import pytest
 from barnabas.coordinator.group.offsets import offset_changes
 from barnabas.coordinator.group.offsets.streams_claims import check_streams_commit
 from barnabas.coordinator.group.streams import streams_membership
+from barnabas.coordinator.group.streams.assignors import sticky_task_assignor
 from barnabas.coordinator.group.streams.members import task_reconciliation
 from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
@@ -23,7 +24,7 @@ from chaos.groups.streams_checker import KINDS
 from simulation.groups.streams_walk import StreamsWalk
 
 # A weakened rule must be found by one of these seeds.
-SEEDS = range(1, 7)
+SEEDS = range(4, 10)
 # Virtual seconds of one run.
 SECONDS = 6.0
 
@@ -55,6 +56,21 @@ def rule(kind: str, style: str = "members") -> Callable[[Weaken], Weaken]:
 @rule("owned twice")
 def tasks_are_assigned_before_their_release(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(task_reconciliation._Step, "_is_active_taken", lambda *_: False)
+
+
+@rule("shared state")
+def standby_tasks_are_assigned_before_their_release(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(task_reconciliation._Step, "_is_standby_taken", lambda *_: False)
+
+
+@rule("shared state")
+def active_tasks_do_not_wait_for_standby_tasks_of_the_process(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(task_reconciliation._Step, "_has_sibling_standby", lambda *_: False)
+
+
+@rule("wrong standbys")
+def standby_tasks_are_not_assigned(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sticky_task_assignor._Assigning, "assign_standby", lambda _: iter(()))
 
 
 @rule("outdated commit")

@@ -11,11 +11,6 @@ from barnabas.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from chaos.groups.share_history import ShareHistory
 from chaos.groups.share_notes import ShareNotes
 from simulation.cluster_world import BOOTSTRAP, ClusterWorld
@@ -27,7 +22,6 @@ PARTITIONS = 2
 PLACES = tuple((TOPIC, number) for number in range(PARTITIONS))
 STATES, OFFSETS = INTERNAL = ("__share_group_state", "__consumer_offsets")
 LOCK_MS = 1_000
-GROUP_RESOURCE = 32
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "2",
@@ -92,20 +86,9 @@ class ShareWorld(ClusterWorld):
         self._is_written = False
         self._written = 0
         self.make_topic(TOPIC, PARTITIONS)
-        self._configure_group()
+        self.configure_group(GROUP, {"share.auto.offset.reset": "earliest"})
         self.await_full_isr()
         self._writer = self._launch_writer()
-
-    def _configure_group(self) -> None:
-        config = AlterableConfig(
-            name="share.auto.offset.reset", config_operation=0, value="earliest"
-        )
-        resource = AlterConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=[config]
-        )
-        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-        response = self.cluster.ask(self.cluster.active, request, 1)
-        assert response.responses[0].error_code == 0, response
 
     def _launch_writer(self) -> Actor:
         runtime = self.cluster.world.host("writer").runtime

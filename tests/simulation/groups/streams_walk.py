@@ -12,9 +12,10 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from chaos.groups.streams_actor import GROUP, StreamsActor, is_settled
+from chaos.groups.streams_actor import StreamsActor, settle
 from chaos.groups.streams_checker import check_streams_group
-from chaos.groups.streams_history import StreamsHistory
+from chaos.groups.streams_history import StreamsHistory, StreamsIdentity
+from chaos.groups.streams_topology import GROUP, GROUP_CONFIGS, StreamsTopology
 from simulation.cluster_faults import ClusterFaults
 from simulation.cluster_world import ClusterWorld
 from simulation.groups.walking import SECONDS, play_seeds
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from chaos.verdict import Verdict
 
 TOPIC, OFFSETS = "input", "__consumer_offsets"
-TASKS = 6
-MEMBERS = 3
+PARTITIONS = 5
+TOPOLOGY = StreamsTopology(TOPIC, PARTITIONS, repartition_partitions=3)
+# The first ones are static. Every second one belongs to the same process.
+MEMBERS, STATIC_MEMBERS, PROCESSES = 4, 2, 2
 SESSION_MS = 1_500
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -51,8 +54,9 @@ class StreamsWorld(ClusterWorld):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, SETTINGS)
-        self.history = StreamsHistory(TASKS)
-        self.make_topic(TOPIC, TASKS)
+        self.history = StreamsHistory(TOPOLOGY)
+        self.make_topic(TOPIC, PARTITIONS)
+        self.configure_group(GROUP, GROUP_CONFIGS)
         # A search for the coordinator creates the offsets topic.
         self.cluster.ask(1, FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
         self.await_that(lambda: self.leader((OFFSETS, 0)) >= 0)
@@ -69,10 +73,14 @@ class StreamsWorld(ClusterWorld):
         self.await_that(lambda: bool(outcome), ANSWER_MS)
         return outcome[0][0] if outcome else None
 
-    def join(self) -> StreamsActor:
-        """Return a new member."""
-        name = f"member-{self.next_instance()}"
-        return StreamsActor(name, TOPIC, self.ask, lambda: self.now, self.history)
+    def join(self, index: int) -> StreamsActor:
+        """Return a new member at this place."""
+        identity = StreamsIdentity(
+            f"member-{index}-{self.next_instance()}",
+            f"process-{index % PROCESSES}",
+            f"instance-{index}" if index < STATIC_MEMBERS else None,
+        )
+        return StreamsActor(identity, self.ask, lambda: self.now, self.history)
 
 
 class StreamsWalk:
@@ -89,7 +97,7 @@ class StreamsWalk:
         self.log: list[str] = []
         self._has_faults = style == "mixed"
         self._faults = ClusterFaults(self.world, self.rng, (50.0, 3_000.0))
-        self._members = [self.world.join() for _ in range(MEMBERS)]
+        self._members = [self.world.join(index) for index in range(MEMBERS)]
         # When paused members continue (virtual seconds).
         self._pauses: dict[str, float] = {}
 
@@ -105,36 +113,37 @@ class StreamsWalk:
         self._faults.end()
         self._pauses.clear()
         deadline = world.now + CALM_MS / 1000
-        while not is_settled(self._members, TASKS) and world.now < deadline:
+        while not settle(self._members, world.history) and world.now < deadline:
             world.run_for(50.0)
             for member in self._members:
                 member.heartbeat()
-        world.history.final = {each.member_id: each.tasks for each in self._members}
         return check_streams_group(world.history)
 
     def _act(self, index: int) -> None:
         """Let a member do something."""
         member = self._members[index]
-        pause_end = self._pauses.get(member.member_id)
+        name = member.identity.member_id
+        pause_end = self._pauses.get(name)
         if pause_end is not None:
             if pause_end > self.world.now:
                 return
             # It does not know yet whether it has lost its tasks.
-            del self._pauses[member.member_id]
+            del self._pauses[name]
             member.commit()
         chance = self.rng.random()
         if chance < LEAVE:
-            self._note(f"{member.member_id} leaves")
+            self._note(f"{name} leaves")
             member.leave()
             member.commit_lost()
-            self._members[index] = self.world.join()
+            self._members[index] = self.world.join(index)
         elif chance < LEAVE + KILL:
-            self._note(f"{member.member_id} is killed")
-            self._members[index] = self.world.join()
+            self._note(f"the process of {name} is killed")
+            for each in range(index % PROCESSES, MEMBERS, PROCESSES):
+                self._members[each] = self.world.join(each)
         elif chance < LEAVE + KILL + PAUSE:
             seconds = self.rng.uniform(0.5, 2.0) * SESSION_MS / 1000
-            self._note(f"{member.member_id} pauses for {seconds:.2f} s")
-            self._pauses[member.member_id] = self.world.now + seconds
+            self._note(f"{name} pauses for {seconds:.2f} s")
+            self._pauses[name] = self.world.now + seconds
         else:
             member.heartbeat()
             self.rng.choice((member.commit, member.commit_lost))()

@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,11 +18,22 @@ from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.file_names import LARGEST_TIMESTAMPS
 from barnabas.storage.log.log import Log
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.log_opening import LogOpening
+from barnabas.storage.read_result import FetchIsolation, ReadResult
+from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.segment.offset_search import SEGMENTS_PER_STEP
 from barnabas.storage.segment.segments import Segments
 from barnabas.waiting.off_loop import run_steps
-from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, Bench, all_records, batch, marker, read
+from unit.storage.storage_fixtures import (
+    DIRECTORY,
+    NOW_MS,
+    PARTITION,
+    Bench,
+    all_records,
+    batch,
+    marker,
+    read,
+)
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import File
@@ -35,6 +47,8 @@ class NotingDisk(SimDisk):
     """Records which files were accessed."""
 
     opened: ClassVar[list[str]] = []
+    # Files whose size and modification time were examined.
+    stamped: ClassVar[list[str]] = []
 
     def open(self, path: str, create: bool = True, briefly: bool = False) -> File:
         self.opened.append(path)
@@ -47,6 +61,10 @@ class NotingDisk(SimDisk):
     def exists(self, path: str) -> bool:
         self.opened.append(path)
         return super().exists(path)
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        self.stamped.append(path)
+        return super().stamp(path)
 
 
 def bench_of(segments: int, with_stored_times: bool = True) -> Bench:
@@ -85,7 +103,7 @@ def by_offset(log: Log) -> object:
     return read(log, log.log_end_offset // 2, 1, FetchIsolation.HIGH_WATERMARK)
 
 
-def committed(log: Log) -> object:
+def committed(log: Log) -> ReadResult:
     return read(log, log.log_end_offset // 2, 1, FetchIsolation.TXN_COMMITTED)
 
 
@@ -101,12 +119,11 @@ def by_largest_time(log: Log) -> object:
 def test_the_cost_of_a_read_does_not_depend_on_the_number_of_segments(
     ask: Callable[[Log], object],
 ) -> None:
+    # The first read of a process imports modules, which must not count.
+    ask(bench_of(FEW).log)
     taken = []
     for segments in (FEW, MANY):
         bench = bench_of(segments)
-        if ask is committed:
-            # The first such read looks for transaction indexes.
-            ask(bench.log)
         taken.append(calls(partial(ask, bench.log)))
     assert taken[0] == taken[1]
 
@@ -225,25 +242,110 @@ def test_timestamps_are_found_after_a_damaged_index_was_rebuilt() -> None:
     )
 
 
-def test_aborted_transactions_are_found_in_all_segments() -> None:
+def abort(bench: Bench, producer_id: int) -> tuple[int, int, int]:
+    """Append an aborted transaction; return its producer id, first and last offset."""
+    options = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+    first = bench.append(batch([b"a"], transactional=True, **options)).first_offset
+    return producer_id, first, bench.coordinate(marker(ControlType.ABORT, producer_id)).last_offset
+
+
+def with_aborted_transactions(segments: int) -> Bench:
+    """A log with an aborted transaction in each segment, which was cleanly closed."""
+    bench = Bench(TINY, disk=NotingDisk)
+    while len(bench.log.segments) < segments:
+        abort(bench, len(bench.log.segments))
+        bench.append(batch([bytes(80)]))
+    bench.log.update_high_watermark(bench.log.log_end_offset)
+    bench.reopen_cleanly()
+    return bench
+
+
+def test_the_first_committed_read_after_a_start_opens_few_transaction_indexes() -> None:
+    opened = []
+    for segments in (FEW, MANY):
+        log = with_aborted_transactions(segments).log
+        NotingDisk.opened.clear()
+        assert committed(log).aborted_transactions
+        opened.append(
+            [path.rpartition(".")[0] for path in NotingDisk.opened if path.endswith(".txnindex")]
+        )
+    assert [len(set(each)) for each in opened] == [1, 1], opened
+
+
+@pytest.mark.parametrize("removed", [0, 5])
+def test_deleted_segments_do_not_lead_to_opened_files(removed: int) -> None:
+    log = with_aborted_transactions(FEW).log
+    log.maybe_increment_log_start_offset(log.segments[removed].base_offset, "test")
+    assert log.delete_old_segments(NOW_MS) == removed
+    NotingDisk.opened.clear()
+    assert committed(log).aborted_transactions
+    assert len({path for path in NotingDisk.opened if path.endswith(".txnindex")}) == 1
+
+
+@pytest.mark.parametrize("end", ["clean", "kill"])
+def test_each_step_of_a_start_examines_files_of_few_segments(end: str) -> None:
+    bench = with_aborted_transactions(MANY)
+    point = bench.log.log_end_offset
+    opening = LogOpening(PARTITION, clean_shutdown=end == "clean", recovery_point=point)
+    steps = LogLoader(DIRECTORY, TINY, bench.log_dependencies, opening).load_in_slices()
+    examined = []
+    while True:
+        NotingDisk.opened.clear()
+        NotingDisk.stamped.clear()
+        if next(steps, steps) is steps:
+            break
+        examined.append(len(NotingDisk.opened + NotingDisk.stamped))
+    assert len(examined) > MANY
+    assert max(examined) <= 6
+
+
+def test_a_read_does_not_look_at_each_aborted_transaction_of_a_segment() -> None:
+    taken = []
+    for transactions in (100, 1600):
+        bench = Bench(disk=NotingDisk)
+        for producer_id in range(transactions):
+            abort(bench, producer_id)
+        end = bench.log.log_end_offset
+        bench.log.update_high_watermark(end)
+        assert len(bench.log.segments) == 1
+        taken.extend(
+            calls(partial(log.segments.collect_aborted, end - 4, end))
+            for log in (bench.log, bench.reopen_cleanly())
+        )
+    # The number of steps grows with the logarithm.
+    assert max(taken) < 100, taken
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_aborted_transactions_are_found_after_segment_changes(seed: int) -> None:
+    generator = random.Random(seed)
     bench = Bench(TINY)
     ended: list[tuple[int, int, int]] = []
-    generator = random.Random(1)
-    sequence = 0
-    # So that the list of those with aborted transactions is made before the first.
-    assert bench.log.segments.collect_aborted(0, 1 << 40) == []
-    for _ in range(30):
-        if generator.random() < 0.4:
-            options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
-            first = bench.append(batch([b"a"], transactional=True, **options)).first_offset
-            end = bench.coordinate(marker(ControlType.ABORT, 7)).last_offset
-            ended.append((7, first, end))
-            sequence += 1
-        bench.append(batch([bytes(150)]))
-    bench.log.update_high_watermark(bench.log.log_end_offset)
-    assert len(ended) > 5
-    for log in (bench.log, bench.reopen_cleanly()):
-        for start in range(0, log.log_end_offset, 3):
+    producer_ids = count()
+
+    def grow() -> None:
+        for _ in range(generator.randrange(5, 25)):
+            if generator.random() < 0.4:
+                ended.append(abort(bench, next(producer_ids)))
+            bench.append(batch([bytes(150)]))
+
+    def cut() -> None:
+        span = bench.log.log_end_offset - bench.log.log_start_offset
+        bench.log.truncate_to(bench.log.log_end_offset - generator.randrange(span // 2))
+        ended[:] = [each for each in ended if each[2] < bench.log.log_end_offset]
+
+    def delete() -> None:
+        span = bench.log.log_end_offset - bench.log.log_start_offset
+        offset = bench.log.log_start_offset + generator.randrange(span // 2)
+        bench.log.maybe_increment_log_start_offset(offset, "test")
+        bench.log.delete_old_segments(bench.clock.wall_ms())
+
+    grow()
+    for _ in range(8):
+        bench.log.update_high_watermark(bench.log.log_end_offset)
+        generator.choice([grow, grow, cut, delete, bench.reopen_cleanly, bench.kill_and_reopen])()
+        log = bench.log
+        for start in range(log.log_start_offset, log.log_end_offset, 3):
             found = log.segments.collect_aborted(start, log.log_end_offset)
             wanted = [each for each in ended if each[2] >= start]
             assert [tuple(entry[:3]) for entry in found] == wanted

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.runtime.disk import FileSlice, is_out_of_descriptors
 from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import DamagedLogError
-from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, LOG_SUFFIX
+from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX
 from barnabas.storage.log.flusher import RETRY_MS, sync_files
 from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import AbortedTransaction, ReadResult
@@ -289,6 +289,8 @@ class LocalLog:
             CLEANED_FILE_SUFFIX,
         )
         segment.created_ms = self._dependencies.clock.wall_ms()
+        if not self._dependencies.disk.exists(segment.path(TXN_INDEX_SUFFIX)):
+            segment.txn_index.create()
         return segment
 
     def replace_segments(

@@ -129,7 +129,7 @@ class LogLoader:
         epochs_are_whole = LEADER_EPOCH_CHECKPOINT in names and self._epochs.load()
         if epochs_are_whole and not self._opening.clean_shutdown:
             self._epochs.mark_unsynced()
-        segments = self._find_segments(names)
+        segments = yield from self._find_segments(names)
         end: int | None = None
         recover_from: int | None = None
         present = set(names)
@@ -137,7 +137,7 @@ class LogLoader:
             self._repair_indexes(segments, present)
             end = clean_end(segments, self._epochs, self._opening.recovery_point)
             if end is not None:
-                recover_from = self._damaged_transactions(segments, end, present)
+                recover_from = yield from self._damaged_transactions(segments, end, present)
         else:
             end = idle_end(
                 segments,
@@ -149,7 +149,7 @@ class LogLoader:
             if end is not None:
                 self._repair_indexes(segments[:-1], present)
                 segments[-1].remove_padding()
-                recover_from = self._damaged_transactions(segments[-1:], end, present)
+                recover_from = yield from self._damaged_transactions(segments[-1:], end, present)
         self._is_whole = end is not None
         end = end if recover_from is None else None
         if end is None and segments:
@@ -300,7 +300,7 @@ class LogLoader:
                 return True
         return False
 
-    def _find_segments(self, names: list[str]) -> list[Segment]:
+    def _find_segments(self, names: list[str]) -> Generator[None, None, list[Segment]]:
         found = []
         present = set(names)
         # Modification times of the files of batches, in ns, by base offset.
@@ -312,9 +312,10 @@ class LogLoader:
                 segment = Segment(self._disk, self._directory, base, self._config, size)
                 segment.created_ms = self._dependencies.clock.wall_ms()
                 if name.removesuffix(LOG_SUFFIX) + TXN_INDEX_SUFFIX not in present:
-                    # This saves a file check per segment: few segments have aborted transactions.
+                    # So reads of aborted transactions do not look for the file.
                     segment.txn_index.create()
                 found.append(segment)
+                yield
         if LARGEST_TIMESTAMPS in present:
             # A missing index is rebuilt, which also finds the timestamp in the batches.
             indexed = (each for each in found if _name(each.path(TIME_INDEX_SUFFIX)) in present)
@@ -354,7 +355,7 @@ class LogLoader:
 
     def _damaged_transactions(
         self, segments: list[Segment], end: int, present: set[str]
-    ) -> int | None:
+    ) -> Generator[None, None, int | None]:
         """Return the base offset of the first segment with a damaged transaction index, or None."""
         ends = [segment.base_offset for segment in segments[1:]] + [end]
         for segment, segment_end in zip(segments, ends, strict=True):
@@ -366,6 +367,7 @@ class LogLoader:
                 problem = "its entries do not fit the segment"
                 self._dependencies.damage.report(DamageKind.TRANSACTIONS, path, problem, action)
                 return segment.base_offset
+            yield
         return None
 
     # -- recovery ----------------------------------------------------------------------------

@@ -200,7 +200,7 @@ class Segment:
         if self._file is None or self._max_timestamp is None:
             self.file  # noqa: B018 - the property opens the file
             self.max_timestamp  # noqa: B018 - the property reads the file
-            self.txn_index.entries()
+            self.txn_index.load()
 
     def append(self, data: Buffer, first_offset: int, placed: list[PlacedBatch]) -> None:
         """Write batches at the end with one system call, and index them if due.

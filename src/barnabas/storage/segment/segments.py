@@ -5,7 +5,7 @@ A log may have thousands of segments, so lookups use bisection.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
@@ -44,9 +44,11 @@ class Segments:
         # segments are sealed, and is rebuilt when another segment is added or removed.
         self._maxima: list[int] = []
         self._maxima_base = -1
-        # Base offsets of segments with aborted transactions, possibly removed by a truncation. None
-        # until all transaction indexes were examined.
-        self._aborting: list[int] | None = None
+        # Base offsets of the segments that may have aborted transactions, in order. A truncation
+        # may have removed these transactions.
+        self._aborting = [
+            each.base_offset for each in self._segments if each.txn_index.may_have_entries
+        ]
         self._on_damaged_index: Callable[[str, int], None] | None = None
         for segment in self._segments:
             segment.on_rebuilt = self._on_rebuilt
@@ -170,15 +172,16 @@ class Segments:
 
     def add_aborted(self, entry: AbortedEntry) -> None:
         """Add a transaction that the last batch of the active segment aborted."""
+        if self.active.base_offset not in self._aborting[-1:]:
+            self._aborting.append(self.active.base_offset)
         self.active.txn_index.append(entry)
-        aborting = self._aborting
-        if aborting is not None and self.active.base_offset not in aborting[-1:]:
-            aborting.append(self.active.base_offset)
 
     def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedEntry]:
-        """Return the aborted transactions that overlap [offset, upper_bound)."""
-        if self._aborting is None:
-            self._aborting = [each.base_offset for each in self if each.txn_index.entries()]
+        """Return the aborted transactions that overlap [offset, upper_bound).
+
+        This reads the indexes of segments from that of `offset` on, until an entry shows that later
+        segments have no more of these transactions.
+        """
         found: list[AbortedEntry] = []
         aborting, first = self._aborting, self._bases[self._slot_of(offset)]
         for index in range(bisect_left(aborting, first), len(aborting)):
@@ -199,7 +202,9 @@ class Segments:
         self.active = self._segments[-1]
         segment.on_rebuilt = self._on_rebuilt
         segment.on_damaged_index = self._on_damaged_index
-        # An empty segment at the end does not change the caches.
+        if segment.txn_index.may_have_entries:
+            insort(self._aborting, segment.base_offset)
+        # An empty segment at the end does not change the timestamps.
         if segment is not self.active or segment.size:
             self._forget()
 
@@ -211,6 +216,9 @@ class Segments:
         del self._bases[slot]
         if self._segments:
             self.active = self._segments[-1]
+        slot = bisect_left(self._aborting, segment.base_offset)
+        if self._aborting[slot : slot + 1] == [segment.base_offset]:
+            del self._aborting[slot]
         self._forget()
 
     def _on_rebuilt(self, segment: Segment) -> None:
@@ -220,6 +228,5 @@ class Segments:
             self.times.add([segment], anew=True)
 
     def _forget(self) -> None:
-        """Invalidate the cached timestamps and aborted transactions."""
+        """Invalidate the cached timestamps."""
         self._maxima_base = -1
-        self._aborting = None

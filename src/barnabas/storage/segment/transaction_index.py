@@ -6,6 +6,7 @@ last stable offset after its end. The file exists only if the segment has an abo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 _ENTRY = Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size
 _VERSION = 0
+# An entry without its version.
+_FIELDS = Struct(">2x4q")
 
 
 class AbortedEntry(NamedTuple):
@@ -32,24 +35,36 @@ class AbortedEntry(NamedTuple):
 class TransactionIndex:
     """Aborted transactions in the order of their ends."""
 
-    __slots__ = ("_disk", "_entries", "_unwritten", "path")
+    __slots__ = ("_content", "_disk", "_unwritten_bytes", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        self._entries: list[AbortedEntry] | None = None
-        # Number of entries at the end that are not in the file, because no descriptor was free.
-        self._unwritten = 0
+        # All entries as in the file. A segment may have 100,000 of them, so they are unpacked only
+        # when needed. None until the file is read.
+        self._content: bytearray | None = None
+        # Bytes at the end that are not in the file, because no descriptor was free.
+        self._unwritten_bytes = 0
 
     def create(self) -> None:
-        """Start empty, and without a file, for a new segment."""
-        self._entries = []
+        """Start empty; the segment is new or is known to have no file."""
+        self._content = bytearray()
+
+    @property
+    def may_have_entries(self) -> bool:
+        """Whether there are entries or an unread file."""
+        return self._content is None or bool(self._content)
+
+    def load(self) -> bytearray:
+        """Read the file, unless it was read, and return all entries as in the file."""
+        if self._content is None:
+            content = self._disk.read(self.path) if self._disk.exists(self.path) else b""
+            self._content = bytearray(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES])
+        return self._content
 
     def entries(self) -> list[AbortedEntry]:
         """Return all entries; the file is read on first use."""
-        if self._entries is None:
-            self._entries = self._read()
-        return self._entries
+        return [AbortedEntry._make(fields) for fields in _FIELDS.iter_unpack(self.load())]
 
     def is_sane(self, base_offset: int, end_offset: int) -> bool:
         """Return whether the entries in the file can belong to a segment with these offsets.
@@ -72,8 +87,9 @@ class TransactionIndex:
 
     def append(self, entry: AbortedEntry) -> None:
         """Add a transaction and write it at once, since aborts are rare."""
-        self.entries().append(entry)
-        self._unwritten += 1
+        content = self.load()
+        content += _ENTRY.pack(_VERSION, *entry)
+        self._unwritten_bytes += ENTRY_BYTES
         try:
             self.write_out()
         except OSError as error:
@@ -83,16 +99,16 @@ class TransactionIndex:
 
     def write_out(self) -> None:
         """Write the entries that are not in the file."""
-        if not self._unwritten:
+        if not self._unwritten_bytes:
             return
-        entries = self.entries()
-        written = len(entries) - self._unwritten
+        content = self.load()
+        written = len(content) - self._unwritten_bytes
         file = self._disk.open(self.path, briefly=True)
         try:
-            if file.size() != written * ENTRY_BYTES:
-                file.truncate(written * ENTRY_BYTES)
-            file.append(_encoded(entries[written:]))
-            self._unwritten = 0
+            if file.size() != written:
+                file.truncate(written)
+            file.append(bytes(content[written:]))
+            self._unwritten_bytes = 0
         finally:
             file.close()
 
@@ -102,27 +118,36 @@ class TransactionIndex:
         Returns:
             Whether later segments cannot have more of them.
         """
-        for entry in self.entries():
-            if entry.last_offset >= offset and entry.first_offset < upper_bound:
+        content = self.load()
+        for position in range(self._position_of(offset), len(content), ENTRY_BYTES):
+            entry = _entry_at(content, position)
+            if entry.first_offset < upper_bound:
                 into.append(entry)
             if entry.last_stable_offset >= upper_bound:
                 return True
         return False
 
+    def _position_of(self, offset: int) -> int:
+        """Return the position of the first transaction that ended at or after `offset`."""
+        content = self.load()
+        positions = range(0, len(content), ENTRY_BYTES)
+        slot = bisect_left(positions, offset, key=lambda at: _entry_at(content, at).last_offset)
+        return slot * ENTRY_BYTES
+
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions that ended at or after `offset`."""
-        kept = [entry for entry in self.entries() if entry.last_offset < offset]
-        if not kept:
+        content, end = self.load(), self._position_of(offset)
+        if not end:
             self.clear()
-        elif len(kept) < len(self.entries()):
-            self._disk.write_atomically(self.path, _encoded(kept), sync=False)
-            self._entries = kept
-            self._unwritten = 0
+        elif end < len(content):
+            self._disk.write_atomically(self.path, content[:end], sync=False)
+            del content[end:]
+            self._unwritten_bytes = 0
 
     def clear(self) -> None:
         """Remove all entries, and delete the file."""
-        self._entries = []
-        self._unwritten = 0
+        self._content = bytearray()
+        self._unwritten_bytes = 0
         if self._disk.exists(self.path):
             self._disk.remove(self.path)
 
@@ -135,13 +160,6 @@ class TransactionIndex:
             finally:
                 file.close()
 
-    def _read(self) -> list[AbortedEntry]:
-        if not self._disk.exists(self.path):
-            return []
-        content = self._disk.read(self.path)
-        whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
-        return [AbortedEntry(*values[1:]) for values in _ENTRY.iter_unpack(content[:whole])]
 
-
-def _encoded(entries: list[AbortedEntry]) -> bytes:
-    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+def _entry_at(content: bytearray, position: int) -> AbortedEntry:
+    return AbortedEntry._make(_FIELDS.unpack_from(content, position))
