@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.spark.value_format import ValueFormat
 
 # Record sets are joined until a batch has this many rows or bytes. Small batches are slow in Spark.
-# Joining copies all columns, so a typical record set of 2 MiB is a batch of its own.
+# Joining copies all columns, so a typical record set of 4 MB is a batch of its own.
 ROWS_MIN = 8_000
 BYTES_MIN = 1 << 20
 _COLUMNS = 7
