@@ -6,6 +6,7 @@ Keys and values stay in the buffer until Arrow collects them in one call.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,8 +32,8 @@ _CHUNK_BYTES = 64 << 20
 DECODED_RECORDS_MAX = 500_000
 # After this many records, search for a run of equally sized records.
 _RUN_PROBE = 64
-# Maximum records of one run.
-_RUN_MAX = 1024
+# Maximum records of a run that are compared together.
+_COMPARED_MAX = 4096
 
 
 class Region(NamedTuple):
@@ -153,7 +154,7 @@ def _decode_joined(parts: list[tuple[memoryview, BatchHeader]]) -> Iterator[Deco
     return _decode(b"".join(payload for payload, _ in parts), regions)
 
 
-def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[list[int], int]:
+def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[array[int], int]:
     """Return the position of each record between `start` and `end`.
 
     A record begins with its length.
@@ -167,7 +168,7 @@ def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[list
     Raises:
         CorruptBatchError: the records do not end at `end`.
     """
-    starts: list[int] = []
+    starts = array("q")
     append = starts.append
     position = start
     try:
@@ -195,7 +196,7 @@ def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[list
     return starts, position
 
 
-def _skip_run(buffer: bytes, starts: list[int], position: int, end: int) -> int:
+def _skip_run(buffer: bytes, starts: array[int], position: int, end: int) -> int:
     """Skip a run of records of one size; return the position after it.
 
     A record that begins with the same length bytes as the previous record has the same size. So
@@ -204,16 +205,23 @@ def _skip_run(buffer: bytes, starts: list[int], position: int, end: int) -> int:
     stride = position - starts[-1]
     if starts[-1] - starts[-2] != stride or starts[-2] - starts[-3] != stride:
         return position
-    count = min((end - position) // stride, _RUN_MAX)
     width = _varint_width(buffer, starts[-1])
-    if count < _RUN_PROBE or width > stride:
-        return position
-    rows = np.frombuffer(buffer, np.uint8, count * stride, position).reshape(count, stride)
-    length_bytes = np.frombuffer(buffer, np.uint8, width, starts[-1])
-    differs = (rows[:, :width] != length_bytes).any(axis=1)
-    run = int(differs.argmax()) if differs.any() else count
-    starts += range(position, position + run * stride, stride)
-    return position + run * stride
+    length_bytes = buffer[starts[-1] : starts[-1] + width]
+    count = _RUN_PROBE
+    # Compare more records each time, because most runs are very short or very long.
+    while count < _COMPARED_MAX and (count := min(2 * count, (end - position) // stride)):
+        rows = np.frombuffer(buffer, np.uint8, count * stride, position).reshape(count, stride)
+        differs = np.zeros(count, np.bool_)
+        for index, byte in enumerate(length_bytes):
+            differs |= rows[:, index] != byte
+        first = int(differs.argmax())
+        run = first if differs[first] else count
+        after = position + run * stride
+        starts.frombytes(np.arange(position, after, stride, dtype=np.int64).tobytes())
+        position = after
+        if run < count:
+            break
+    return position
 
 
 def _varint_width(buffer: bytes, position: int) -> int:
@@ -225,7 +233,7 @@ def _varint_width(buffer: bytes, position: int) -> int:
 
 def _decode(buffer: bytes, regions: list[Region]) -> Iterator[DecodedRecords]:
     """Decode the records of all regions, about DECODED_RECORDS_MAX at a time."""
-    starts: list[int] = []
+    starts = array("q")
     # Regions of `starts`, and the number of starts in each.
     parts: list[Region] = []
     counts: list[int] = []
@@ -242,7 +250,7 @@ def _decode(buffer: bytes, regions: list[Region]) -> Iterator[DecodedRecords]:
                 break
             if len(starts) >= DECODED_RECORDS_MAX:
                 yield _decode_starts(buffer, starts, parts, counts)
-                starts, parts, counts = [], [], []
+                starts, parts, counts = array("q"), [], []
         if count != region.header.record_count:
             raise CorruptBatchError(
                 f"batch contains {count} records, but the count in its header is "
@@ -253,10 +261,10 @@ def _decode(buffer: bytes, regions: list[Region]) -> Iterator[DecodedRecords]:
 
 
 def _decode_starts(
-    buffer: bytes, starts: list[int], parts: list[Region], counts: list[int]
+    buffer: bytes, starts: array[int], parts: list[Region], counts: list[int]
 ) -> DecodedRecords:
     try:
-        return _columns(buffer, np.array(starts, np.int64), parts, counts)
+        return _columns(buffer, np.frombuffer(starts, np.int64), parts, counts)
     except IndexError:
         raise CorruptBatchError("record is truncated") from None
 
@@ -308,19 +316,21 @@ def _from_headers(
 
 def _varints(raw: NDArray[np.uint8], positions: Int64s) -> tuple[Int64s, Int64s]:
     """Decode the zigzag varint at each position; return values and end positions."""
-    first = raw[positions]
-    values = (first & 0x7F).astype(np.int64)
+    byte = raw[positions]
+    values = (byte & 0x7F).astype(np.int64)
     positions = positions + 1
-    more = np.flatnonzero(first > 0x7F)
+    # Records whose varint continues: all, or their indices.
+    more: slice | Int64s = slice(None)
     shift = 7
-    while len(more):
+    while (continues := byte > 0x7F).any():
         if shift > 63:
             raise CorruptBatchError("varint has more than ten bytes")
+        if not continues.all():
+            more = np.flatnonzero(continues) if isinstance(more, slice) else more[continues]
         at = positions[more]
-        byte = raw[at].astype(np.int64)
-        values[more] |= (byte & 0x7F) << shift
+        byte = raw[at]
+        values[more] |= (byte & 0x7F).astype(np.int64) << shift
         positions[more] = at + 1
-        more = more[byte > 0x7F]
         shift += 7
     unsigned = values.view(np.uint64)
     return (unsigned >> np.uint64(1)).astype(np.int64) ^ -(values & 1), positions

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from barnabas.client.errors import NoBrokersError
     from barnabas.client.producer.shared_producer import SharedProducer
 
-# Long reads: larger responses than Kafka's defaults, so that each holds enough rows.
+# Long reads: larger responses than Kafka's defaults, so that each holds enough rows. A response
+# below 4 MiB is received into one buffer; `FrameBuffers` grows a larger buffer by copying.
 _READ_DEFAULTS = {
     "client.id": "barnabas-spark",
-    "max.partition.fetch.bytes": str(2 << 20),
+    "max.partition.fetch.bytes": "4000000",
     "queued.max.bytes": str(32 << 20),
 }
 # A task ends with a flush, so lingering adds no latency and fills batches.

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from barnabas.spark.value_format import ValueFormat
 
-# Fewer rows per batch are slow in Spark: 10,000 rows halve the throughput.
-ROWS_MIN = 50_000
-# With large values, a batch is emitted at this size although it has fewer rows.
-BYTES_MAX = 64 << 20
+# Record sets are joined until a batch has this many rows or bytes. Small batches are slow in Spark.
+# Joining copies all columns, so a typical record set of 4 MB is a batch of its own.
+ROWS_MIN = 8_000
+BYTES_MIN = 1 << 20
 _COLUMNS = 7
 
 
@@ -65,7 +65,7 @@ class RowBatches:
             self._parts.append(self._arrays(wanted))
             self._rows += len(wanted.offsets)
             self._bytes += len(wanted.buffer)
-            if self._rows >= ROWS_MIN or self._bytes >= BYTES_MAX:
+            if self._rows >= ROWS_MIN or self._bytes >= BYTES_MIN:
                 yield self._take()
 
     def rest(self) -> Iterator[pa.RecordBatch]:

@@ -84,6 +84,15 @@ def test_records_of_equal_size_are_decoded_exactly(size: int) -> None:
     assert decoded(data) == read(data)
 
 
+@pytest.mark.parametrize("index", [63, 66, 67, 191, 192, 447, 448, 8_200, 8_999])
+def test_a_record_of_another_size_ends_a_run_wherever_it_is(index: int) -> None:
+    builder = BatchBuilder()
+    for number in range(9_000):
+        builder.append(1000, None, bytes(99 if number == index else 100))
+    data = bytes(builder.build())
+    assert decoded(data) == read(data)
+
+
 def v2(base: int, count: int = 3, **options: object) -> bytes:
     builder = BatchBuilder(base_offset=base, **options)  # type: ignore[arg-type]
     for index in range(count):

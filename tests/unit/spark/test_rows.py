@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from barnabas.record.builder import BatchBuilder
-from barnabas.spark.rows import BYTES_MAX, ROWS_MIN, RowBatches
+from barnabas.spark.rows import BYTES_MIN, ROWS_MIN, RowBatches
 
 SCHEMA = (
     StructType()
@@ -74,19 +74,19 @@ def test_without_any_header_the_column_is_null() -> None:
 def test_small_record_sets_are_collected_into_large_batches() -> None:
     batches = RowBatches("t", 0, SCHEMA)
     sizes = []
-    for number in range(13):
-        builder = BatchBuilder(base_offset=number * 10_000)
-        for _ in range(10_000):
+    for number in range(11):
+        builder = BatchBuilder(base_offset=number * 2_000)
+        for _ in range(2_000):
             builder.append(1, None, b"v")
-        sizes += [b.num_rows for b in batches.add(bytes(builder.build()), 0, 125_000)]
+        sizes += [b.num_rows for b in batches.add(bytes(builder.build()), 0, 21_000)]
     sizes += [b.num_rows for b in batches.rest()]
-    assert sizes == [ROWS_MIN, ROWS_MIN, 25_000]
+    assert sizes == [ROWS_MIN, ROWS_MIN, 5_000]
 
 
 def test_large_values_make_batches_of_fewer_rows() -> None:
     batches = RowBatches("t", 0, SCHEMA)
     builder = BatchBuilder()
-    builder.append(1, None, bytes(BYTES_MAX // 4))
+    builder.append(1, None, bytes(BYTES_MIN // 4))
     data = bytes(builder.build())
     sizes = [b.num_rows for _ in range(4) for b in batches.add(data, 0, 1)]
     assert sizes == [4]
