@@ -133,8 +133,9 @@ class ReplicaManager:
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
         self.idle_partitions = IdlePartitionRegistry(
-            self._online, self._brokers, self._fetches, self.metrics
-        )
+            self._online, self._brokers, self._fetches, self.metrics,
+            has_selector=config.replica_selector_class is not None,
+        )  # fmt: skip
         self._checks = LeadershipChecks(
             self._online, self._fetches, self.idle_partitions, self._wheel
         )

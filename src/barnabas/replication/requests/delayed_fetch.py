@@ -47,7 +47,7 @@ class FetchSource(PartitionLookup, Protocol):
 
 
 class WaitingSession(Protocol):
-    """A follower's session with idle partitions."""
+    """A session with idle partitions."""
 
     # The session's pending fetch, which receives partitions that change.
     operation: DelayedFetch | None

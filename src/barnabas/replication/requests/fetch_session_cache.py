@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,8 @@ SIZE_MAX = 500_000
 # Limit of partitions in one session, in addition to the partition count of the cluster. It allows
 # for partitions that do not exist.
 UNKNOWN_MAX = 1_000
+# Sessions of consumers with more partitions skip idle ones.
+CHECKED_MAX = 1_000
 
 
 class SessionRequest(msgspec.Struct, frozen=True):
@@ -78,7 +81,7 @@ class FetchSessionCache:
             eviction_ms: the idle time after which any new session may evict a session, in ms.
             clock: gives the times of use.
             rng: draws the session ids.
-            idle: registry of idle partitions of followers' sessions, see below.
+            idle: registry of idle partitions. None: fetches of all sessions check all partitions.
             partition_count: returns the cluster's partition count. None: no limit per session.
         """
         self._partition_count = partition_count
@@ -86,7 +89,6 @@ class FetchSessionCache:
         self._eviction_ms = eviction_ms
         self._clock = clock
         self._rng = rng
-        # None: fetches of followers check all partitions, like those of consumers.
         self._idle = idle
         # Sessions by id, least recently used first.
         self._sessions: dict[int, FetchSession] = {}
@@ -139,9 +141,12 @@ class FetchSessionCache:
         self._size -= session.size
         session.update(request.requested, request.forgotten)
         self._size += session.size
-        if request.requested and not self._has_room_for(session.size, self._size):
-            self._close(session.id)
-            return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if request.requested:
+            if not self._has_room_for(session.size, self._size):
+                self._close(session.id)
+                return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            if session.idle is None:
+                self._maybe_skip_idle(session)
         if not len(session):
             # All partitions are forgotten: end the session and serve this request without one.
             self._close(session.id)
@@ -169,11 +174,18 @@ class FetchSessionCache:
             session_id = self._rng.randint(1, _SESSION_ID_MAX)
         session = FetchSession(session_id, request.is_from_follower, request.uses_topic_ids, now_ms)
         if self._idle is not None and request.is_from_follower:
-            session.follow(self._idle, request.replica_id, request.replica_epoch)
+            session.skip_idle(partial(self._idle.open, request.replica_id, request.replica_epoch))
         session.update(requested, ())
+        if session.idle is None:
+            self._maybe_skip_idle(session)
         self._sessions[session_id] = session
         self._size += session.size
         return session
+
+    def _maybe_skip_idle(self, session: FetchSession) -> None:
+        """Skip idle partitions if the session of a consumer has many partitions."""
+        if self._idle is not None and len(session) > CHECKED_MAX:
+            session.skip_idle(self._idle.open_for_consumer)
 
     def _has_room_for(self, size: int, total: int) -> bool:
         """Whether a session's size and the total size of all sessions are within limits."""

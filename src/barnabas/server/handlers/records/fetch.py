@@ -103,7 +103,7 @@ class FetchHandler:
         )
         if context.version < ZSTD_SINCE:
             pending.old = self._old
-        readable = pending.filter_readable(session.partitions())
+        readable = pending.filter_readable()
         if pending.refused_count > REFUSED_WAITING_MAX:
             params.max_wait_ms = 0
         if readable or session.idle:
@@ -221,8 +221,9 @@ class PendingFetch:
         self._requested: list[RequestedPartition] = []
         self._refused: dict[TopicIdPartition, FetchResult] = {}
 
-    def filter_readable(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
+    def filter_readable(self) -> list[RequestedPartition]:
         """Return the partitions that can be read, and record an error for all others."""
+        requested = self._session.partitions()
         topics = self._cluster.image.topics
         unknown_ids: list[TopicIdPartition] = []
         unknown: list[TopicIdPartition] = []

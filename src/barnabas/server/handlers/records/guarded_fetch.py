@@ -31,20 +31,26 @@ class GuardedPendingFetch(PendingFetch):
 
     __slots__ = ()
 
-    def filter_readable(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
+    def filter_readable(self) -> list[RequestedPartition]:
         """Return the partitions that can be read, and record an error for all others."""
         if self._is_exempt:
             # The follower's right has been checked.
-            return super().filter_readable(requested)
+            return super().filter_readable()
         access = self._context.access
         assert access is not None, "the node has an authorizer"
+        idle = self._session.idle
+        if idle is not None:
+            for name in idle.topics:
+                if not access.allows(_READ, _TOPIC, name, is_logged=False):
+                    idle.activate_topic(name)
+        requested = self._session.partitions()
         refused = {
             name
             for name in {key.topic for key, _ in requested}
             if self._is_known(name) and not access.allows(_READ, _TOPIC, name)
         }
         if not refused:
-            return super().filter_readable(requested)
+            return super().filter_readable()
         self._requested = requested
         # As in Kafka, unknown ids come first, and then the errors in the order of the request.
         self._refuse(
