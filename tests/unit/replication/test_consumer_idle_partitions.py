@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import next_epoch
+from barnabas.protocol.fetch_metadata import FINAL_EPOCH, next_epoch
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.record.builder import BatchBuilder
@@ -103,6 +103,11 @@ class Consumer:
         """Fetch all partitions, and then check that nothing is read again."""
         self.fetch({index: at(**fields) for index in ALL})
         assert self.fetch() == {}
+
+    def end(self) -> None:
+        """Close the session."""
+        self._epoch = FINAL_EPOCH
+        self.fetch()
 
     def replicate(self, index: int, offset: int) -> None:
         """Fetch as the follower, so that the high watermark moves to the offset."""
@@ -248,6 +253,17 @@ def test_a_closed_session_leaves_no_state(consumer: Consumer) -> None:
     consumer.begin()
     idle = consumer.replicas.manager.idle_partitions
     assert len(idle.sessions) == PARTITIONS
-    consumer._epoch = -1
-    consumer.fetch({})
+    consumer.end()
+    assert not idle.sessions
+
+
+def test_a_response_after_the_end_of_its_session_leaves_no_state(consumer: Consumer) -> None:
+    consumer.fetch({index: at() for index in ALL})
+    consumer.produce(0)
+    consumer.replicate(0, 1)
+    consumer.fetch()
+    consumer.fetch({0: at(1)}, max_wait_ms=400)
+    idle = consumer.replicas.manager.idle_partitions
+    consumer.end()
+    consumer.replicas.world.run_for(500)
     assert not idle.sessions

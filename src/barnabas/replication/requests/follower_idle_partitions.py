@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.requests.idle_partition_set import Registry
     from barnabas.replication.requests.session_partition import SessionKey, SessionPartition
+    from barnabas.storage.topic_partition import TopicPartition
 
 # Interval of the sweep, and its number of partitions. The sweep makes some idle partitions active,
 # since retention can move a log start offset without a notification.
@@ -70,7 +71,9 @@ class FollowerIdlePartitions(IdlePartitionSet):
     def _on_idle(self, leader: LeaderRole) -> None:
         leader.remote_replicas[self.replica_id].idle_fetches = self
 
-    def _on_active(self, leader: LeaderRole) -> None:
-        replica = leader.remote_replicas.get(self.replica_id)
+    def _on_active(self, key: TopicPartition) -> None:
+        partition = self._registry.online.get(key)
+        leader = None if partition is None else partition.leader
+        replica = None if leader is None else leader.remote_replicas.get(self.replica_id)
         if replica is not None and replica.idle_fetches is self:
             replica.leave_idle_set()

@@ -55,7 +55,7 @@ class Registry(Protocol):
 class IdlePartitionSet(ABC):
     """The idle partitions of one session."""
 
-    __slots__ = ("_active", "_counts", "_partitions", "_registry", "operation")
+    __slots__ = ("_active", "_counts", "_is_closed", "_partitions", "_registry", "operation")
 
     def __init__(self, registry: Registry, active: dict[SessionKey, SessionPartition]) -> None:
         """Create a session without idle partitions.
@@ -70,6 +70,8 @@ class IdlePartitionSet(ABC):
         self._partitions: dict[TopicPartition, SessionPartition] = {}
         # Number of idle partitions per topic, for the fetch meters.
         self._counts: dict[str, int] = {}
+        # Set by `close`; never reset. The last response may follow later.
+        self._is_closed = False
         # The session's pending fetch, or None.
         self.operation: DelayedFetch | None = None
 
@@ -95,11 +97,11 @@ class IdlePartitionSet(ABC):
         """Whether a fetch of the partition has no effect on either side until a change."""
 
     def _on_idle(self, leader: LeaderRole) -> None:
-        """Note that a partition of that leader became idle."""
+        """Note that a partition with that leader became idle."""
         return
 
-    def _on_active(self, leader: LeaderRole) -> None:
-        """Note that a partition of that leader is no longer idle."""
+    def _on_active(self, key: TopicPartition) -> None:
+        """Note that a partition is no longer idle."""
         return
 
     def maybe_mark_idle(self, entry: SessionPartition, result: FetchResult) -> bool:
@@ -110,6 +112,8 @@ class IdlePartitionSet(ABC):
         """
         key = entry.where.topic_partition
         if result.position is None or len(result.records) > 0 or key in self._partitions:
+            return False
+        if self._is_closed:
             return False
         partition = self._registry.online.get(key)
         leader = None if partition is None else partition.leader
@@ -148,6 +152,7 @@ class IdlePartitionSet(ABC):
 
     def close(self) -> None:
         """End the session and remove its registrations."""
+        self._is_closed = True
         for key in list(self._partitions):
             self._leave(key)
 
@@ -163,8 +168,5 @@ class IdlePartitionSet(ABC):
         else:
             del self._counts[key.topic]
         self._registry.forget(key, self)
-        partition = self._registry.online.get(key)
-        leader = None if partition is None else partition.leader
-        if leader is not None:
-            self._on_active(leader)
+        self._on_active(key)
         return entry
