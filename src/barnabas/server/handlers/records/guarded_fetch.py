@@ -11,6 +11,7 @@ from barnabas.server.handlers.records.fetch import FetchHandler, PendingFetch
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.fetch import FetchRequest
+    from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.server.handlers.records.fetch import RequestedPartition
@@ -51,7 +52,7 @@ class GuardedPendingFetch(PendingFetch):
         }
         if not refused:
             return super().filter_readable()
-        self._requested = requested
+        self.requested = requested
         # As in Kafka, unknown ids come first, and then the errors in the order of the request.
         self._refuse(
             [key for key, _ in requested if not self._is_known(key.topic)],
@@ -68,7 +69,7 @@ class GuardedPendingFetch(PendingFetch):
 
     def refuse_all(self, requested: list[RequestedPartition]) -> None:
         """Respond with an error for each partition."""
-        self._requested = requested
+        self.requested = requested
         self._refuse([key for key, _ in requested], _REFUSED)
         self.on_fetched([])
 
@@ -86,7 +87,7 @@ class GuardedFetchHandler(FetchHandler):
         super().__init__(dependencies)
         self._pending = GuardedPendingFetch
 
-    def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
+    def handle_fetch(self, context: RequestContext, request: FetchRequest) -> Message | None:
         """Respond as without an authorizer, with errors for partitions that are refused."""
         if request.replica_id < 0 and request.replica_state.replica_id < 0:
             return super().handle_fetch(context, request)
