@@ -13,7 +13,6 @@ from barnabas.replication.requests import wide_fetch
 from barnabas.replication.requests.consumer_idle_partitions import ConsumerIdlePartitions
 from barnabas.replication.requests.session_partition import SessionPartition
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.steps import run_to_end
@@ -264,17 +263,21 @@ def test_the_limit_of_pending_fetches_completes_a_fetch_between_steps(
     scene.expect_nothing_pending()
 
 
-def test_an_idle_partition_that_changes_between_steps_is_added(scene: Scene) -> None:
+def idle_session(scene: Scene, index: int) -> ConsumerIdlePartitions:
+    """Return a session in which one partition is idle."""
     data = FetchPartitionData(0, 1 << 20)
-    entry = SessionPartition((TOPIC_ID, 5), where(5), data)
-    read = scene.manager.read(
-        FetchParams(17, -1, -1, 0, 1, 1 << 20, FetchIsolation.HIGH_WATERMARK), [(where(5), data)]
-    )
-    entry.note(read[0][1])
+    entry = SessionPartition((TOPIC_ID, index), where(index), data)
+    params = FetchParams(17, -1, -1, 0, 1, 1 << 20, FetchIsolation.HIGH_WATERMARK)
+    ((_, result),) = scene.manager.read(params, [(where(index), data)])
+    entry.note(result)
     idle = scene.manager.idle_partitions.open_for_consumer({entry.key: entry})
     assert idle is not None
-    assert idle.maybe_mark_idle(entry, read[0][1])
-    assert isinstance(entry.position, LogOffsetMetadata)
+    assert idle.maybe_mark_idle(entry, result)
+    return idle
+
+
+def test_an_idle_partition_that_changes_between_steps_is_added(scene: Scene) -> None:
+    idle = idle_session(scene, 5)
     operation, steps = scene.fetch(ALL[:5], idle=idle)
     assert idle.operation is operation
     next(steps)
@@ -282,3 +285,16 @@ def test_an_idle_partition_that_changes_between_steps_is_added(scene: Scene) -> 
     run_to_end(steps)
     assert sorted(scene.complete()) == sizes(5)
     assert idle.operation is None
+
+
+def test_a_fetch_with_only_idle_partitions_completes_before_the_broker_stops(scene: Scene) -> None:
+    run_to_end(scene.fetch([], idle=idle_session(scene, 5))[1])
+    assert scene.is_waiting
+    scene.manager.complete_delayed_fetches()
+    assert scene.complete() == []
+
+
+def test_a_fetch_with_only_idle_partitions_and_no_minimum_completes_at_once(scene: Scene) -> None:
+    run_to_end(scene.fetch([], idle=idle_session(scene, 5), min_bytes=0)[1])
+    assert scene.complete() == []
+    scene.expect_nothing_pending()

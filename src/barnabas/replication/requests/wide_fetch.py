@@ -85,7 +85,8 @@ class WideFetch(DelayedFetch):
         # Set after the first read of the last partition; never reset.
         self._is_read = False
         if params.max_wait_ms > 0:
-            fetches.watch(self, [] if idle is None else [idle])
+            # The fetch is a key of its own, so that it can wait without partitions.
+            fetches.watch(self, [self])
 
     def read(self, partitions: list[PartitionRequest]) -> Steps:
         """Read the partitions in order, and complete or wait as in `ReplicaReads.fetch`."""
@@ -93,7 +94,7 @@ class WideFetch(DelayedFetch):
         limit = _limit(params)
         results: list[PartitionResult] = []
         size = 0
-        is_due = params.max_wait_ms <= 0
+        is_due = params.max_wait_ms <= 0 or params.min_bytes <= 0
         is_decided = False
         for some in in_parts(partitions, _AT_ONCE):
             read = self._source.read_first(params, some, limit)
@@ -106,7 +107,7 @@ class WideFetch(DelayedFetch):
                 is_decided = is_decided or (size > 0 and self._is_any_decided(waiting))
             yield
         self._is_read = True
-        if is_due or size >= params.min_bytes:
+        if is_due:
             self.cancel()
             self._on_done(results)
         elif is_decided or self.is_completed:

@@ -20,6 +20,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.replication.requests import fetch_session_cache
+from barnabas.replication.requests.wide_fetch import WideFetch
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import fetch, wide_fetch
 from unit.server.quotas.test_client_quotas import CLIENT, set_quota
@@ -104,6 +105,11 @@ def content(response: Any) -> Any:
     )
 
 
+def replicas(broker: SimulatedBroker) -> Any:
+    assert broker.node.broker is not None
+    return broker.node.broker.replicas
+
+
 def sessionless(broker: SimulatedBroker) -> list[Any]:
     produce(broker, "t", 3, 7, 299)
     repeated = topic("t", [5, 3, 5])
@@ -111,6 +117,7 @@ def sessionless(broker: SimulatedBroker) -> list[Any]:
     asked = [
         request(topic("t"), topic("u", [0, 1])),
         request(absent, repeated, topic("u", [1, 999])),
+        request(topic("t", [*ALL, 3], offset=1)),
         request(topic("t"), max_bytes=1),
         request(topic("t"), isolation_level=1),
         request(topic("t", offset=7)),
@@ -121,7 +128,10 @@ def sessionless(broker: SimulatedBroker) -> list[Any]:
     named = [
         content(broker.ask(each, version)) for each in asked for version in (0, 2, 4, 9, 11, 12)
     ]
-    return named + [content(broker.ask(unnamed(broker, each), 17)) for each in asked]
+    by_id = [content(broker.ask(unnamed(broker, each), 17)) for each in asked]
+    sent = replicas(broker).metrics.topics["t"].bytes_out
+    assert sent > 0
+    return [*named, *by_id, sent]
 
 
 def in_a_session(broker: SimulatedBroker) -> list[Any]:
@@ -189,11 +199,6 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
     return made
 
 
-def replicas(broker: SimulatedBroker) -> Any:
-    assert broker.node.broker is not None
-    return broker.node.broker.replicas
-
-
 def test_records_complete_a_fetch_that_waits(broker: SimulatedBroker) -> None:
     waiting = broker.client.send(request(topic("t"), max_wait_ms=20_000), 11)
     broker.world.run_for(1_000)
@@ -210,6 +215,26 @@ def test_records_complete_a_fetch_that_waits(broker: SimulatedBroker) -> None:
         each.partition_index for each in response.responses[0].partitions if each.records
     ]
     assert with_records == [250]
+
+
+def test_a_fetch_of_unknown_partitions_does_not_wait(broker: SimulatedBroker) -> None:
+    waiting = broker.client.send(request(topic("absent"), max_wait_ms=20_000), 11)
+    broker.world.run_for(1_000)
+    assert len(waiting[0][0].responses[0].partitions) == PARTITIONS
+
+
+def test_a_session_that_skips_partitions_completes_its_fetches_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Many of its partitions may change during one wait."""
+    monkeypatch.setattr(fetch_session_cache, "CHECKED_MAX", 0)
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    session_id = broker.ask(request(topic("t", [0]), session=(0, FULL)), 11).session_id
+    broker.client.send(request(session=(session_id, 1), max_wait_ms=20_000), 11)
+    broker.world.run_for(1_000)
+    (pending,) = replicas(broker)._fetches._in_order
+    assert isinstance(pending, WideFetch)
 
 
 def test_a_client_that_disconnects_cancels_its_fetch(broker: SimulatedBroker) -> None:
