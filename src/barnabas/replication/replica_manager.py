@@ -135,8 +135,9 @@ class ReplicaManager:
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
         self.idle_partitions = IdlePartitionRegistry(
-            self._online, self._brokers, self._fetches, self.metrics
-        )
+            self._online, self._brokers, self._fetches, self.metrics,
+            has_selector=config.replica_selector_class is not None,
+        )  # fmt: skip
         self._checks = LeadershipChecks(
             self._online, self._fetches, self.idle_partitions, self._wheel
         )
@@ -168,6 +169,7 @@ class ReplicaManager:
         reads = self._make_reads(dependencies)
         self.confirm_leadership = self._checks.confirm_leadership
         self.fetch = reads.fetch
+        self.wide_fetch = reads.wide_fetch
         self.read = reads.read_again
 
     def _make_reads(self, dependencies: ReplicationDependencies) -> ReplicaReads:

@@ -117,6 +117,12 @@ class Purgatory:
             operation._keys.append(key)
             self._watched += 1
 
+    def watch_more(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """Watch a pending operation under further keys, within the limit of all operations."""
+        for key in keys:
+            self.watch_also(operation, key)
+        self._maybe_complete_oldest()
+
     def check_and_complete(self, key: Hashable) -> int:
         """Check all operations under `key`; return the number that completed."""
         watchers = self._watchers.get(key)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterable
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 
     from barnabas.runtime.clock import Clock
 
@@ -21,6 +21,12 @@ H = TypeVar("H", bound="Hashable")
 SLICE_MS = 4.0
 # Names counted per step.
 _COUNTED_AT_ONCE = 100
+
+
+def in_parts(items: list[T], size: int = 200) -> Iterator[list[T]]:
+    """Split a list into parts of a limited size, each for one step."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def gradually(items: Iterable[T]) -> Generator[None, None, list[T]]:

@@ -9,6 +9,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.fetch_params import FetchPartitionData
 from barnabas.replication.partition.results import FetchResult, failed_fetch
+from barnabas.replication.requests import fetch_session_cache
 from barnabas.replication.requests.fetch_session_cache import (
     SIZE_MAX,
     UNKNOWN_MAX,
@@ -19,6 +20,7 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock
 from barnabas.sim.scheduler import SimScheduler
 from barnabas.storage.topic_partition import TopicIdPartition
+from barnabas.waiting.steps import run_to_end
 
 EVICTION_MS = 1_000
 
@@ -276,3 +278,77 @@ def test_forgotten_partitions_free_their_memory(scheduler: SimScheduler) -> None
         gone = tuple(where(each) for each in added)
         assert client.open(session, 2 + 2 * round_, [], gone).error is ErrorCode.NONE
     assert client.cache.partition_count == 1
+
+
+MANY = range(450)
+
+
+def test_a_request_of_many_partitions_is_applied_in_steps(client: Client) -> None:
+    session_id = client.begin(0)
+    request = SessionRequest(session_id, 1, asked(*MANY), [where(3)], False, True)
+    steps = client.cache.open_in_steps(request, client.names.get)
+    next(steps)
+    assert 1 < client.cache.partition_count < len(MANY)
+    context = run_to_end(steps)
+    assert numbers(context.partitions()) == [each for each in MANY if each != 3]
+    assert client.open(session_id, 2, []).error is ErrorCode.NONE
+
+
+def test_a_request_of_many_partitions_with_a_wrong_epoch_changes_nothing(client: Client) -> None:
+    session_id = client.begin(0)
+    request = SessionRequest(session_id, 2, asked(*MANY), [where(0)], False, True)
+    context = run_to_end(client.cache.open_in_steps(request, client.names.get))
+    assert context.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert client.cache.partition_count == 1
+
+
+def test_a_session_of_many_partitions_is_created_in_steps(client: Client) -> None:
+    context = client.open(0, 0, asked(*MANY))
+    results = [(where(each), result()) for each in MANY]
+    assert run_to_end(context.answer_in_steps(results)) == results
+    later = client.open(context.session_id, 1, [])
+    assert run_to_end(later.answer_in_steps(results)) == []
+
+
+def test_a_session_evicted_before_it_is_complete_is_not_returned(
+    client: Client, scheduler: SimScheduler
+) -> None:
+    context = client.open(0, 0, asked(*MANY))
+    steps = context.answer_in_steps([(where(each), result()) for each in MANY])
+    next(steps)
+    scheduler.run_for(EVICTION_MS + 1)
+    others = client.begin(0), client.begin(1)
+    assert 0 not in others
+    run_to_end(steps)
+    assert context.session_id == 0
+    assert client.cache.partition_count == 2
+
+
+def test_sessions_created_at_the_same_time_share_the_limit(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_session_cache, "SIZE_MAX", 2 * len(MANY) - 1)
+    contexts = [client.open(0, 0, asked(*MANY)) for _ in range(2)]
+    results = [(where(each), result()) for each in MANY]
+    steps = [each.answer_in_steps(results) for each in contexts]
+    for each in steps:
+        next(each)
+    for each in steps:
+        run_to_end(each)
+    assert contexts[0].session_id > 0
+    assert contexts[1].session_id == 0
+    assert client.cache.partition_count == len(MANY)
+
+
+@pytest.mark.parametrize("count", [0, len(MANY)])
+def test_a_request_overtaken_before_or_between_steps_gets_an_error(
+    client: Client, count: int
+) -> None:
+    session_id = client.begin(*MANY)
+    context = client.open(session_id, 1, [])
+    steps = context.answer_in_steps([(where(each), result(6)) for each in MANY[:count]])
+    if count:
+        next(steps)
+    client.open(session_id, 2, [])
+    assert run_to_end(steps) == []
+    assert context.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH

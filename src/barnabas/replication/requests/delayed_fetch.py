@@ -27,13 +27,31 @@ _log = logging.getLogger(__name__)
 _COMPLETE = None
 
 
+class ReadLimit(msgspec.Struct):
+    """The limit of a response whose partitions are read in parts. Each part moves it."""
+
+    # Number of bytes that further partitions may return.
+    remaining: int
+    # Whether the next batch is returned whole, even above the limit.
+    min_one_batch: bool
+
+
 class FetchSource(PartitionLookup, Protocol):
     """Reads again for a completed fetch."""
 
     def read_again(
-        self, params: FetchParams, partitions: list[tuple[TopicIdPartition, FetchPartitionData]]
+        self,
+        params: FetchParams,
+        partitions: list[tuple[TopicIdPartition, FetchPartitionData]],
+        limit: ReadLimit | None = None,
     ) -> list[tuple[TopicIdPartition, FetchResult]]:
-        """Read without updating follower states and without counting a fetch."""
+        """Read without updating follower states and without counting a fetch.
+
+        Args:
+            params: the request as a whole.
+            partitions: the partitions to read, in order.
+            limit: the limit of a response that is read in parts. None: these are all partitions.
+        """
         ...
 
     def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
@@ -46,7 +64,7 @@ class FetchSource(PartitionLookup, Protocol):
 
 
 class WaitingSession(Protocol):
-    """A follower's session with idle partitions."""
+    """A session with idle partitions."""
 
     # The session's pending fetch, which receives partitions that change.
     operation: DelayedFetch | None
@@ -137,11 +155,14 @@ class DelayedFetch(DelayedOperation):
     def add(self, changed: SessionPartition) -> None:
         """Add a partition that was idle and has changed."""
         key = changed.where.topic_partition
-        waiting = WaitingPartition(
-            changed.where, key, changed.requested, changed.position, is_stale=True
+        self._add(
+            WaitingPartition(changed.where, key, changed.requested, changed.position, is_stale=True)
         )
+
+    def _add(self, waiting: WaitingPartition) -> None:
         self._partitions.append(waiting)
-        self._by_key.setdefault(key, []).append(waiting)
+        self._by_key.setdefault(waiting.topic_partition, []).append(waiting)
+        self._accumulated += waiting.available
 
     def try_complete(self) -> bool:
         """Check cases A to H for every partition."""
@@ -224,17 +245,39 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Read again the partitions that changed or had bytes, and complete with all results."""
         self.on_cancel()
+        self._on_done(self._read_changed(self._partitions))
+
+    def _read_changed(
+        self, partitions: list[WaitingPartition], limit: ReadLimit | None = None
+    ) -> list[tuple[TopicIdPartition, FetchResult]]:
+        """Return the results of partitions. Only those that changed or had bytes are read again."""
         results: list[tuple[TopicIdPartition, FetchResult] | None] = []
         requested: list[tuple[TopicIdPartition, FetchPartitionData]] = []
-        for each in self._partitions:
+        for each in partitions:
             if each.is_stale or each.available or each.first_result is None:
                 requested.append((each.topic_id_partition, each.data))
                 results.append(None)
             else:
                 results.append((each.topic_id_partition, each.first_result))
-        read = iter(self._source.read_again(self._params, requested))
-        self._on_done([next(read) if each is None else each for each in results])
+        read = iter(self._source.read_again(self._params, requested, limit))
+        return [next(read) if each is None else each for each in results]
 
     def on_expiration(self) -> None:
         """Count the timeout, separately for followers and consumers."""
         self._source.count_expired_fetch(self._params.is_from_follower)
+
+
+def completes_at_once(
+    params: FetchParams, results: list[tuple[TopicIdPartition, FetchResult]]
+) -> bool:
+    """Whether enough bytes, an error, a diverging epoch or a redirect completes the fetch now."""
+    size = 0
+    for _, result in results:
+        if (
+            result.error is not ErrorCode.NONE
+            or result.diverging_epoch is not None
+            or result.preferred_read_replica >= 0
+        ):
+            return True
+        size += len(result.records)
+    return size >= params.min_bytes

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.fetch_metadata import NO_SESSION, next_epoch
+from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from barnabas.replication.requests.fetch_session import (
         FetchSession,
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
         PartitionResult,
     )
     from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
+
+    Steps = Generator[None, None, list[PartitionResult]]
 
 
 class FetchContext(Protocol):
@@ -45,6 +48,10 @@ class FetchContext(Protocol):
         """Update the session and return the results for the response."""
         ...
 
+    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
+        """Do the same as `answer` for many results."""
+        ...
+
 
 class RefusedContext:
     """A request whose session cannot be used."""
@@ -65,6 +72,11 @@ class RefusedContext:
         """Return an empty list."""
         assert not results
         return []
+
+    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
+        """Return an empty list."""
+        yield
+        return self.answer(results)
 
 
 class SessionlessContext:
@@ -87,21 +99,28 @@ class SessionlessContext:
         """Return all results."""
         return results
 
+    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
+        """Return all results."""
+        yield
+        return results
+
 
 class FullContext:
     """A full request that creates a session if the cache has room."""
 
     idle = None
 
-    __slots__ = ("_make_session", "_requested", "error", "session_id")
+    __slots__ = ("_make_session", "_make_session_in_steps", "_requested", "error", "session_id")
 
     def __init__(
         self,
         requested: list[PartitionRequest],
-        make_session: Callable[[list[PartitionRequest]], FetchSession | None],
+        make_session: Callable[[], FetchSession | None],
+        make_session_in_steps: Callable[[], Generator[None, None, FetchSession | None]],
     ) -> None:
         self._requested = requested
         self._make_session = make_session
+        self._make_session_in_steps = make_session_in_steps
         self.error = ErrorCode.NONE
         self.session_id = NO_SESSION
 
@@ -111,9 +130,19 @@ class FullContext:
 
     def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Create the session, record all results in it, and return them."""
-        session = self._make_session(self._requested)
+        session = self._make_session()
         if session is not None:
             session.note_all(results)
+            self.session_id = session.id
+        return results
+
+    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
+        """Do the same as `answer` for many results."""
+        session = yield from self._make_session_in_steps()
+        if session is not None:
+            for part in in_parts(results):
+                session.note_all(part)
+                yield
             self.session_id = session.id
         return results
 
@@ -144,3 +173,13 @@ class IncrementalContext:
             self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return []
         return self._session.keep_changed(results)
+
+    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
+        """Do the same as `answer` for many results."""
+        changed = self.answer([])
+        for part in in_parts(results):
+            changed += self.answer(part)
+            if self.error is not ErrorCode.NONE:
+                return []
+            yield
+        return changed

@@ -10,10 +10,9 @@ from barnabas.replication.requests.session_partition import UNKNOWN, SessionKey,
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from barnabas.replication.partition.results import FetchResult
-    from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
     from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
 
 PartitionRequest = tuple[TopicIdPartition, FetchPartitionData]
@@ -58,15 +57,23 @@ class FetchSession:
         self._partitions: dict[SessionKey, SessionPartition] = {}
         # Size of the partitions, in units of about 0.5 KB.
         self.size = 0
-        # Partitions that each fetch checks: all, except the idle ones of a follower's session.
+        # Partitions that each fetch checks: all, except the idle ones.
         self._active = self._partitions
         self.idle: IdlePartitionSet | None = None
 
-    def follow(self, idle: IdlePartitionRegistry, replica_id: int, replica_epoch: int) -> None:
-        """Make this a follower's session, whose idle partitions are not checked."""
-        assert not self._partitions, "before it has any"
-        self._active = {}
-        self.idle = idle.open(replica_id, replica_epoch, self._active)
+    def skip_idle(
+        self, open_set: Callable[[dict[SessionKey, SessionPartition]], IdlePartitionSet | None]
+    ) -> None:
+        """Keep idle partitions apart from now on. All partitions are active at first.
+
+        Args:
+            open_set: returns the idle part of the session, given the active partitions. None if the
+                session must check all partitions.
+        """
+        active = dict(self._partitions)
+        self.idle = open_set(active)
+        if self.idle is not None:
+            self._active = active
 
     def close(self) -> None:
         """Release the idle partitions at the end of the session."""

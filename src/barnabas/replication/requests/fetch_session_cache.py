@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.fetch_metadata import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
@@ -16,9 +18,10 @@ from barnabas.replication.requests.fetch_context import (
     SessionlessContext,
 )
 from barnabas.replication.requests.fetch_session import FetchSession, PartitionRequest, size_of
+from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
     from barnabas.runtime.clock import Clock
@@ -31,6 +34,8 @@ SIZE_MAX = 500_000
 # Limit of partitions in one session, in addition to the partition count of the cluster. It allows
 # for partitions that do not exist.
 UNKNOWN_MAX = 1_000
+# Sessions of consumers with more partitions skip idle ones.
+CHECKED_MAX = 1_000
 
 
 class SessionRequest(msgspec.Struct, frozen=True):
@@ -78,7 +83,7 @@ class FetchSessionCache:
             eviction_ms: the idle time after which any new session may evict a session, in ms.
             clock: gives the times of use.
             rng: draws the session ids.
-            idle: registry of idle partitions of followers' sessions, see below.
+            idle: registry of idle partitions. None: fetches of all sessions check all partitions.
             partition_count: returns the cluster's partition count. None: no limit per session.
         """
         self._partition_count = partition_count
@@ -86,7 +91,6 @@ class FetchSessionCache:
         self._eviction_ms = eviction_ms
         self._clock = clock
         self._rng = rng
-        # None: fetches of followers check all partitions, like those of consumers.
         self._idle = idle
         # Sessions by id, least recently used first.
         self._sessions: dict[int, FetchSession] = {}
@@ -119,7 +123,9 @@ class FetchSessionCache:
             if request.epoch == FINAL_EPOCH:
                 return SessionlessContext(request.requested)
             return FullContext(
-                request.requested, lambda requested: self._make_session(request, requested)
+                request.requested,
+                partial(self._make_session, request),
+                partial(self._make_session_in_steps, request),
             )
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -130,17 +136,64 @@ class FetchSessionCache:
             return RefusedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         return self._continue_session(session, request, topic_name)
 
+    def open_in_steps(
+        self, request: SessionRequest, topic_name: Callable[[bytes], str | None]
+    ) -> Generator[None, None, FetchContext]:
+        """Open like `open`, for a request that names many partitions.
+
+        The partitions are applied in steps. The request fails if another one changes the session in
+        between.
+        """
+        if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self.open(request, topic_name)
+        for requested, forgotten in (
+            *((part, []) for part in in_parts(request.requested)),
+            *(([], part) for part in in_parts(request.forgotten)),
+        ):
+            session = self._sessions.get(request.session_id)
+            if (
+                session is None
+                or session.epoch != request.epoch
+                or session.uses_topic_ids != request.uses_topic_ids
+            ):
+                break
+            self._update(session, requested, forgotten)
+            yield
+        context = self.open(replace(request, requested=[], forgotten=[]), topic_name)
+        if isinstance(context, SessionlessContext):
+            return SessionlessContext(request.requested)
+        if context.error is not ErrorCode.NONE or self._check_growth(context.session_id):
+            return context
+        return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def _update(
+        self,
+        session: FetchSession,
+        requested: list[PartitionRequest],
+        forgotten: list[TopicIdPartition],
+    ) -> None:
+        self._size -= session.size
+        session.update(requested, forgotten)
+        self._size += session.size
+
+    def _check_growth(self, session_id: int) -> bool:
+        """Close a session that exceeds a limit. Return whether it is still open."""
+        session = self._sessions[session_id]
+        if not self._has_room_for(session.size, self._size):
+            self._close(session_id)
+            return False
+        if session.idle is None and self._idle is not None and len(session) > CHECKED_MAX:
+            session.skip_idle(self._idle.open_for_consumer)
+        return True
+
     def _continue_session(
         self,
         session: FetchSession,
         request: SessionRequest,
         topic_name: Callable[[bytes], str | None],
     ) -> FetchContext:
-        self._size -= session.size
-        session.update(request.requested, request.forgotten)
-        self._size += session.size
-        if request.requested and not self._has_room_for(session.size, self._size):
-            self._close(session.id)
+        self._update(session, request.requested, request.forgotten)
+        if request.requested and not self._check_growth(session.id):
             return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not len(session):
             # All partitions are forgotten: end the session and serve this request without one.
@@ -154,10 +207,33 @@ class FetchSessionCache:
         self._sessions[session.id] = self._sessions.pop(session.id)
         return IncrementalContext(session, request.epoch)
 
-    def _make_session(
-        self, request: SessionRequest, requested: list[PartitionRequest]
-    ) -> FetchSession | None:
+    def _make_session(self, request: SessionRequest) -> FetchSession | None:
+        session = self._admit(request)
+        if session is not None:
+            self._update(session, request.requested, [])
+            self._check_growth(session.id)
+        return session
+
+    def _make_session_in_steps(
+        self, request: SessionRequest
+    ) -> Generator[None, None, FetchSession | None]:
+        session = self._admit(request)
+        if session is None:
+            return None
+        for part in in_parts(request.requested):
+            self._update(session, part, [])
+            if not self._check_growth(session.id):
+                return None
+            yield
+            if session.id not in self._sessions:
+                # Another session took its place.
+                return None
+        return session
+
+    def _admit(self, request: SessionRequest) -> FetchSession | None:
+        """Return a new session without partitions. None if the cache has no room for it."""
         now_ms = self._clock.monotonic_ms()
+        requested = request.requested
         size = sum(size_of(where) for where, _ in requested)
         if not self._has_room_for(size, size):
             return None
@@ -169,10 +245,8 @@ class FetchSessionCache:
             session_id = self._rng.randint(1, _SESSION_ID_MAX)
         session = FetchSession(session_id, request.is_from_follower, request.uses_topic_ids, now_ms)
         if self._idle is not None and request.is_from_follower:
-            session.follow(self._idle, request.replica_id, request.replica_epoch)
-        session.update(requested, ())
+            session.skip_idle(partial(self._idle.open, request.replica_id, request.replica_epoch))
         self._sessions[session_id] = session
-        self._size += session.size
         return session
 
     def _has_room_for(self, size: int, total: int) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
+from barnabas.replication.requests.consumer_idle_partitions import ConsumerIdlePartitions
+from barnabas.replication.requests.follower_idle_partitions import FollowerIdlePartitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,15 +14,16 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition_registry import ImageBrokers
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.requests.delayed_fetch import DelayedFetch
+    from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
     from barnabas.replication.requests.session_partition import SessionKey, SessionPartition
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.purgatory import Purgatory
 
 
 class IdlePartitionRegistry:
-    """The sessions of all followers of a broker, by idle partition."""
+    """The sessions of a broker's followers and consumers, by idle partition."""
 
-    __slots__ = ("_brokers", "_fetches", "_metrics", "online", "sessions")
+    __slots__ = ("_brokers", "_fetches", "_has_selector", "_metrics", "online", "sessions")
 
     def __init__(
         self,
@@ -29,7 +31,11 @@ class IdlePartitionRegistry:
         brokers: ImageBrokers,
         fetches: Purgatory,
         metrics: ReplicaMetrics,
+        *,
+        has_selector: bool,
     ) -> None:
+        # Whether each fetch of a consumer may be redirected to another replica.
+        self._has_selector = has_selector
         # The registry's own dict.
         self.online = online
         self._brokers = brokers
@@ -40,9 +46,19 @@ class IdlePartitionRegistry:
 
     def open(
         self, replica_id: int, replica_epoch: int, active: dict[SessionKey, SessionPartition]
-    ) -> IdlePartitionSet:
-        """Create the idle part of a new session. All its partitions are active at first."""
-        return IdlePartitionSet(self, (replica_id, replica_epoch), active)
+    ) -> FollowerIdlePartitions:
+        """Create the idle part of a follower's session. All its partitions are active at first."""
+        return FollowerIdlePartitions(self, (replica_id, replica_epoch), active)
+
+    def open_for_consumer(
+        self, active: dict[SessionKey, SessionPartition]
+    ) -> ConsumerIdlePartitions | None:
+        """Create the idle part of a consumer's session. All its partitions are active at first.
+
+        Returns:
+            None if each fetch must look for a preferred replica for each partition.
+        """
+        return None if self._has_selector else ConsumerIdlePartitions(self, active)
 
     def activate(self, key: TopicPartition) -> None:
         """Make a partition active in all sessions, since its state may have changed."""

@@ -1,35 +1,28 @@
-"""Idle partitions of a follower's fetch session, which fetches skip (KIP-227).
+"""Idle partitions of a fetch session, which fetches skip (KIP-227).
 
 In Kafka, each fetch of a session checks all partitions of the session. Here, a fetch skips *idle*
-partitions. A partition is idle if the follower is in the ISR, has the whole log, and has received
-the current high watermark and log start offset. Other partitions are *active*. Each change of a
-partition checks the operations that wait for it, and makes it active. A request that names the
+partitions. A partition is idle if the client has the whole log, and has received the current high
+watermark and log start offset. Followers and consumers have further conditions, in
+`FollowerIdlePartitions` and `ConsumerIdlePartitions`. Other partitions are *active*. Each change of
+a partition checks the operations that wait for it, and makes it active. A request that names the
 partition also makes it active.
-
-A check in Kafka also records that the follower fetched from the log end at this time. Here,
-`fetched_ms` records this time for all idle partitions together.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
-
-from barnabas.replication.partition.replica import NEVER_MS, NO_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.replication.partition.leader_role import LeaderRole
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
     from barnabas.replication.requests.delayed_fetch import DelayedFetch
     from barnabas.replication.requests.session_partition import SessionKey, SessionPartition
     from barnabas.storage.topic_partition import TopicPartition
-
-# Interval of the sweep, and its number of partitions. The sweep makes some idle partitions active,
-# since retention can move a log start offset without a notification.
-_SWEEP_MS = 450.0
-_SWEEP_PARTITIONS = 64
 
 
 class Registry(Protocol):
@@ -59,66 +52,60 @@ class Registry(Protocol):
         ...
 
 
-class IdlePartitionSet:
+class IdlePartitionSet(ABC):
     """The idle partitions of one session."""
 
-    __slots__ = (
-        "_active",
-        "_counts",
-        "_partitions",
-        "_registry",
-        "_replica_epoch",
-        "_swept_ms",
-        "fetched_ms",
-        "operation",
-        "replica_id",
-    )
+    __slots__ = ("_active", "_counts", "_is_closed", "_partitions", "_registry", "operation")
 
-    def __init__(
-        self,
-        registry: Registry,
-        replica: tuple[int, int],
-        active: dict[SessionKey, SessionPartition],
-    ) -> None:
+    def __init__(self, registry: Registry, active: dict[SessionKey, SessionPartition]) -> None:
         """Create a session without idle partitions.
 
         Args:
             registry: the registry of the sessions per partition.
-            replica: the follower's broker id and the epoch of its registration.
             active: the session's other partitions; all of them at first.
         """
         self._registry = registry
-        self.replica_id, self._replica_epoch = replica
         self._active = active
         # The idle partitions, least recently checked first. Disjoint from `active`.
         self._partitions: dict[TopicPartition, SessionPartition] = {}
         # Number of idle partitions per topic, for the fetch meters.
         self._counts: dict[str, int] = {}
-        # Time of the follower's last fetch, in monotonic ms. It covers all idle partitions.
-        self.fetched_ms = NEVER_MS
-        self._swept_ms = NEVER_MS
+        # Set by `close`; never reset. The last response may follow later.
+        self._is_closed = False
         # The session's pending fetch, or None.
         self.operation: DelayedFetch | None = None
 
     def __len__(self) -> int:
         return len(self._partitions)
 
+    @property
+    def topics(self) -> list[str]:
+        """The topics of the idle partitions."""
+        return list(self._counts)
+
+    @abstractmethod
     def begin_fetch(self, now_ms: float, replica_epoch: int) -> None:
-        """Start a fetch of the follower. Partitions named in the request are active already."""
-        known_epoch = self._registry.broker_epoch(self.replica_id)
-        is_outdated = known_epoch is not None and NO_BROKER_EPOCH < replica_epoch < known_epoch
-        if is_outdated or replica_epoch != self._replica_epoch:
-            # The broker epoch differs, for example after a restart: all partitions must check it.
-            self._replica_epoch = replica_epoch
-            self._activate_first(len(self._partitions))
-        elif now_ms - self._swept_ms >= _SWEEP_MS:
-            self._swept_ms = now_ms
-            self._activate_first(_SWEEP_PARTITIONS)
-        self.fetched_ms = now_ms
-        self._registry.count_fetches(self._counts)
+        """Start a fetch of the client. Partitions named in the request are active already.
+
+        Args:
+            now_ms: the monotonic time.
+            replica_epoch: the epoch of the follower's registration; -1 from consumers.
+        """
+
+    @abstractmethod
+    def _is_idle(self, entry: SessionPartition, partition: Partition, leader: LeaderRole) -> bool:
+        """Whether a fetch of the partition has no effect on either side until a change."""
+
+    def _on_idle(self, leader: LeaderRole) -> None:
+        """Note that a partition with that leader became idle."""
+        return
+
+    def _on_active(self, key: TopicPartition) -> None:
+        """Note that a partition is no longer idle."""
+        return
 
     def maybe_mark_idle(self, entry: SessionPartition, result: FetchResult) -> bool:
-        """Make the partition idle if the follower has all of its state after `result`.
+        """Make the partition idle if the client has all of its state after `result`.
 
         Returns:
             Whether the partition became idle.
@@ -126,14 +113,15 @@ class IdlePartitionSet:
         key = entry.where.topic_partition
         if result.position is None or len(result.records) > 0 or key in self._partitions:
             return False
+        if self._is_closed:
+            return False
         partition = self._registry.online.get(key)
         leader = None if partition is None else partition.leader
         if (
             partition is None
             or leader is None
-            or partition.topic_id != entry.where.topic_id
-            or not leader.is_idle_for(self.replica_id, entry.requested, entry.high_watermark)
             or partition.log.log_start_offset != entry.log_start_offset
+            or not self._is_idle(entry, partition, leader)
         ):
             return False
         entry.position = result.position
@@ -141,7 +129,7 @@ class IdlePartitionSet:
         self._partitions[key] = entry
         self._counts[key.topic] = self._counts.get(key.topic, 0) + 1
         self._registry.watch(key, self)
-        leader.remote_replicas[self.replica_id].idle_fetches = self
+        self._on_idle(leader)
         return True
 
     def touch(self, entry: SessionPartition) -> None:
@@ -157,8 +145,14 @@ class IdlePartitionSet:
         if self.operation is not None:
             self._registry.add_to_fetch(self.operation, entry)
 
+    def activate_topic(self, topic: str) -> None:
+        """Make all partitions of a topic active."""
+        for key in [each for each in self._partitions if each.topic == topic]:
+            self.activate(key)
+
     def close(self) -> None:
         """End the session and remove its registrations."""
+        self._is_closed = True
         for key in list(self._partitions):
             self._leave(key)
 
@@ -174,9 +168,5 @@ class IdlePartitionSet:
         else:
             del self._counts[key.topic]
         self._registry.forget(key, self)
-        partition = self._registry.online.get(key)
-        leader = None if partition is None else partition.leader
-        replica = None if leader is None else leader.remote_replicas.get(self.replica_id)
-        if replica is not None and replica.idle_fetches is self:
-            replica.leave_idle_set()
+        self._on_active(key)
         return entry

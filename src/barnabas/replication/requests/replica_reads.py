@@ -9,12 +9,17 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import FetchResult, failed_fetch
-from barnabas.replication.requests.delayed_fetch import DelayedFetch, WaitingPartition
+from barnabas.replication.requests.delayed_fetch import (
+    DelayedFetch,
+    WaitingPartition,
+    completes_at_once,
+)
+from barnabas.replication.requests.wide_fetch import WideFetch
 from barnabas.storage.errors import DamagedLogError, StorageError, log_level_of
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Generator, Hashable
 
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.isr_maintenance import IsrMaintenance
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
+    from barnabas.replication.requests.delayed_fetch import ReadLimit
     from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
     from barnabas.replication.requests.leadership_checks import LeadershipChecks
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
@@ -118,19 +124,48 @@ class ReplicaReads:
         if params.is_from_follower:
             moved = self._take_follower_states(params, partitions, results)
         is_request_empty = not partitions and not idle
-        if params.max_wait_ms <= 0 or is_request_empty or _completes_at_once(params, results):
+        if params.max_wait_ms <= 0 or is_request_empty or completes_at_once(params, results):
             self._wake_all(moved)
             on_done(results)
             if self._checks.pending:
                 self._report_fetches(params, results)
             return None
-        waiting = self._waiting(params, partitions, results)
+        waiting = self.waiting(params, partitions, results)
         operation = self._park(params, waiting, on_done, idle)
         # After the fetch is parked, since completed operations may append to these partitions.
         self._wake_all(moved)
         if self._checks.pending:
             self._report_fetches(params, results)
         return operation
+
+    def wide_fetch(
+        self,
+        params: FetchParams,
+        run: Callable[[Generator[None, None, None]], None],
+        on_done: Callable[[list[PartitionResult]], None],
+        idle: IdlePartitionSet | None = None,
+    ) -> WideFetch:
+        """Return a fetch of a consumer that reads many partitions in steps.
+
+        Args:
+            params: the request as a whole.
+            run: runs further steps over several turns, when the fetch has waited.
+            on_done: gets the results as in `fetch`.
+            idle: further partitions of the session, which have no changes now.
+        """
+        return WideFetch(params, self, self._fetches, (run, on_done), idle)
+
+    def read_first(
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        limit: ReadLimit | None = None,
+    ) -> list[PartitionResult]:
+        """Read and count requested partitions. See `FetchSource.read_again` for the arguments."""
+        topics = self._metrics.topics
+        for where, _ in partitions:
+            topics[where.topic].fetch_requests += 1
+        return self._read(params, partitions, limit)
 
     def _report_fetches(self, params: FetchParams, results: list[PartitionResult]) -> None:
         """Report a follower's accepted partitions to the pending checks of leadership."""
@@ -142,12 +177,13 @@ class ReplicaReads:
             ]
             self._checks.on_fetches(params.replica_id, fetched)
 
-    def _waiting(
+    def waiting(
         self,
         params: FetchParams,
         partitions: list[PartitionRequest],
         results: list[PartitionResult],
     ) -> list[WaitingPartition]:
+        """Return the requested partitions with the results of their first read."""
         # The throttle may release records before the second read.
         may_be_held_back = self._throttle.is_active and params.is_from_follower
         return [
@@ -186,12 +222,15 @@ class ReplicaReads:
         return self._registry.partition(topic_partition)
 
     def read_again(
-        self, params: FetchParams, partitions: list[PartitionRequest]
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        limit: ReadLimit | None = None,
     ) -> list[PartitionResult]:
         """Read again for a fetch that has waited, without updating follower state or request
         counts.
         """
-        return self._read(params, partitions)
+        return self._read(params, partitions, limit)
 
     def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
         """Whether the throttle withholds the partition from this follower.
@@ -213,11 +252,16 @@ class ReplicaReads:
             self._metrics.delayed_fetch_consumer_expires += 1
 
     def _read(
-        self, params: FetchParams, partitions: list[PartitionRequest]
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        limit: ReadLimit | None = None,
     ) -> list[PartitionResult]:
         """Read in order within the response's byte limit. The first batch may exceed the limit."""
         remaining = params.max_bytes
         min_one_batch = not params.has_hard_byte_limit
+        if limit is not None:
+            remaining, min_one_batch = limit.remaining, limit.min_one_batch
         results: list[PartitionResult] = []
         for where, data in partitions:
             max_bytes = min(data.max_bytes, remaining)
@@ -232,6 +276,8 @@ class ReplicaReads:
                 min_one_batch = False
                 remaining = max(0, remaining - size)
             results.append((where, result))
+        if limit is not None:
+            limit.remaining, limit.min_one_batch = remaining, min_one_batch
         return results
 
     def _read_one(
@@ -342,17 +388,3 @@ def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult
         case FetchIsolation.TXN_COMMITTED:
             end = result.last_stable_offset
     return data.fetch_offset < end
-
-
-def _completes_at_once(params: FetchParams, results: list[PartitionResult]) -> bool:
-    """Whether enough bytes, an error, a diverging epoch or a redirect completes the fetch now."""
-    size = 0
-    for _, result in results:
-        if (
-            result.error is not _NONE
-            or result.diverging_epoch is not None
-            or result.preferred_read_replica >= 0
-        ):
-            return True
-        size += len(result.records)
-    return size >= params.min_bytes

@@ -35,10 +35,14 @@ from barnabas.replication.partition.results import FetchResult, failed_fetch
 from barnabas.replication.requests.fetch_session_cache import SessionRequest
 from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE, ZSTD_SINCE, OldFetch, bytes_limit
 from barnabas.server.dispatch.request import EXEMPT
-from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
+from barnabas.server.dispatch.wide_requests import check_width
+from barnabas.server.handlers.records.wide_fetch import WideFetchHandling, session_request_in_steps
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.protocol.schema import Message
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.replication.requests.fetch_context import FetchContext
     from barnabas.server.cluster.cluster_view import ClusterView
@@ -50,8 +54,12 @@ if TYPE_CHECKING:
 
 # A fetch with more unknown partitions does not wait, so that their results do not stay in memory.
 REFUSED_WAITING_MAX = 1_000
-# Limit for the partitions in a fetch of a consumer, which are served in one turn.
+# Limit for the partitions in a fetch of a consumer.
 PARTITIONS_MAX = 10_000
+# A fetch of a consumer with more partitions is served in slices.
+NARROW_PARTITIONS_MAX = 1_000
+# Shorter requests have at most this number of partitions.
+NARROW_BYTES_MAX = 16 * NARROW_PARTITIONS_MAX
 _TOPIC_IDS_SINCE = 13
 _REPLICA_STATE_SINCE = 15
 _ENDPOINTS_SINCE = 16
@@ -83,17 +91,41 @@ class FetchHandler:
         # Class of the objects that hold pending requests. `guarded_fetch` sets a subclass.
         self._pending = PendingFetch
 
-    def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
+    def handle_fetch(self, context: RequestContext, request: FetchRequest) -> Message | None:
         """Respond when enough bytes are available, or immediately if the request is invalid."""
         params = self._params(context, request)
-        if context.request_bytes > WIDE_BYTES and not params.is_from_follower:
-            asked = [topic.partitions for topic in request.topics]
-            forgotten = [topic.partitions for topic in request.forgotten_topics_data]
-            check_width([*asked, *forgotten], PARTITIONS_MAX)
+        if context.request_bytes > NARROW_BYTES_MAX and not params.is_from_follower:
+            return context.after(
+                self._open_in_steps(context.version, request, params),
+                partial(self._serve, context, request, params),
+            )
         session = self._sessions.open(
             self._session_request(context.version, request, params),
             self._cluster.topic_name,
         )
+        return self._serve(context, request, params, session)
+
+    def _open_in_steps(
+        self, version: int, request: FetchRequest, params: FetchParams
+    ) -> Generator[None, None, FetchContext]:
+        """Open the session of a request with many partitions."""
+        check_width(
+            [topic.partitions for topic in request.topics]
+            + [topic.partitions for topic in request.forgotten_topics_data],
+            PARTITIONS_MAX,
+        )
+        made = yield from session_request_in_steps(
+            request, lambda part: self._session_request(version, part, params)
+        )
+        return (yield from self._sessions.open_in_steps(made, self._cluster.topic_name))
+
+    def _serve(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        params: FetchParams,
+        session: FetchContext,
+    ) -> FetchResponse | None:
         if session.error is not _NONE:
             return FetchResponse(
                 error_code=session.error, session_id=session.session_id, responses=[]
@@ -103,13 +135,18 @@ class FetchHandler:
         )
         if context.version < ZSTD_SINCE:
             pending.old = self._old
-        readable = pending.filter_readable(session.partitions())
-        if pending.refused_count > REFUSED_WAITING_MAX:
+        readable = pending.filter_readable()
+        refused_count = pending.refused_count
+        idle = session.idle
+        if refused_count > REFUSED_WAITING_MAX:
             params.max_wait_ms = 0
-        if readable or session.idle:
-            if request.isolation_level not in ISOLATION_LEVELS:
-                return _refused(context.version, request)
-            operation = self._replicas.fetch(params, readable, pending.on_fetched, session.idle)
+        if (readable or idle) and request.isolation_level not in ISOLATION_LEVELS:
+            return _refused(context.version, request)
+        is_wide = idle is not None or len(readable) + refused_count > NARROW_PARTITIONS_MAX
+        if is_wide and not params.is_from_follower:
+            WideFetchHandling(context, session, pending).fetch(self._replicas, params, readable)
+        elif readable or idle:
+            operation = self._replicas.fetch(params, readable, pending.on_fetched, idle)
             if operation is not None:
                 context.on_client_gone(operation.cancel)
         else:
@@ -197,9 +234,9 @@ class PendingFetch:
         "_is_exempt",
         "_refused",
         "_replicas",
-        "_requested",
         "_session",
         "old",
+        "requested",
     )
 
     def __init__(
@@ -218,11 +255,12 @@ class PendingFetch:
         # Converts the response for old versions. None for versions with magic 2.
         self.old: OldFetch | None = None
         # All requested partitions, in the order of the response.
-        self._requested: list[RequestedPartition] = []
+        self.requested: list[RequestedPartition] = []
         self._refused: dict[TopicIdPartition, FetchResult] = {}
 
-    def filter_readable(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
+    def filter_readable(self) -> list[RequestedPartition]:
         """Return the partitions that can be read, and record an error for all others."""
+        requested = self._session.partitions()
         topics = self._cluster.image.topics
         unknown_ids: list[TopicIdPartition] = []
         unknown: list[TopicIdPartition] = []
@@ -236,7 +274,7 @@ class PendingFetch:
         # Kafka puts unknown ids first.
         self._refuse(unknown_ids, ErrorCode.UNKNOWN_TOPIC_ID)
         self._refuse(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._requested = requested
+        self.requested = requested
         if not self._refused:
             return requested
         if self._is_exempt:
@@ -268,9 +306,7 @@ class PendingFetch:
             self._context.give_up(error)
 
     def _on_fetched(self, results: list[PartitionResult]) -> None:
-        if self._refused:
-            # Append the unknown partitions after those that were read, as Kafka does.
-            results = [*results, *self._refused.items()]
+        results = self.with_refused(results)
         if self._is_exempt:
             self._filter_and_respond(results, EXEMPT)
         elif self._context.quotas.is_active:
@@ -278,23 +314,27 @@ class PendingFetch:
         else:
             self._filter_and_respond(results, 0)
 
+    def with_refused(self, results: list[PartitionResult]) -> list[PartitionResult]:
+        """Return the results with those of refused partitions, which come last as in Kafka."""
+        return [*results, *self._refused.items()] if self._refused else results
+
     def _filter_and_respond(self, results: list[PartitionResult], throttle_ms: int) -> None:
         changed = self._session.answer(results)
         if self.old is None:
             self._respond(changed, throttle_ms)
             return
         respond = partial(self._respond, throttle_ms=throttle_ms)
-        self.old.adapt(self._context, changed, self._requested, respond)
+        self.old.adapt(self._context, changed, self.requested, respond)
 
     def _respond(self, changed: list[PartitionResult], throttle_ms: int) -> None:
         response = FetchResponse(
             error_code=self._session.error, session_id=self._session.session_id, responses=[]
         )
-        self._add_topics(response, changed)
-        is_clean = self._count(changed) and self._session.error is _NONE
+        self.add_topics(response, changed)
+        is_clean = self.count(changed) and self._session.error is _NONE
         self._context.respond(response, throttle_ms, is_clean=is_clean)
 
-    def _count(self, changed: list[PartitionResult]) -> bool:
+    def count(self, changed: list[PartitionResult]) -> bool:
         """Count the bytes of each topic, and return whether no partition has an error."""
         topics = self._replicas.metrics.topics
         is_clean = True
@@ -312,15 +352,26 @@ class PendingFetch:
 
     def _respond_within_quota(self, results: list[PartitionResult]) -> None:
         """Send the response, or an empty one with a throttle time if the quota is exceeded."""
+        sized = FetchResponse(responses=[])
+        self.add_topics(sized, [each for each in results if len(each[1].records) > 0])
+        if not self.maybe_respond_throttled(sized):
+            self._filter_and_respond(results, 0)
+
+    def maybe_respond_throttled(self, sized: FetchResponse) -> bool:
+        """Send an empty response with a throttle time if the quota is exceeded.
+
+        Args:
+            sized: all results with records. Its size counts for the quota.
+
+        Returns:
+            Whether the response is sent.
+        """
         context, quota = self._context, self._context.quotas.fetch
         client_id = context.client_id or ""
-        sized = FetchResponse(responses=[])
-        self._add_topics(sized, [each for each in results if len(each[1].records) > 0])
         size = sum(map(len, encode(sized, context.version)))
         throttle_ms = quota.record(context.user, client_id, size)
         if throttle_ms <= 0:
-            self._filter_and_respond(results, 0)
-            return
+            return False
         quota.unrecord(context.user, client_id, size)
         if self._session.session_id:
             # Only check that the session still has the epoch of this request.
@@ -329,11 +380,15 @@ class PendingFetch:
             error_code=self._session.error, session_id=self._session.session_id, responses=[]
         )
         context.respond(response, throttle_ms)
+        return True
 
-    def _add_topics(self, response: FetchResponse, changed: list[PartitionResult]) -> None:
+    def add_topics(self, response: FetchResponse, changed: list[PartitionResult]) -> None:
         """Add the results to the response. Consecutive partitions of a topic share an entry."""
         last: tuple[bytes, str] | None = None
         partitions: list[PartitionData] = []
+        if response.responses:
+            entry = response.responses[-1]
+            last, partitions = (entry.topic_id, entry.topic), entry.partitions
         for requested, result in changed:
             topic = (requested.topic_id, requested.topic)
             if topic != last:

@@ -11,6 +11,7 @@ from barnabas.server.handlers.records.fetch import FetchHandler, PendingFetch
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.fetch import FetchRequest
+    from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.server.handlers.records.fetch import RequestedPartition
@@ -31,21 +32,27 @@ class GuardedPendingFetch(PendingFetch):
 
     __slots__ = ()
 
-    def filter_readable(self, requested: list[RequestedPartition]) -> list[RequestedPartition]:
+    def filter_readable(self) -> list[RequestedPartition]:
         """Return the partitions that can be read, and record an error for all others."""
         if self._is_exempt:
             # The follower's right has been checked.
-            return super().filter_readable(requested)
+            return super().filter_readable()
         access = self._context.access
         assert access is not None, "the node has an authorizer"
+        idle = self._session.idle
+        if idle is not None:
+            for name in idle.topics:
+                if not access.allows(_READ, _TOPIC, name, is_logged=False):
+                    idle.activate_topic(name)
+        requested = self._session.partitions()
         refused = {
             name
             for name in {key.topic for key, _ in requested}
             if self._is_known(name) and not access.allows(_READ, _TOPIC, name)
         }
         if not refused:
-            return super().filter_readable(requested)
-        self._requested = requested
+            return super().filter_readable()
+        self.requested = requested
         # As in Kafka, unknown ids come first, and then the errors in the order of the request.
         self._refuse(
             [key for key, _ in requested if not self._is_known(key.topic)],
@@ -62,7 +69,7 @@ class GuardedPendingFetch(PendingFetch):
 
     def refuse_all(self, requested: list[RequestedPartition]) -> None:
         """Respond with an error for each partition."""
-        self._requested = requested
+        self.requested = requested
         self._refuse([key for key, _ in requested], _REFUSED)
         self.on_fetched([])
 
@@ -80,7 +87,7 @@ class GuardedFetchHandler(FetchHandler):
         super().__init__(dependencies)
         self._pending = GuardedPendingFetch
 
-    def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
+    def handle_fetch(self, context: RequestContext, request: FetchRequest) -> Message | None:
         """Respond as without an authorizer, with errors for partitions that are refused."""
         if request.replica_id < 0 and request.replica_state.replica_id < 0:
             return super().handle_fetch(context, request)

@@ -20,6 +20,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.replication.requests import fetch_session_cache
 from unit.server.security.authorizer.secured_broker import MARY, SecuredBroker, allowing
 from unit.server.simulated_broker import produce_request
 
@@ -140,6 +141,20 @@ def test_a_fetch_session_returns_no_records_after_the_permission_is_deleted(
     later = broker.mary.ask(fetch("", session=(first.session_id, 1)), 11)
     partition = later.responses[0].partitions[0]
     assert (partition.error_code, bytes(partition.records or b"")) == (REFUSED, b"")
+
+
+def test_a_partition_that_a_fetch_session_skips_is_refused_after_the_permission_is_deleted(
+    broker: SecuredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_session_cache, "CHECKED_MAX", 0)
+    broker.make_topic("orders")
+    broker.allow(allowing(READ, "orders"))
+    session_id = broker.mary.ask(fetch("orders"), 11).session_id
+    for epoch in (1, 2):
+        assert broker.mary.ask(fetch("", session=(session_id, epoch)), 11).responses == []
+    broker.revoke()
+    later = broker.mary.ask(fetch("", session=(session_id, 3)), 11)
+    assert later.responses[0].partitions[0].error_code == REFUSED
 
 
 def test_a_follower_fetch_needs_cluster_permission(broker: SecuredBroker) -> None:
