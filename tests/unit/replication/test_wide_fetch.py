@@ -75,13 +75,18 @@ class Scene:
         partitions: list[int] | range = ALL,
         max_wait_ms: int = 500,
         idle: ConsumerIdlePartitions | None = None,
-        version: int = 17,
-        max_bytes: int = 1 << 20,
-        min_bytes: int = 1,
         current_leader_epoch: int = -1,
+        **fields: int,
     ) -> tuple[WideFetch, Generator[None, None, None]]:
         isolation = FetchIsolation.HIGH_WATERMARK
-        params = FetchParams(version, -1, -1, max_wait_ms, min_bytes, max_bytes, isolation)
+        given = {"version": 17, "min_bytes": 1, "max_bytes": 1 << 20, **fields}
+        params = FetchParams(
+            replica_id=-1,
+            replica_epoch=-1,
+            max_wait_ms=max_wait_ms,
+            isolation=isolation,
+            **given,
+        )
         made = self.manager.wide_fetch(params, self.later.append, self.results.append, idle)
         data = FetchPartitionData(0, 1 << 20, current_leader_epoch=current_leader_epoch)
         asked = [(where(index), data) for index in partitions]
