@@ -25,9 +25,7 @@ from waiting import eventually_equal
 PARTITIONS = 2_000
 # Five bytes more for each make a request of more than 64 KB.
 VALUE = b"five!"
-_PRODUCE, _FETCH, _FETCH_WITH_EPOCH = 7, 11, 12
-# Requests that are sent together. Each takes more than 10 ms if it reads all partitions.
-PIPELINED = 30
+_PRODUCE, _FETCH = 7, 11
 
 
 @pytest.fixture(scope="module")
@@ -63,27 +61,6 @@ def fetched(count: int) -> FetchRequest:
     )
 
 
-def in_session(
-    session_id: int, epoch: int, offsets: dict[int, int], last_fetched_epoch: int = -1
-) -> FetchRequest:
-    partitions = [
-        FetchPartition(
-            partition=number,
-            fetch_offset=offset,
-            last_fetched_epoch=last_fetched_epoch,
-            partition_max_bytes=1,
-        )
-        for number, offset in offsets.items()
-    ]
-    return FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        session_id=session_id,
-        session_epoch=epoch,
-        topics=[FetchTopic(topic="wide", partitions=partitions)] if partitions else [],
-    )
-
-
 def offsets_and_errors(response: ProduceResponse) -> set[tuple[int, int]]:
     (topic,) = response.responses
     return {(each.base_offset, each.error_code) for each in topic.partition_responses}
@@ -92,14 +69,6 @@ def offsets_and_errors(response: ProduceResponse) -> set[tuple[int, int]]:
 def end_offsets(client: Client) -> set[int]:
     wanted = {("wide", number): "latest" for number in range(PARTITIONS)}
     return {found.offset for found in client.list_offsets(wanted).values()}
-
-
-def end_offsets_by_partition(broker: BrokerProcess) -> dict[int, int]:
-    """Return the end offset of each partition, after at least one record."""
-    raw = RawClient(broker.bootstrap)
-    (topic,) = raw.ask(produced(PARTITIONS, 1, batch()), _PRODUCE).responses
-    raw.close()
-    return {each.index: each.base_offset + 1 for each in topic.partition_responses}
 
 
 @pytest.mark.conformance
@@ -135,27 +104,6 @@ def test_the_largest_requests_that_are_served_do_not_block_the_event_loop(
     assert len(response.responses[0].partition_responses) == produce.PARTITIONS_MAX
     found = raw.ask(fetched(fetch.PARTITIONS_MAX), _FETCH)
     assert len(found.responses[0].partitions) == fetch.PARTITIONS_MAX
-    raw.close()
-    after = loop_turns(broker.metrics_address)
-    assert after.long_cpu_turns == before.long_cpu_turns, broker.log()
-
-
-@pytest.mark.conformance
-@pytest.mark.slow
-@pytest.mark.parametrize("last_fetched_epoch", [-1, 0], ids=["skipped", "read in slices"])
-def test_pipelined_fetches_of_a_large_session_do_not_block_the_event_loop(
-    broker: BrokerProcess, last_fetched_epoch: int
-) -> None:
-    """Partitions with a checked epoch are never skipped."""
-    raw = RawClient(broker.bootstrap)
-    ends = end_offsets_by_partition(broker)
-    session_id = raw.ask(in_session(0, 0, ends, last_fetched_epoch), _FETCH_WITH_EPOCH).session_id
-    before = loop_turns(broker.metrics_address)
-    for epoch in range(1, PIPELINED + 1):
-        raw.send(in_session(session_id, epoch, {}), _FETCH_WITH_EPOCH)
-    for _ in range(PIPELINED):
-        found = raw.receive(FetchRequest, _FETCH_WITH_EPOCH)
-        assert (found.error_code, found.responses) == (0, [])
     raw.close()
     after = loop_turns(broker.metrics_address)
     assert after.long_cpu_turns == before.long_cpu_turns, broker.log()
