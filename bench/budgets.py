@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["BUDGETS", "Budget", "budget_of"]
+__all__ = ["BUDGETS", "Budget", "budget_of", "speed_verdict"]
 
 OURS = "barnabas"
 
@@ -95,3 +95,15 @@ def budget_of(row: str) -> Budget | None:
     if row.startswith(TLS):
         return None if row.endswith("/s") else TLS_BUDGET
     return BUDGETS.get(row) or CASE_BUDGETS.get(row.rpartition(": ")[2])
+
+
+def speed_verdict(ours: Sequence[float], others: Sequence[float], times: float) -> str:
+    """Return the budget of a speed, whether it is met, and the worst round.
+
+    Args:
+        ours: our speed, one value for each round.
+        others: the speed of the other side.
+        times: the smallest allowed ratio.
+    """
+    worst = min(own / other for own, other in zip(ours, others, strict=True))
+    return f">= {times:g}x {_met(worst >= times)} (worst {worst:.2f}x)"
