@@ -22,8 +22,9 @@ from waiting import eventually
 
 # Batches before the first command.
 BATCHES = 20
-# Without pauses, no other commit would ever be faster on a slow machine.
-BATCH_INTERVAL_S = 0.2
+# The shortest pause between batches, and the shortest as a multiple of the last commit's time. In
+# shorter pauses, a command on a slow machine would never finish its own commit.
+PAUSE_S, PAUSE_COMMITS = 0.2, 5
 SEEDS = [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.nightly)]
 
 
@@ -63,9 +64,12 @@ class Writing:
         self._future = self._pool.submit(self._run)
 
     def _run(self) -> None:
-        while not self._end.wait(BATCH_INTERVAL_S):
+        pause_s = PAUSE_S
+        while not self._end.wait(pause_s):
+            began = time.monotonic()
             self._write(self.batches)
             self.batches += 1
+            pause_s = max(PAUSE_S, PAUSE_COMMITS * (time.monotonic() - began))
 
     def has_written(self, batches: int) -> bool:
         return self._future.done() or self.batches >= batches
