@@ -61,6 +61,7 @@ _OTHERS = (
     "dataclasses",
     "encodings.idna",
     "encodings.utf_16_be",
+    "encodings.utf_16_le",
     "gzip",
     "re2",
     "xxhash",
