@@ -65,6 +65,8 @@ from flight_schema import FLIGHT, FLIGHT_AVRO
 
 _numbers = itertools.count(1)
 DEADLINE_S = 60.0
+# Then Confluent's client repeats a request that the registry does not answer.
+ANSWER_S = 30
 
 PLANE_JSON = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -111,11 +113,15 @@ def registry(schema_registry: str) -> SchemaRegistry:
     return SchemaRegistry(schema_registry)
 
 
+def confluent_client(url: str) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": url, "timeout": ANSWER_S})
+
+
 class Pair:
     """Serializers of Barnabas and Confluent for one format, and a value."""
 
     def __init__(self, name: str, url: str) -> None:
-        ours, theirs = SchemaRegistry(url), SchemaRegistryClient({"url": url})
+        ours, theirs = SchemaRegistry(url), confluent_client(url)
         avro, plane = json.dumps(FLIGHT_AVRO), json.dumps(PLANE_JSON)
         self.value: Any
         self.our_serializer: Any
@@ -306,7 +312,7 @@ def test_a_reader_schema_that_does_not_fit_names_the_field(
 def test_an_incompatible_version_is_refused_with_its_field(
     topic: str, registry: SchemaRegistry, schema_registry: str
 ) -> None:
-    SchemaRegistryClient({"url": schema_registry}).set_compatibility(level="BACKWARD")
+    confluent_client(schema_registry).set_compatibility(level="BACKWARD")
     AvroSerializer(registry, FLIGHT_AVRO).serialize(topic, FLIGHT)
     fields: list[Any] = [*FLIGHT_AVRO["fields"], {"name": "gate", "type": "string"}]
     newer = AvroSerializer(registry, {**FLIGHT_AVRO, "fields": fields})
@@ -321,7 +327,7 @@ def test_an_incompatible_message_is_refused_with_its_field(
     topic: str, registry: SchemaRegistry, schema_registry: str
 ) -> None:
     ProtobufSerializer(registry, schema=DELAY_PROTO).serialize(topic, {})
-    theirs = SchemaRegistryClient({"url": schema_registry})
+    theirs = confluent_client(schema_registry)
     theirs.set_compatibility(f"{topic}-value", "FULL")
     newer = DELAY_PROTO.replace("int32 minutes", "string minutes")
     wanted = r"status 409.* field flights\.Delay\.minutes: number 2 was int32 and is now string"
@@ -425,7 +431,7 @@ def test_confluents_client_reads_schemas_of_barnabas(
     topic: str, registry: SchemaRegistry, schema_registry: str
 ) -> None:
     AvroSerializer(registry, FLIGHT_AVRO).serialize(topic, FLIGHT)
-    latest = SchemaRegistryClient({"url": schema_registry}).get_latest_version(f"{topic}-value")
+    latest = confluent_client(schema_registry).get_latest_version(f"{topic}-value")
     assert isinstance(latest.schema, ConfluentSchema)
     assert json.loads(str(latest.schema.schema_str)) == FLIGHT_AVRO
 
