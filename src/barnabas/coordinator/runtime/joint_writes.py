@@ -27,8 +27,8 @@ _NONE = ErrorCode.NONE
 _BYTES_MAX = 16 * 1024
 
 
-class JointWrite(msgspec.Struct):
-    """A result whose records are not appended yet, and the receiver of its response."""
+class Write(msgspec.Struct):
+    """The result of an operation, and the receiver of its response."""
 
     result: CoordinatorResult[Any]
     on_done: Callable[[Any, ErrorCode], None]
@@ -47,7 +47,7 @@ class JointWrites:
 
     def __init__(self) -> None:
         # By key, in the order of the operations.
-        self._writes: dict[str, JointWrite] = {}
+        self._writes: dict[str, Write] = {}
         # Size of the keys and values of their records.
         self._bytes = 0
 
@@ -58,7 +58,7 @@ class JointWrites:
     def __len__(self) -> int:
         return len(self._writes)
 
-    def add(self, key: str, write: JointWrite) -> bool:
+    def add(self, key: str, write: Write) -> bool:
         """Add the write of a key without a pending one. Return whether there is room for more."""
         assert key not in self._writes, f"StateFollowsLog: key={key} has two pending writes"
         self._writes[key] = write
@@ -66,7 +66,7 @@ class JointWrites:
             self._bytes += len(each.key) + len(each.value or b"")
         return self._bytes < _BYTES_MAX
 
-    def take(self) -> list[JointWrite]:
+    def take(self) -> list[Write]:
         """Remove and return all writes."""
         writes = list(self._writes.values())
         self._writes.clear()
@@ -74,12 +74,12 @@ class JointWrites:
         return writes
 
 
-def records_of(writes: list[JointWrite]) -> list[CoordinatorRecord]:
+def records_of(writes: list[Write]) -> list[CoordinatorRecord]:
     """Return the records of all writes."""
     return [record for each in writes for record in each.result.records]
 
 
-def respond_to(writes: list[JointWrite], error: ErrorCode) -> None:
+def respond_to(writes: list[Write], error: ErrorCode) -> None:
     """Send the responses of all writes, or the error."""
     for each in writes:
         each.respond(error)

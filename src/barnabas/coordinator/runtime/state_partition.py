@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.coordinator.runtime.joint_writes import (
-    JointWrite,
     JointWrites,
+    Write,
     records_of,
     respond_to,
 )
@@ -268,7 +268,7 @@ class StatePartition(Generic[S]):
             self._is_turn_open = True
             self._dependencies.timer.call_soon(self._end_turn)
             self._write(result, on_done)
-        elif not self._joint.add(key, JointWrite(result, on_done)):
+        elif not self._joint.add(key, Write(result, on_done)):
             self._append_joint()
 
     def _run(
@@ -374,12 +374,7 @@ class StatePartition(Generic[S]):
                 on_done(result.response, _NONE)
                 return
 
-        def send(error: ErrorCode) -> None:
-            if result.on_appended is not None:
-                result.on_appended(error)
-            on_done(result.response if error is _NONE else None, error)
-
-        held = HeldResponse(send)
+        held = HeldResponse(Write(result, on_done).respond)
         if result.records:
             self._append(result, held, producer)
             return

@@ -116,10 +116,7 @@ class ReplicaReads:
         Returns:
             The pending operation, or None if the fetch completed at once.
         """
-        topics = self._metrics.topics
-        for where, _ in partitions:
-            topics[where.topic].fetch_requests += 1
-        results = self._read(params, partitions)
+        results = self.read_first(params, partitions)
         moved: list[TopicPartition] = []
         if params.is_from_follower:
             moved = self._take_follower_states(params, partitions, results)

@@ -30,6 +30,7 @@ from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
 from barnabas.server.transactions.produced_transactions import ProducedTransactions
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -163,10 +164,9 @@ class ProduceHandler:
                 each.cancel()
 
         pending.context.on_client_gone(cancel)
-        for start in range(0, len(entries), _AT_ONCE):
-            some = dict(entries[start : start + _AT_ONCE])
+        for some in in_parts(entries, _AT_ONCE):
             operation = self._replicas.append_records(
-                request.timeout_ms, request.acks, some, _CLIENT, on_some
+                request.timeout_ms, request.acks, dict(some), _CLIENT, on_some
             )
             if isinstance(operation, DelayedProduce):
                 delayed.append(operation)
