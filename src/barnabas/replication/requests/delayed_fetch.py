@@ -267,6 +267,11 @@ class DelayedFetch(DelayedOperation):
         self._source.count_expired_fetch(self._params.is_from_follower)
 
 
+def limit_of(params: FetchParams) -> ReadLimit:
+    """Return the limit of a response before its first partition is read."""
+    return ReadLimit(params.max_bytes, not params.has_hard_byte_limit)
+
+
 def completes_at_once(
     params: FetchParams, results: list[tuple[TopicIdPartition, FetchResult]]
 ) -> bool:

@@ -13,6 +13,7 @@ from barnabas.replication.requests.delayed_fetch import (
     DelayedFetch,
     WaitingPartition,
     completes_at_once,
+    limit_of,
 )
 from barnabas.replication.requests.wide_fetch import WideFetch
 from barnabas.storage.errors import DamagedLogError, StorageError, log_level_of
@@ -255,10 +256,8 @@ class ReplicaReads:
         limit: ReadLimit | None = None,
     ) -> list[PartitionResult]:
         """Read in order within the response's byte limit. The first batch may exceed the limit."""
-        remaining = params.max_bytes
-        min_one_batch = not params.has_hard_byte_limit
-        if limit is not None:
-            remaining, min_one_batch = limit.remaining, limit.min_one_batch
+        limit = limit or limit_of(params)
+        remaining, min_one_batch = limit.remaining, limit.min_one_batch
         results: list[PartitionResult] = []
         for where, data in partitions:
             max_bytes = min(data.max_bytes, remaining)
@@ -273,8 +272,7 @@ class ReplicaReads:
                 min_one_batch = False
                 remaining = max(0, remaining - size)
             results.append((where, result))
-        if limit is not None:
-            limit.remaining, limit.min_one_batch = remaining, min_one_batch
+        limit.remaining, limit.min_one_batch = remaining, min_one_batch
         return results
 
     def _read_one(

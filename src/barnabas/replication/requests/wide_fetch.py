@@ -9,6 +9,7 @@ from barnabas.replication.requests.delayed_fetch import (
     FetchSource,
     ReadLimit,
     completes_at_once,
+    limit_of,
 )
 from barnabas.waiting.steps import in_parts
 
@@ -91,7 +92,7 @@ class WideFetch(DelayedFetch):
     def read(self, partitions: list[PartitionRequest]) -> Steps:
         """Read the partitions in order, and complete or wait as in `ReplicaReads.fetch`."""
         params = self._params
-        limit = _limit(params)
+        limit = limit_of(params)
         results: list[PartitionResult] = []
         size = 0
         is_due = params.max_wait_ms <= 0 or params.min_bytes <= 0
@@ -130,13 +131,9 @@ class WideFetch(DelayedFetch):
             self._run(self._finish())
 
     def _finish(self) -> Steps:
-        limit = _limit(self._params)
+        limit = limit_of(self._params)
         results: list[PartitionResult] = []
         for some in in_parts(self._partitions, _AT_ONCE):
             results += self._read_changed(some, limit)
             yield
         self._on_done(results)
-
-
-def _limit(params: FetchParams) -> ReadLimit:
-    return ReadLimit(params.max_bytes, not params.has_hard_byte_limit)
