@@ -35,10 +35,11 @@ class Mixed(Members):
     """Members of both protocols. Each classic member has a separate connection."""
 
     def __init__(self, side: Side, group: str, topics: dict[str, int]) -> None:
-        super().__init__(side, group, topics)
         config = {"name": "consumer.assignment.interval.ms", "config_operation": _SET, "value": "0"}
         resource = {"resource_type": _GROUP_RESOURCE, "resource_name": group, "configs": [config]}
         exchange(side, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+        # This waits for topics that are created later. So the coordinator has the config then.
+        super().__init__(side, group, topics)
 
     def note(self, what: str, response: Any) -> Any:
         self.lines.append(f"{what}: {as_text(response, self.side)}")

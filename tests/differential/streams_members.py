@@ -197,13 +197,17 @@ class StreamsMembers(GroupMembers):
         self.note(response)
 
     def set_group_configs(self, **configs: str) -> None:
-        """Set configs of the group, with "_" for "."."""
+        """Set configs of the group, with "_" for ".", and wait until the coordinator has them.
+
+        The coordinator gets the configs before the topic, because the topic is created later.
+        """
         changes = [
             {"name": name.replace("_", "."), "value": value, "config_operation": 0}
             for name, value in configs.items()
         ]
         resource = {"resource_type": 32, "resource_name": self.group, "configs": changes}
         self.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+        self.create(f"{self.group}-after-change-{len(self.ids)}", 1)
 
     def records(self) -> list[str]:
         """Return the records of the group, or an empty list if their number differs in each run."""
