@@ -183,7 +183,7 @@ class Connection(FramedHandler):
         # Responses in the output buffer, to be written together.
         self._unwritten: list[ResponseTimes] = []
         # Writes that the kernel has accepted only in part, oldest first.
-        self._sending: deque[_Sending] = deque()
+        self._sending: list[_Sending] = []
         # Sizes of large requests without a response, and their sum.
         self._large: dict[ResponseSlot, int] = {}
         self._large_bytes = 0
@@ -469,7 +469,7 @@ class Connection(FramedHandler):
         """Report the send time of the writes within the first `sent_bytes` of the connection."""
         sending = self._sending
         while sending and sending[0].end_bytes <= sent_bytes:
-            done = sending.popleft()
+            done = sending.pop(0)
             send_ms = self._clock.monotonic_ms() - done.written_ms
             for times in done.responses:
                 times.on_sent(send_ms)

@@ -104,9 +104,10 @@ class LoopStream(asyncio.BufferedProtocol):
         self._fd = -1
         # A duplicate descriptor that is watched for room in the kernel's buffer; -1 if not watched.
         self._watched_fd = -1
-        # Data that the kernel has not taken, in order; empty unless _watched_fd is set.
-        self._queue: deque[Chunk] = deque()
-        # Bytes in the queue. Invariant: 0 if the queue is empty.
+        # Data that the kernel has not taken, in order; empty unless _watched_fd is set. An empty
+        # deque takes 760 bytes, so an idle connection has none.
+        self._queue: deque[Chunk] | None = None
+        # Bytes in the queue. Invariant: 0 if nothing is queued.
         self._queued_bytes = 0
         # Called when the kernel has taken some of the queue; None if there is no callback.
         self._on_sent: Callable[[], None] | None = None
@@ -151,8 +152,7 @@ class LoopStream(asyncio.BufferedProtocol):
             return False
         if self._watched_fd < 0 and self._wrote_at_once(chunks):
             return not self._queue
-        self._queue.extend(chunks)
-        self._queued_bytes += sum(map(len, chunks))
+        self._enqueue(chunks, sum(map(len, chunks)))
         if self._watched_fd >= 0:
             self._report_writable()
             return False
@@ -256,11 +256,17 @@ class LoopStream(asyncio.BufferedProtocol):
             self._fail(error)
             return True
         if sent < size:
-            self._queue.extend(_unsent(in_memory, sent))
-            self._queued_bytes += size - sent
+            self._enqueue(_unsent(in_memory, sent), size - sent)
             self._watch()
             self._report_writable()
         return True
+
+    def _enqueue(self, chunks: Sequence[Chunk], size: int) -> None:
+        if self._queue is None:
+            self._queue = deque(chunks)
+        else:
+            self._queue.extend(chunks)
+        self._queued_bytes += size
 
     def _drain(self) -> None:
         try:
@@ -278,27 +284,25 @@ class LoopStream(asyncio.BufferedProtocol):
         Raises:
             BlockingIOError: the kernel's buffer is full.
         """
-        queue = self._queue
-        while queue:
+        while queue := self._queue:
             head = queue[0]
             if isinstance(head, FileSlice) and _worth_sendfile(head):
-                self._send_slice(head)
+                self._send_slice(queue, head)
             else:
-                self._send_gathered()
+                self._send_gathered(queue)
 
-    def _send_slice(self, head: FileSlice) -> None:
+    def _send_slice(self, queue: deque[Chunk], head: FileSlice) -> None:
         sent = send_file(self._fd, head.file.fileno(), head.position, head.length)
         if sent == 0:
             raise TruncatedSliceError(errno.EIO, "file truncated while it was sent", head.file.path)
         self._queued_bytes -= sent
-        self._queue.popleft()
+        queue.popleft()
         if sent < head.length:
             rest = FileSlice(head.file, head.position + sent, head.length - sent)
-            self._queue.appendleft(rest)
+            queue.appendleft(rest)
 
-    def _send_gathered(self) -> None:
+    def _send_gathered(self, queue: deque[Chunk]) -> None:
         """Send all chunks before the next large file slice with one writev."""
-        queue = self._queue
         gathered: list[Bytes] = []
         while queue and len(gathered) < _IOV_MAX:
             chunk = queue[0]
@@ -363,7 +367,7 @@ class LoopStream(asyncio.BufferedProtocol):
 
     def _forget_queue(self) -> None:
         self._unwatch()
-        self._queue.clear()
+        self._queue = None
         self._queued_bytes = 0
         self._on_sent = None
 
