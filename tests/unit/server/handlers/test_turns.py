@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,11 @@ from barnabas.protocol.messages.alter_client_quotas import (
     OpData,
 )
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -37,10 +43,17 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from barnabas.server.dispatch import slices
-from unit.server.simulated_broker import SimulatedBroker
+from barnabas.server.handlers.records import delete_records
+from barnabas.storage.topic_partition import TopicPartition
+from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
@@ -186,3 +199,28 @@ def test_client_quotas_are_listed_one_by_one(broker: SimulatedBroker) -> None:
     broker.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
     request = DescribeClientQuotasRequest(components=[], strict=False)
     assert turns(broker, request, 1) >= ITEMS
+
+
+def test_a_turn_deletes_records_of_some_partitions(broker: SimulatedBroker) -> None:
+    broker.make_topic("many", ITEMS)
+    batches = [PartitionProduceData(index=each, records=broker.batch(b"x")) for each in NUMBERS]
+    topics = [TopicProduceData(name="many", partition_data=batches)]
+    broker.ask(ProduceRequest(acks=1, timeout_ms=TIMEOUT_MS, topic_data=topics), 9)
+    deleted = DeleteRecordsTopic(
+        name="many",
+        partitions=[DeleteRecordsPartition(partition_index=each, offset=1) for each in NUMBERS],
+    )
+    outcome = broker.client.send(DeleteRecordsRequest(topics=[deleted], timeout_ms=TIMEOUT_MS), 2)
+    replicas = broker.node.broker.replicas
+    counts = []
+
+    def is_done() -> bool:
+        logs = [replicas.partition(TopicPartition("many", each)).log for each in NUMBERS]
+        counts.append(sum(log.log_start_offset for log in logs))
+        return bool(outcome)
+
+    assert broker.world.run_until(is_done)
+    assert {each.low_watermark for each in outcome[0][0].topics[0].partitions} == {1}
+    assert counts[-1] == ITEMS
+    growth = [after - before for before, after in pairwise(counts)]
+    assert max(growth) == delete_records._AT_ONCE
