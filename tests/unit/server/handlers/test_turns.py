@@ -14,6 +14,11 @@ from barnabas.protocol.messages.alter_client_quotas import (
     EntryDataRequest,
     OpData,
 )
+from barnabas.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -29,6 +34,10 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     CursorRequest,
     DescribeTopicPartitionsRequest,
     TopicRequest,
+)
+from barnabas.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
 )
 from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from barnabas.protocol.messages.list_offsets import (
@@ -53,10 +62,12 @@ from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescri
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import delete_records
 from barnabas.storage.topic_partition import TopicPartition
+from unit.server.security.authorizer.secured_broker import SecuredBroker
 from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
+    from unit.server.simulated_broker import SimulatedClient
 
 ITEMS = 60
 NUMBERS = range(ITEMS)
@@ -158,11 +169,32 @@ REQUESTS = {
     ),
 }
 
+# Requests that need a right on the cluster, and their versions.
+REFUSED = {
+    "moves to other directories": (
+        AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(
+                    path="/data",
+                    topics=[AlterReplicaLogDirTopic(name="t", partitions=list(NUMBERS))],
+                )
+            ]
+        ),
+        1,
+    ),
+    "credentials": (
+        DescribeUserScramCredentialsRequest(users=[UserName(name=each) for each in NAMES]),
+        0,
+    ),
+}
 
-def turns(broker: SimulatedBroker, request: Message, version: int) -> int:
+
+def turns(
+    broker: SimulatedBroker, request: Message, version: int, client: SimulatedClient | None = None
+) -> int:
     """Return the number of turns of all loops until the response has arrived."""
     before = broker.world.scheduler.events_run
-    broker.ask(request, version)
+    (client or broker.client).ask(request, version)
     return broker.world.scheduler.events_run - before
 
 
@@ -180,6 +212,17 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
 def test_a_request_is_served_item_by_item(broker: SimulatedBroker, name: str) -> None:
     request, version, turns_per_item = REQUESTS[name]
     assert turns(broker, request, version) >= turns_per_item * ITEMS
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_request_without_the_right_is_refused_item_by_item(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    broker = SecuredBroker()
+    monkeypatch.setattr(slices, "FIRST_SLICE_MS", -1.0)
+    monkeypatch.setattr(slices, "SLICE_MS", -1.0)
+    request, version = REFUSED[name]
+    assert turns(broker, request, version, broker.mary) >= ITEMS
 
 
 def test_resources_with_configs_are_listed_one_by_one(broker: SimulatedBroker) -> None:
