@@ -59,6 +59,11 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from barnabas.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import delete_records
 from barnabas.storage.topic_partition import TopicPartition
@@ -135,6 +140,25 @@ def configs_of_other_brokers() -> alter_configs.AlterConfigsRequest:
     )
 
 
+def heartbeat_with_invalid_topics() -> StreamsGroupHeartbeatRequest:
+    subtopology = Subtopology(
+        subtopology_id="0",
+        source_topics=[f"{each}!" for each in NAMES],
+        source_topic_regex=[],
+        state_changelog_topics=[],
+        repartition_sink_topics=[],
+        repartition_source_topics=[],
+        copartition_groups=[],
+    )
+    return StreamsGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        endpoint_information_epoch=0,
+        topology=Topology(epoch=1, subtopologies=[subtopology]),
+    )
+
+
 # Request, version, and the number of turns for each item.
 REQUESTS = {
     "offsets for ZooKeeper": (commit(), 0, 1),
@@ -152,6 +176,7 @@ REQUESTS = {
     "configs of an unknown type": (configs_of_an_unknown_type(), 4, 1),
     "changes of other brokers": (changes_of_other_brokers(), 1, 2),
     "configs of other brokers": (configs_of_other_brokers(), 2, 2),
+    "a topology with invalid topics": (heartbeat_with_invalid_topics(), 0, 2),
     "consumer groups": (
         ConsumerGroupDescribeRequest(group_ids=NAMES, include_authorized_operations=True),
         1,
