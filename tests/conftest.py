@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--short", action="store_true", help="ten minutes: see tests/selection.py")
     group.addoption("--nightly", action="store_true", help="all tests: see tests/selection.py")
     group.addoption(
-        "--store-durations", action="store_true", help="write tests/durations.txt after a full run"
+        "--store-durations", action="store_true", help="measure the files for tests/durations.txt"
     )
 
 

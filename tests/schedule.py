@@ -1,7 +1,7 @@
 """Share test files out to the processes of `pytest -n`, those that take longest first.
 
-`tests/durations.txt` has the seconds of each file that takes more than a second or so. After a full
-run on an idle machine, `pytest -n 2 --store-durations` has written it anew.
+`tests/durations.txt` has the seconds of each file that takes more than a second or so. On an idle
+machine, `pytest -n 2 --store-durations` measures the files that it runs. Give it whole files.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class LongestFirst(LoadScopeScheduling):
 
 
 class DurationRecorder:
-    """A plugin that writes the durations of all files at the end of a run."""
+    """A plugin that updates the table of durations at the end of a run."""
 
     def __init__(self, path: Path = DURATIONS_FILE) -> None:
         self._path = path
@@ -92,7 +92,10 @@ class DurationRecorder:
         self._seconds[report.nodeid.split("::", 1)[0]] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Write the table, the longest first."""
-        rows = sorted(self._seconds.items(), key=lambda row: (-round(row[1]), row[0]))
+        """Write the table, the longest first. Files that were not run keep their seconds."""
+        known = read_durations(self._path) | self._seconds
+        root = self._path.parent.parent
+        kept = {file: known[file] for file in known if (root / file).exists()}
+        rows = sorted(kept.items(), key=lambda row: (-round(row[1]), row[0]))
         lines = [f"{seconds:.0f} {file}\n" for file, seconds in rows if seconds >= 1.5]
         self._path.write_text("".join(lines))

@@ -44,14 +44,32 @@ def test_files_with_brokers_of_their_own_exist(file: str) -> None:
     assert (selection.TESTS.parent / file).exists()
 
 
-def test_stored_durations_are_read_back(tmp_path: Path) -> None:
-    recorder = DurationRecorder(tmp_path / "durations.txt")
+@pytest.fixture
+def durations(tmp_path: Path) -> Path:
+    """The path of the table, in a project with three test files."""
+    (tmp_path / "tests").mkdir()
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).touch()
+    return tmp_path / "tests" / "durations.txt"
+
+
+def test_stored_durations_are_read_back(durations: Path) -> None:
+    recorder = DurationRecorder(durations)
     for node_id, seconds in (("a.py::x", 3.0), ("b.py::x", 20.0), ("a.py::y", 2.1), ("c.py", 1.0)):
         report: Any = SimpleNamespace(nodeid=node_id, duration=seconds)
         recorder.pytest_runtest_logreport(report)
     recorder.pytest_sessionfinish()
-    assert (tmp_path / "durations.txt").read_text() == "20 b.py\n5 a.py\n"
-    assert read_durations(tmp_path / "durations.txt") == {"a.py": 5.0, "b.py": 20.0}
+    assert durations.read_text() == "20 b.py\n5 a.py\n"
+    assert read_durations(durations) == {"a.py": 5.0, "b.py": 20.0}
+
+
+def test_files_that_were_not_run_keep_their_durations_while_they_exist(durations: Path) -> None:
+    durations.write_text("9 a.py\n7 b.py\n3 removed.py\n")
+    recorder = DurationRecorder(durations)
+    report: Any = SimpleNamespace(nodeid="b.py::x", duration=12.0)
+    recorder.pytest_runtest_logreport(report)
+    recorder.pytest_sessionfinish()
+    assert durations.read_text() == "12 b.py\n9 a.py\n"
 
 
 @pytest.mark.parametrize("name", [*selection.SHORT_FOLDERS, *selection.SHORT_FILES])

@@ -1,10 +1,12 @@
-"""Writes of different keys in one turn of the event loop, which share a batch.
+"""Writes to a state partition in one turn of the event loop, which share a batch.
 
-An append costs as much as several heartbeats. When thousands of members join, one turn has many
-writes to a state partition, so they are appended together when it ends (Kafka: append.linger.ms).
+An append costs as much as several heartbeats. When thousands of members join their groups, one turn
+has many writes to a state partition. They are appended together at the end of the turn, instead of
+after a delay as in Kafka (`append.linger.ms`).
 
-The records are replayed after the append. If it fails, the state is that of before. Until the
-append, no other operation may read or change the state of these keys.
+The writes have different keys, for example group ids. Their records are replayed after the append.
+Until then, the state of these keys does not contain them, so no operation may use it. If the append
+fails, there is nothing to undo.
 """
 
 from __future__ import annotations
@@ -41,14 +43,14 @@ class Write(msgspec.Struct):
 
 
 class JointWrites:
-    """The pending writes of one state partition. They are independent of each other."""
+    """The writes of one state partition that are not appended yet."""
 
     __slots__ = ("_bytes", "_writes")
 
     def __init__(self) -> None:
         # By key, in the order of the operations.
         self._writes: dict[str, Write] = {}
-        # Size of the keys and values of their records.
+        # Total size of the keys and values of their records.
         self._bytes = 0
 
     def __contains__(self, key: str) -> bool:
@@ -59,7 +61,7 @@ class JointWrites:
         return len(self._writes)
 
     def add(self, key: str, write: Write) -> bool:
-        """Add the write of a key without a pending one. Return whether there is room for more."""
+        """Add the write of a key that has no pending one. Return whether there is room for more."""
         assert key not in self._writes, f"StateFollowsLog: key={key} has two pending writes"
         self._writes[key] = write
         for each in write.result.records:

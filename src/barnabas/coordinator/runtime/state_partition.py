@@ -111,9 +111,9 @@ class StatePartition(Generic[S]):
         # leader's high watermark lags: records below this offset may be committed and acknowledged.
         # Requests and timers that ignored these records could revert them.
         self._loaded_end: int | None = None
-        # Writes of this turn that are not appended yet, and whether this turn has had a write. Only
-        # then there may be pending ones.
+        # Writes of this turn that are not appended yet. Empty unless the turn is open.
         self._joint = JointWrites()
+        # Whether this turn has had a write of `write_jointly`, so that its end is scheduled.
         self._is_turn_open = False
         # Whether a batch is being appended, and whether the high watermark has moved meanwhile.
         self._is_appending = False

@@ -1,8 +1,9 @@
 """Idle partitions of a consumer's fetch session with many partitions.
 
-A partition is idle if its log ends at the fetch offset, for every isolation level, which may differ
-between the requests of a session. Each append, each new leader epoch and each deletion makes it
-active. Only retention moves a log start offset without a notification, so fetches compare them.
+A partition is idle if its log end offset, high watermark and last stable offset equal the fetch
+offset: each request of a session may have another isolation level. Each append, new leader epoch
+and deletion makes the partition active. Retention moves log start offsets without a notification,
+so each fetch compares some of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.requests.session_partition import SessionPartition
 
-# Number of log start offsets that each fetch compares, in rotation.
+# Number of log start offsets that each fetch compares.
 _COMPARED = 1_000
 
 
@@ -29,7 +30,7 @@ class ConsumerIdlePartitions(IdlePartitionSet):
     __slots__ = ()
 
     def begin_fetch(self, now_ms: float, replica_epoch: int) -> None:
-        """Make partitions active whose log start offset has moved."""
+        """Make partitions active if their log start offset has moved."""
         partitions, find = self._partitions, self._registry.online.get
         for key in list(islice(partitions, _COMPARED)):
             partition = find(key)
@@ -38,6 +39,7 @@ class ConsumerIdlePartitions(IdlePartitionSet):
             ):
                 self.activate(key)
             else:
+                # Move the partition to the end, so that the next fetch compares others.
                 partitions[key] = partitions.pop(key)
         self._registry.count_fetches(self._counts)
 

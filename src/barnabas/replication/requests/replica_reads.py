@@ -151,7 +151,7 @@ class ReplicaReads:
             on_done: gets the results as in `fetch`.
             idle: further partitions of the session, which have no changes now.
         """
-        return WideFetch(params, self, self._fetches, (run, on_done), idle)
+        return WideFetch(params, self, self._fetches, run, on_done, idle)
 
     def read_first(
         self,

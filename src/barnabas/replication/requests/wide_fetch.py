@@ -58,7 +58,7 @@ class WideFetch(DelayedFetch):
     read, the results follow after the last step.
     """
 
-    __slots__ = ("_fetches", "_is_read", "_run", "_source")
+    __slots__ = ("_fetches", "_is_read", "_run")
 
     _source: WideFetchSource
 
@@ -67,7 +67,8 @@ class WideFetch(DelayedFetch):
         params: FetchParams,
         source: WideFetchSource,
         fetches: Purgatory,
-        callbacks: tuple[Callable[[Steps], None], Callable[[list[PartitionResult]], None]],
+        run: Callable[[Steps], None],
+        on_done: Callable[[list[PartitionResult]], None],
         idle: IdlePartitionSet | None = None,
     ) -> None:
         """Create a fetch. `read` starts it.
@@ -76,12 +77,12 @@ class WideFetch(DelayedFetch):
             params: the request as a whole.
             source: reads the partitions.
             fetches: holds the fetch while it waits.
-            callbacks: the first runs steps over several turns, after the fetch has waited. The
-                second gets one result per partition.
+            run: runs steps over several turns, after the fetch has waited.
+            on_done: gets one result per partition.
             idle: the session, which adds idle partitions when they change.
         """
-        self._run, on_done = callbacks
         super().__init__(params, [], source, on_done, idle)
+        self._run = run
         self._fetches = fetches
         # Set after the first read of the last partition; never reset.
         self._is_read = False
@@ -95,16 +96,18 @@ class WideFetch(DelayedFetch):
         limit = limit_of(params)
         results: list[PartitionResult] = []
         size = 0
+        # Whether these results are the response, and whether the watched partitions complete the
+        # fetch, which then reads them again. Never reset.
         is_due = params.max_wait_ms <= 0 or params.min_bytes <= 0
         is_decided = False
         for some in in_parts(partitions, _AT_ONCE):
-            read = self._source.read_first(params, some, limit)
-            results += read
-            size += sum(len(result.records) for _, result in read)
-            is_due = is_due or size >= params.min_bytes or completes_at_once(params, read)
+            found = self._source.read_first(params, some, limit)
+            results += found
+            size += sum(len(result.records) for _, result in found)
+            is_due = is_due or size >= params.min_bytes or completes_at_once(params, found)
             if not is_due:
-                waiting = self._watch(some, read)
-                # Without any bytes so far, the partitions were read up to their end.
+                waiting = self._watch(some, found)
+                # If no partition had bytes, all of them were read up to their end.
                 is_decided = is_decided or (size > 0 and self._is_any_decided(waiting))
             yield
         self._is_read = True

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.protocol.messages.streams_group_heartbeat import Topology
 
 
-def topology_topics(topology: Topology) -> list[str]:
+def topology_topics(topology: Topology) -> Generator[None, None, list[str]]:
     """Return the names of all topics, each once, in the order of the topology."""
     names: dict[str, None] = {}
     for subtopology in topology.subtopologies:
-        for name in subtopology.source_topics:
+        made = chain(subtopology.repartition_source_topics, subtopology.state_changelog_topics)
+        for name in chain(
+            subtopology.source_topics,
+            subtopology.repartition_sink_topics,
+            (topic.name for topic in made),
+        ):
             names[name] = None
-        for name in subtopology.repartition_sink_topics:
-            names[name] = None
-        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
-            names[topic.name] = None
+            yield
     return list(names)
 
 
-def topology_problem(topology: Topology) -> str | None:
+def topology_problem(topology: Topology) -> Generator[None, None, str | None]:
     """Return why a topology must not have its topics; None if it may."""
-    names = topology_topics(topology)
-    internal = [each for each in names if each in INTERNAL_TOPICS]
+    names = yield from topology_topics(topology)
+    internal: list[str] = []
+    invalid: list[str] = []
+    for name in names:
+        if name in INTERNAL_TOPICS:
+            internal.append(name)
+        elif problem_of(name) is not None:
+            invalid.append(name)
+        yield
     if internal:
         named = ",".join(internal)
         return f"Use of Kafka internal topics {named} in a Kafka Streams topology is prohibited."
-    invalid = [each for each in names if problem_of(each) is not None]
     if invalid:
         return f"Topic names {','.join(invalid)} are not valid topic names."
     return None

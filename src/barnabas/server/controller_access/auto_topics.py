@@ -23,6 +23,11 @@ SHARE_GROUP_TOPIC = "__share_group_state"
 # Topics that are created even if auto.create.topics.enable is false.
 _INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_GROUP_TOPIC})
 _TIMEOUT_MS = 30_000
+# Limit for the topics of one request. Each needs two metadata records or more, and the controller
+# refuses requests that need more than 10,000.
+_TOPICS_MAX = 5_000
+# Limit for the failed topics of one request that are logged.
+_LOGGED_MAX = 10
 
 
 class AutoTopics:
@@ -59,6 +64,11 @@ class AutoTopics:
         ]
         if not new:
             return
+        if len(new) > _TOPICS_MAX:
+            _log.warning(
+                "Automatic topic creation refused: topics=%d limit=%d", len(new), _TOPICS_MAX
+            )
+            return
         from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 
         self._in_flight.update(new)
@@ -72,14 +82,19 @@ class AutoTopics:
     def _on_created(self, names: list[str]) -> Callable[[CreateTopicsResponse], None]:
         def on_done(response: CreateTopicsResponse) -> None:
             self._in_flight.difference_update(names)
-            for topic in response.topics:
-                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    _log.warning(
-                        "Automatic topic creation failed: topic=%s error=%s message=%s",
-                        topic.name,
-                        ErrorCode.of(topic.error_code).name,
-                        topic.error_message or "",
-                    )
+            expected = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            failed = [each for each in response.topics if each.error_code not in expected]
+            for topic in failed[:_LOGGED_MAX]:
+                _log.warning(
+                    "Automatic topic creation failed: topic=%s error=%s message=%s",
+                    topic.name,
+                    ErrorCode.of(topic.error_code).name,
+                    topic.error_message or "",
+                )
+            if len(failed) > _LOGGED_MAX:
+                _log.warning(
+                    "Automatic topic creation failed: further_topics=%d", len(failed) - _LOGGED_MAX
+                )
 
         return on_done
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.down_conversion import down_conversion, record_count
 from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
+from barnabas.record.up_conversion import RECORDS_PER_STEP
 from barnabas.replication.partition.results import FetchResult, failed_fetch
 
 if TYPE_CHECKING:
@@ -81,17 +82,35 @@ class OldFetch:
             requested: partitions with the offsets that the consumer reads from.
             on_done: called with the adapted results, perhaps before this method returns.
         """
-        version = context.version
-        adapted = [(key, self._adapted(version, key, result)) for key, result in results]
-        if version >= MAGIC_2_SINCE:
-            on_done(adapted)
-            return
-        # Read the records now, because the segment may be deleted before the conversion ends.
-        for _, result in adapted:
-            if len(result.records):
-                _read(result)
+        replaced = self.replace_errors(context.version, results)
+        if context.version >= MAGIC_2_SINCE:
+            on_done(replaced)
+        else:
+            self.convert(context, replaced, requested, on_done)
+
+    def replace_errors(self, version: int, results: list[PartitionResult]) -> list[PartitionResult]:
+        """Return the results with the errors of the version, before any conversion of records.
+
+        Records that need a conversion are read from their files, because the segments may be
+        deleted before the conversion ends.
+        """
+        replaced = [(key, self._adapted(version, key, result)) for key, result in results]
+        if version < MAGIC_2_SINCE:
+            for _, result in replaced:
+                if len(result.records):
+                    _read(result)
+        return replaced
+
+    def convert(
+        self,
+        context: RequestContext,
+        results: list[PartitionResult],
+        requested: list[RequestedPartition],
+        on_done: Callable[[list[PartitionResult]], None],
+    ) -> None:
+        """Convert the records of results that `replace_errors` has returned. See `adapt`."""
         offsets = {key: data.fetch_offset for key, data in requested}
-        steps = self._steps(adapted, offsets, 1 if version >= _MAGIC_1_SINCE else 0)
+        steps = self._steps(results, offsets, 1 if context.version >= _MAGIC_1_SINCE else 0)
         self._queue.submit(steps, steps, on_done, context.connection)
 
     def _adapted(self, version: int, key: TopicIdPartition, result: FetchResult) -> FetchResult:
@@ -110,19 +129,26 @@ class OldFetch:
         self, results: list[PartitionResult], offsets: dict[TopicIdPartition, int], magic: int
     ) -> Generator[OffLoop | None, Any, list[PartitionResult]]:
         converted: list[PartitionResult] = []
+        # Number of partitions and records since the last step.
+        done = 0
         for key, result in results:
+            done += 1
             source = result.records
             if source:
                 assert isinstance(source, bytes)
                 try:
                     result.records = yield from down_conversion(source, magic, offsets[key])
-                    counts = self._replicas.metrics.topics[key.topic]
-                    counts.fetch_conversions += record_count(source)
+                    records = record_count(source)
+                    self._replicas.metrics.topics[key.topic].fetch_conversions += records
+                    done += records
                 except UnsupportedConversionError:
                     result = failed_fetch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 except CorruptBatchError:
                     result = failed_fetch(ErrorCode.CORRUPT_MESSAGE)
             converted.append((key, result))
+            if done >= RECORDS_PER_STEP:
+                done = 0
+                yield None
         return converted
 
 

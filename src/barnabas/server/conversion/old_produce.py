@@ -17,7 +17,7 @@ from barnabas.record.errors import (
     MessageSetTooLargeError,
     UnsupportedMagicError,
 )
-from barnabas.record.up_conversion import up_conversion
+from barnabas.record.up_conversion import RECORDS_PER_STEP, up_conversion
 from barnabas.server.conversion.produced_records import Refusal, checked_records
 
 if TYPE_CHECKING:
@@ -71,13 +71,23 @@ class OldProduce:
         self, sets: dict[TopicPartition, bytearray]
     ) -> Generator[OffLoop | None, Any, dict[TopicPartition, Converted]]:
         converted: dict[TopicPartition, Converted] = {}
+        # Number of partitions and records since the last step.
+        done = 0
         for key, records in sets.items():
+            done += 1
             if not _has_complete(records):
                 converted[key] = None
             elif records[_MAGIC_POSITION] > 1:
                 converted[key] = _checked(memoryview(records))
             else:
-                converted[key] = yield from self._converted(key, records)
+                found = converted[key] = yield from self._converted(key, records)
+                if isinstance(found, memoryview):
+                    count = read_header(found).record_count
+                    self._replicas.metrics.topics[key.topic].produce_conversions += count
+                    done += count
+            if done >= RECORDS_PER_STEP:
+                done = 0
+                yield None
         return converted
 
     def _converted(
@@ -99,11 +109,7 @@ class OldProduce:
             return Refusal(ErrorCode.INVALID_RECORD)
         except CorruptBatchError:
             return Refusal(ErrorCode.CORRUPT_MESSAGE)
-        if batch is None:
-            return None
-        counts = self._replicas.metrics.topics[key.topic]
-        counts.produce_conversions += read_header(batch).record_count
-        return memoryview(batch)
+        return None if batch is None else memoryview(batch)
 
 
 def _copy(records: Records | None) -> bytearray:

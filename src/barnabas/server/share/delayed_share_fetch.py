@@ -15,7 +15,7 @@ from barnabas.storage.errors import StorageError
 from barnabas.waiting.delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from barnabas.replication.partition.fetch_params import FetchParams
     from barnabas.replication.partition.partition import Partition
@@ -78,6 +78,9 @@ class DelayedShareFetch(DelayedOperation):
     """
 
     __slots__ = (
+        "_accumulated",
+        "_available",
+        "_by_key",
         "_meters",
         "_on_done",
         "_on_expired",
@@ -109,7 +112,15 @@ class DelayedShareFetch(DelayedOperation):
         """
         super().__init__(options.params.max_wait_ms)
         self._options = options
-        self._partitions = list(partitions)
+        # The partitions that can be read, in the order in which they are read.
+        self._partitions = dict.fromkeys(partitions)
+        # The partition by each key under which a purgatory watches this fetch.
+        self._by_key: dict[Hashable, SharePartition] = {}
+        for each in partitions:
+            self._by_key[each.key] = self._by_key[each.key.where.topic_partition] = each
+        # Number of readable bytes of each partition at its last read, and their sum.
+        self._available: dict[SharePartition, int] = {}
+        self._accumulated = 0
         self._source = source
         self._on_done = on_done
         self._on_expired = on_expired
@@ -119,10 +130,15 @@ class DelayedShareFetch(DelayedOperation):
         # The read that has satisfied the condition.
         self._read: Read | None = None
 
+    @property
+    def keys(self) -> Iterable[Hashable]:
+        """The keys under which a purgatory watches this fetch."""
+        return self._by_key
+
     def refuse(self, partition: SharePartition, error: ErrorCode) -> None:
         """Give up a partition that cannot be loaded."""
         if partition in self._partitions:
-            self._partitions.remove(partition)
+            del self._partitions[partition]
             self.errors[partition.key.where] = error
 
     def try_complete(self) -> bool:
@@ -132,8 +148,10 @@ class DelayedShareFetch(DelayedOperation):
             self.refuse(each, each.fencing_error)
         if fenced or not self._partitions:
             return self.force_complete()
+        self._available.clear()
+        self._accumulated = 0
         try:
-            read = self._read_acquirable()
+            read = self._read_acquirable(self._partitions)
             if not self._is_satisfied(read):
                 self._meters.end_read([each.meters for each, _, _ in read])
                 return False
@@ -145,11 +163,36 @@ class DelayedShareFetch(DelayedOperation):
         self._read = read
         return self.force_complete()
 
-    def _read_acquirable(self) -> Read:
+    def try_complete_for(self, key: Hashable) -> bool:
+        """Check cases A to D after a change to one partition.
+
+        If each change caused a read of all partitions, a fetch that loads a thousand share
+        partitions would need half a million reads.
+        """
+        return self._may_complete(self._by_key[key]) and self.try_complete()
+
+    def _may_complete(self, changed: SharePartition) -> bool:
+        """Whether a changed partition may complete the fetch. The others count as last read."""
+        if changed not in self._partitions:
+            return not self._partitions
+        if changed.is_fenced:
+            return True
+        try:
+            read = self._read_acquirable([changed])
+            if self._is_satisfied(read):
+                return True
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - `try_complete` reports it
+            return True
+        self._meters.end_read([each.meters for each, _, _ in read])
+        return False
+
+    def _read_acquirable(self, partitions: Iterable[SharePartition]) -> Read:
         """Read the partitions from which records may be acquired."""
         asked = [
             (each, each.records.in_flight.next_fetch_offset())
-            for each in self._partitions
+            for each in partitions
             if each.records is not None and each.can_acquire()
         ]
         if not asked:
@@ -163,12 +206,13 @@ class DelayedShareFetch(DelayedOperation):
         return [(*each, result) for each, (_, result) in zip(asked, results, strict=True)]
 
     def _is_satisfied(self, read: Read) -> bool:
-        size = 0
         for partition, _, result in read:
             if result.error is not _NONE or self._is_on_older_segment(partition, result):
                 return True
-            size += len(result.records)
-        return bool(read) and size >= self._options.params.min_bytes
+            size = len(result.records)
+            self._accumulated += size - self._available.get(partition, 0)
+            self._available[partition] = size
+        return bool(read) and self._accumulated >= self._options.params.min_bytes
 
     def _is_on_older_segment(self, partition: SharePartition, result: FetchResult) -> bool:
         position = result.position
@@ -182,7 +226,9 @@ class DelayedShareFetch(DelayedOperation):
         """Acquire the records that were read; after a timeout, those that can be read now."""
         results = {where: ShareFetchResult(error) for where, error in self.errors.items()}
         try:
-            read = self._read_acquirable() if self._read is None else self._read
+            read = self._read
+            if read is None:
+                read = self._read_acquirable(self._partitions)
             self._acquire(read, results)
             self._meters.end_read([each.meters for each, _, _ in read])
             self._meters.complete(len(read))

@@ -21,9 +21,10 @@ from barnabas.server.share.share_partition import (
 from barnabas.server.share.share_partition_key import SharePartitionKey
 from barnabas.server.share.share_session_cache import ShareSessionCache
 from barnabas.storage.read_result import FetchIsolation
+from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
@@ -338,14 +339,21 @@ class SharePartitions:
             FetchMeters(self._clock, self.meters.of_group(group_id), len(partitions)),
         )
         operation.errors.update(errors)
-        for partition in found:
+        self._run_in_slices(self._load(operation, found))
+        if not operation.try_complete():
+            self._replicas.share_fetches.watch(operation, operation.keys)
+        return operation
+
+    def _load(
+        self, operation: DelayedShareFetch, partitions: list[SharePartition]
+    ) -> Generator[None, None, None]:
+        for partition in partitions:
             if not partition.is_active:
                 partition.load(partial(self._on_loaded, operation, partition))
-        keys: list[object] = []
-        for partition in found:
-            keys += [partition.key, partition.key.where.topic_partition]
-        self._replicas.share_fetches.try_complete_else_watch(operation, keys)
-        return operation
+                yield
+
+    def _run_in_slices(self, steps: Generator[None, None, None]) -> None:
+        run_in_slices(steps, self._clock, lambda work: self._wheel.add(0, work), lambda _: None)
 
     def _on_loaded(
         self, operation: DelayedShareFetch, partition: SharePartition, error: ErrorCode
@@ -383,15 +391,20 @@ class SharePartitions:
             topics[topic].share_acknowledge_requests += 1
 
         collected = _Collected(len(batches), on_collected)
-        for where, acknowledged in batches.items():
-            self.counts.count_records(acknowledged)
-            partition = self._partitions.get(SharePartitionKey(group_id, where))
-            done = partial(collected.add, where)
-            if partition is None:
-                done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-                continue
-            partition.acknowledge(member_id, acknowledged, done)
-            self._wake(partition.key)
+
+        def acknowledge_each() -> Generator[None, None, None]:
+            for where, acknowledged in batches.items():
+                self.counts.count_records(acknowledged)
+                partition = self._partitions.get(SharePartitionKey(group_id, where))
+                done = partial(collected.add, where)
+                if partition is None:
+                    done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+                else:
+                    partition.acknowledge(member_id, acknowledged, done)
+                    self._wake(partition.key)
+                yield
+
+        self._run_in_slices(acknowledge_each())
 
     def end_session(self, key: ShareSessionKey) -> None:
         """End the session of a member and release its records."""

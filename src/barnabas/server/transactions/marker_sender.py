@@ -23,10 +23,10 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.waiting.steps import run_in_slices
+from barnabas.waiting.steps import in_parts, run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator
 
     from barnabas.coordinator.transaction.markers import Markers
     from barnabas.network.network_error import NetworkError
@@ -163,7 +163,7 @@ class NetworkMarkerSender:
         self._pending: dict[int, set[_PendingTransaction]] = {}
         # Partitions that are not served yet, by transaction. A slice is scheduled while there are
         # some.
-        self._later: deque[tuple[_PendingTransaction, Sequence[TopicPartition]]] = deque()
+        self._later: deque[tuple[_PendingTransaction, list[TopicPartition]]] = deque()
         # Number of markers that wait because their partitions have no known leader.
         self.unknown_leaders = 0
         # Number of requests to other brokers, and of their responses. Only increase.
@@ -192,14 +192,14 @@ class NetworkMarkerSender:
             on_done(ErrorCode.NONE)
             return
         self._pending.setdefault(markers.coordinator_partition, set()).add(pending)
-        self._dispatch(pending, markers.partitions)
+        self._dispatch(pending, list(markers.partitions))
 
     def forget(self, coordinator_partition: int) -> None:
         """Drop the markers of a state partition that this broker no longer leads."""
         for pending in self._pending.pop(coordinator_partition, ()):
             pending.is_done = True
 
-    def _dispatch(self, pending: _PendingTransaction, partitions: Sequence[TopicPartition]) -> None:
+    def _dispatch(self, pending: _PendingTransaction, partitions: list[TopicPartition]) -> None:
         """Write or queue the markers for the leaders of these partitions from the next turn on.
 
         The response to the request that ends the transaction is sent in this turn.
@@ -215,22 +215,21 @@ class NetworkMarkerSender:
         """Serve the partitions of all dispatched transactions. Yields after each step."""
         while self._later:
             pending, partitions = self._later[0]
-            for start in range(0, len(partitions), _FOUND_AT_ONCE):
+            for some in in_parts(partitions, _FOUND_AT_ONCE):
                 if pending.is_done:
                     break
-                local = self._send_to_others(pending, partitions[start : start + _FOUND_AT_ONCE])
+                local = self._send_to_others(pending, some)
                 if not local:
                     yield
-                for first in range(0, len(local), WRITTEN_AT_ONCE):
+                for part in in_parts(local, WRITTEN_AT_ONCE):
                     if pending.is_done:
                         break
-                    some = local[first : first + WRITTEN_AT_ONCE]
-                    self._writer.write(pending.ending, some, partial(self._on_result, pending))
+                    self._writer.write(pending.ending, part, partial(self._on_result, pending))
                     yield
             self._later.popleft()
 
     def _send_to_others(
-        self, pending: _PendingTransaction, partitions: Sequence[TopicPartition]
+        self, pending: _PendingTransaction, partitions: list[TopicPartition]
     ) -> list[TopicPartition]:
         """Serve the partitions of other brokers, and return those of this broker."""
         leaders: dict[int, list[TopicPartition]] = {}

@@ -21,6 +21,7 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.replication.requests import fetch_session_cache
 from barnabas.replication.requests.wide_fetch import WideFetch
+from barnabas.server.conversion.old_fetch import OldFetch
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import fetch, wide_fetch
 from unit.server.quotas.test_client_quotas import CLIENT, set_quota
@@ -313,6 +314,20 @@ def test_topics_without_permission_are_refused(monkeypatch: pytest.MonkeyPatch) 
     found = [(each.topic, {one.error_code for one in each.partitions}) for each in answer.responses]
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert found == [("mine", {ErrorCode.NONE}), ("theirs", {refused})]
+
+
+def test_files_for_old_versions_are_read_in_parts(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_errors, sizes = OldFetch.replace_errors, []
+
+    def note_size(old: OldFetch, version: int, results: list[Any]) -> list[Any]:
+        sizes.append(len(results))
+        return replace_errors(old, version, results)
+
+    monkeypatch.setattr(OldFetch, "replace_errors", note_size)
+    broker.ask(request(topic("t")), 3)
+    assert sizes == [wide_fetch._AT_ONCE, PARTITIONS - wide_fetch._AT_ONCE]
 
 
 def test_the_parts_are_smaller_than_the_requests() -> None:

@@ -6,7 +6,6 @@ changes the levels of its loggers itself. The controller handles everything else
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.controller.configs.config_operations import ConfigOperation
@@ -15,9 +14,10 @@ from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER, BROKER_
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.dynamic.log_levels import change_level, check_level_change
 from barnabas.settings.key import whole_number
+from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from barnabas.protocol.messages.alter_configs import (
         AlterConfigsResource as LegacyResource,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Result for a resource that is not forwarded to the controller: an error, or None for success.
 Outcome = Refusal | None
+# Outcomes by the position of the resource in the request.
+Outcomes = dict[int, Outcome]
 
 
 class OwnChangeChecks(Protocol):
@@ -58,10 +60,10 @@ def handle_locally(
     *,
     validate_only: bool,
     checks: OwnChangeChecks | None,
-) -> dict[int, Outcome]:
+) -> Generator[None, None, Outcomes]:
     """Change the levels of loggers, and reject resources that must not reach the controller.
 
-    The function rejects repeated resources, resources of other brokers, and values that change too
+    The generator rejects repeated resources, resources of other brokers, and values that change too
     much at once.
 
     Args:
@@ -72,10 +74,11 @@ def handle_locally(
             brokers.
 
     Returns:
-        The outcome of each resource that is not forwarded, by its position in the request.
+        The outcome of each resource that is not forwarded.
     """
-    outcomes = _refuse_duplicates([(each.resource_type, each.resource_name) for each in resources])
+    outcomes = yield from _refuse_duplicates(resources)
     for index, resource in enumerate(resources):
+        yield
         if index in outcomes:
             continue
         try:
@@ -93,16 +96,17 @@ def handle_locally(
 
 def handle_legacy_locally(
     node_id: int, resources: Sequence[LegacyResource], checks: OwnChangeChecks | None
-) -> dict[int, Outcome]:
+) -> Generator[None, None, Outcomes]:
     """Reject resources of AlterConfigs that must not reach the controller.
 
     AlterConfigs does not support loggers, and it deletes every key that it does not name.
     Parameters and result are those of `handle_locally`.
     """
-    outcomes = _refuse_duplicates([(each.resource_type, each.resource_name) for each in resources])
+    outcomes = yield from _refuse_duplicates(resources)
     if checks is None:
         return outcomes
     for index, resource in enumerate(resources):
+        yield
         if index in outcomes or resource.resource_type != BROKER:
             continue
         try:
@@ -123,24 +127,24 @@ def handle_legacy_locally(
 def merge_results(
     result_class: type[Result],
     resources: Sequence[AlterConfigsResource | LegacyResource],
-    outcomes: Mapping[int, Outcome],
+    outcomes: Outcomes,
     forwarded: Iterable[Result],
-) -> list[Result]:
+) -> Generator[None, None, list[Result]]:
     """Return one result per resource, in the order of the request.
 
     Args:
         result_class: class of the API's result for a resource.
         resources: resources of the request.
-        outcomes: outcomes of the resources that were not forwarded, by position.
+        outcomes: outcomes of the resources that were not forwarded.
         forwarded: results of the controller for the other resources, in order.
     """
     forwarded_results = iter(forwarded)
-    return [
+    return gradually(
         _make_result(result_class, resource, outcomes[index])
         if index in outcomes
         else next(forwarded_results)
         for index, resource in enumerate(resources)
-    ]
+    )
 
 
 def names_broker(name: str, node_id: int) -> bool:
@@ -159,9 +163,12 @@ def _make_result(
     )
 
 
-def _refuse_duplicates(names: list[tuple[int, str]]) -> dict[int, Outcome]:
+def _refuse_duplicates(
+    resources: Sequence[AlterConfigsResource | LegacyResource],
+) -> Generator[None, None, Outcomes]:
+    names = [(each.resource_type, each.resource_name) for each in resources]
+    times = yield from count_gradually(names)
     refusal = Refusal(ErrorCode.INVALID_REQUEST, "each resource may be named once")
-    times = Counter(names)
     return {index: refusal for index, name in enumerate(names) if times[name] > 1}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.messages.alter_configs import (
@@ -13,6 +14,10 @@ from barnabas.server.configs.dynamic.config_admin import handle_legacy_locally, 
 from barnabas.server.handlers.configs.broker_limits import create_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.protocol.schema import Message
+    from barnabas.server.configs.dynamic.config_admin import Outcomes
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 
@@ -34,20 +39,31 @@ class AlterConfigsHandler:
 
     def handle_alter_configs(
         self, context: RequestContext, request: AlterConfigsRequest
-    ) -> AlterConfigsResponse | None:
+    ) -> Message | None:
         """Forward the request. The response follows when the configurations are committed."""
-        outcomes = handle_legacy_locally(self._node_id, request.resources, self._limits)
+        return context.after(
+            handle_legacy_locally(self._node_id, request.resources, self._limits),
+            partial(self._forward, context, request),
+        )
+
+    def _forward(
+        self, context: RequestContext, request: AlterConfigsRequest, outcomes: Outcomes
+    ) -> None:
         rest = [each for index, each in enumerate(request.resources) if index not in outcomes]
 
-        def on_forwarded(response: AlterConfigsResponse) -> None:
-            responses = merge_results(
-                AlterConfigsResourceResponse, request.resources, outcomes, response.responses
+        def build(
+            forwarded: list[AlterConfigsResourceResponse],
+        ) -> Generator[None, None, AlterConfigsResponse]:
+            responses = yield from merge_results(
+                AlterConfigsResourceResponse, request.resources, outcomes, forwarded
             )
-            context.respond(AlterConfigsResponse(responses=responses))
+            return AlterConfigsResponse(responses=responses)
 
         if not rest:
-            responses = merge_results(AlterConfigsResourceResponse, request.resources, outcomes, [])
-            return AlterConfigsResponse(responses=responses)
-        forwarded = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-        self._forwarding.send(forwarded, on_forwarded, client_context=context)
-        return None
+            context.respond_in_slices(build([]))
+            return
+        self._forwarding.send(
+            AlterConfigsRequest(resources=rest, validate_only=request.validate_only),
+            lambda response: context.respond_in_slices(build(response.responses)),
+            client_context=context,
+        )

@@ -16,6 +16,8 @@ from barnabas.protocol.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.metadata.configs.client_quotas_image import QuotaEntity
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
@@ -58,7 +60,7 @@ class DescribeClientQuotasHandler:
         self,
         context: RequestContext,
         request: DescribeClientQuotasRequest,
-    ) -> DescribeClientQuotasResponse:
+    ) -> DescribeClientQuotasResponse | None:
         """List matching quotas. An empty filter matches all, or nothing if the match is strict."""
         try:
             name_filter = _parse_filter(request)
@@ -66,14 +68,20 @@ class DescribeClientQuotasHandler:
             return DescribeClientQuotasResponse(
                 error_code=error.error_code, error_message=str(error), entries=None
             )
-        entries = [
-            EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[ValueData(key=key, value=value) for key, value in limits.items()],
-            )
-            for entity, limits in self._cluster.image.client_quotas
-            if _matches(name_filter, request.strict, entity)
-        ]
+        return context.in_slices(self._build_response(name_filter, strict=request.strict))
+
+    def _build_response(
+        self, name_filter: Filter, *, strict: bool
+    ) -> Generator[None, None, DescribeClientQuotasResponse]:
+        entries: list[EntryData] = []
+        for entity, limits in self._cluster.image.client_quotas:
+            if _matches(name_filter, strict, entity):
+                entity_data = [
+                    EntityData(entity_type=kind, entity_name=name) for kind, name in entity
+                ]
+                values = [ValueData(key=key, value=value) for key, value in limits.items()]
+                entries.append(EntryData(entity=entity_data, values=values))
+            yield
         return DescribeClientQuotasResponse(
             error_code=ErrorCode.NONE, error_message="", entries=entries
         )

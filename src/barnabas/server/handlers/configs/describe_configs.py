@@ -28,6 +28,7 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from barnabas.server.configs.dynamic.config_admin import names_broker
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -72,15 +73,16 @@ class DescribeConfigsHandler:
         if unknown:
             # Kafka rejects the whole request before it describes any resource.
             message = f"resources of type {min(unknown)} have no configs"
-            results = [
+            results = yield from gradually(
                 _refused(each, (ErrorCode.INVALID_REQUEST, message)) for each in request.resources
-            ]
+            )
         else:
             results = yield from self._describe_all(request)
         if version == 0:
             for result in results:
                 for config in result.configs:
                     config.is_default = config.config_source == ConfigSource.DEFAULT
+                yield
         return DescribeConfigsResponse(results=results)
 
     def _describe_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -13,6 +14,10 @@ from barnabas.server.configs.dynamic.config_admin import handle_locally, merge_r
 from barnabas.server.handlers.configs.broker_limits import create_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.protocol.schema import Message
+    from barnabas.server.configs.dynamic.config_admin import Outcomes
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 
@@ -34,27 +39,34 @@ class IncrementalAlterConfigsHandler:
 
     def handle_incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
-    ) -> IncrementalAlterConfigsResponse | None:
+    ) -> Message | None:
         """Apply the changes. The response follows when the configurations are committed."""
-        outcomes = handle_locally(
+        own_changes = handle_locally(
             self._node_id,
             request.resources,
             validate_only=request.validate_only,
             checks=self._limits,
         )
+        return context.after(own_changes, partial(self._forward, context, request))
+
+    def _forward(
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest, outcomes: Outcomes
+    ) -> None:
         rest = [each for index, each in enumerate(request.resources) if index not in outcomes]
 
-        def on_forwarded(response: IncrementalAlterConfigsResponse) -> None:
-            responses = merge_results(
-                AlterConfigsResourceResponse, request.resources, outcomes, response.responses
+        def build(
+            forwarded: list[AlterConfigsResourceResponse],
+        ) -> Generator[None, None, IncrementalAlterConfigsResponse]:
+            responses = yield from merge_results(
+                AlterConfigsResourceResponse, request.resources, outcomes, forwarded
             )
-            context.respond(IncrementalAlterConfigsResponse(responses=responses))
+            return IncrementalAlterConfigsResponse(responses=responses)
 
         if not rest:
-            responses = merge_results(AlterConfigsResourceResponse, request.resources, outcomes, [])
-            return IncrementalAlterConfigsResponse(responses=responses)
-        forwarded = IncrementalAlterConfigsRequest(
-            resources=rest, validate_only=request.validate_only
+            context.respond_in_slices(build([]))
+            return
+        self._forwarding.send(
+            IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only),
+            lambda response: context.respond_in_slices(build(response.responses)),
+            client_context=context,
         )
-        self._forwarding.send(forwarded, on_forwarded, client_context=context)
-        return None

@@ -21,9 +21,10 @@ from barnabas.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
@@ -46,7 +47,7 @@ class ListConfigResourcesHandler:
 
     def handle_list_config_resources(
         self, context: RequestContext, request: ListConfigResourcesRequest
-    ) -> ListConfigResourcesResponse:
+    ) -> ListConfigResourcesResponse | None:
         """List the resources of the requested types. An unknown type is UNSUPPORTED_VERSION.
 
         Topics and brokers are listed even if they have no configuration values.
@@ -58,14 +59,17 @@ class ListConfigResourcesHandler:
             return ListConfigResourcesResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
             )
-        return ListConfigResourcesResponse(
-            error_code=ErrorCode.NONE,
-            config_resources=[
-                ConfigResource(resource_name=name, resource_type=kind)
-                for kind in sorted(set(requested))
-                for name in self._names(kind)
-            ],
+        return context.in_slices(self._build_response(sorted(set(requested))))
+
+    def _build_response(
+        self, kinds: list[int]
+    ) -> Generator[None, None, ListConfigResourcesResponse]:
+        resources = yield from gradually(
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in kinds
+            for name in self._names(kind)
         )
+        return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)
 
     def _names(self, kind: int) -> list[str]:
         image = self._cluster.image

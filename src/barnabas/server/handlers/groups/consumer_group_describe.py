@@ -10,7 +10,7 @@ from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDesc
 from barnabas.server.handlers.groups.described_groups import visible_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from barnabas.protocol.messages.consumer_group_describe import (
         ConsumerGroupDescribeRequest,
@@ -35,15 +35,20 @@ def handler(dependencies: BrokerDependencies) -> Handle:
                 ]
             )
 
-        def respond(groups: list[DescribedGroup]) -> None:
-            shown = visible_groups(
+        def build(
+            groups: list[DescribedGroup],
+        ) -> Generator[None, None, ConsumerGroupDescribeResponse]:
+            shown = yield from visible_groups(
                 context.access,
                 groups,
                 _topics,
                 failed_group,
                 includes_operations=request.include_authorized_operations,
             )
-            context.respond(ConsumerGroupDescribeResponse(groups=shown))
+            return ConsumerGroupDescribeResponse(groups=shown)
+
+        def respond(groups: list[DescribedGroup]) -> None:
+            context.respond_in_slices(build(groups))
 
         return context.in_slices(consumers.describe(request.group_ids, respond))
 

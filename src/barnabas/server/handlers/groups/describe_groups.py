@@ -8,7 +8,6 @@ from barnabas.protocol.acls import AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsResponse
 from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
-from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -42,16 +41,14 @@ class DescribeGroupsHandler:
     def _build_response(
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> Generator[None, None, DescribeGroupsResponse]:
-        described = yield from gradually(
-            self._groups.describe(each, context.version) for each in request.groups
-        )
-        if request.include_authorized_operations:
-            access = context.access
-            for group in described:
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = (
-                        GROUP_OPERATIONS
-                        if access is None
-                        else access.operations(_GROUP, group.group_id)
-                    )
+        access = context.access
+        described = []
+        for group_id in request.groups:
+            group = self._groups.describe(group_id, context.version)
+            if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                group.authorized_operations = (
+                    GROUP_OPERATIONS if access is None else access.operations(_GROUP, group_id)
+                )
+            described.append(group)
+            yield
         return DescribeGroupsResponse(groups=described)

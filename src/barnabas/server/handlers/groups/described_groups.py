@@ -9,7 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from barnabas.server.dispatch.access import Access
 
@@ -35,7 +35,7 @@ def visible_groups(
     message: str = _REFUSED,
     *,
     includes_operations: bool,
-) -> list[D]:
+) -> Generator[None, None, list[D]]:
     """Return the groups, with errors for groups with topics that the client may not describe.
 
     Args:
@@ -46,19 +46,18 @@ def visible_groups(
         message: the message for groups with such topics.
         includes_operations: whether the client asks what it may do with the groups.
     """
+    shown: list[D] = []
     for group in groups:
         if includes_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = (
                 GROUP_OPERATIONS if access is None else access.operations(_GROUP, group.group_id)
             )
-    if access is None:
-        return groups
-
-    def is_visible(group: D) -> bool:
-        names = sorted(set(topics_of(group)))
-        return all(access.allows(_DESCRIBE, _TOPIC, name, is_logged=False) for name in names)
-
-    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return [
-        group if is_visible(group) else failed(group.group_id, error, message) for group in groups
-    ]
+        is_visible = access is None or all(
+            access.allows(_DESCRIBE, _TOPIC, name, is_logged=False)
+            for name in sorted(set(topics_of(group)))
+        )
+        if not is_visible:
+            group = failed(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+        shown.append(group)
+        yield
+    return shown

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -48,22 +49,19 @@ def _leave_in_parts(
 
     In Kafka such a request is one operation. Here, other requests can run in between.
     """
-    leaving = request.members
-    starts = range(0, len(leaving), MEMBERS_AT_ONCE)
+    parts = list(in_parts(request.members, MEMBERS_AT_ONCE))
     responses: dict[int, LeaveGroupResponse] = {}
 
     def collect(index: int) -> Callable[[LeaveGroupResponse], None]:
         def on_done(response: LeaveGroupResponse) -> None:
             responses[index] = response
-            if len(responses) == len(starts):
-                context.respond(_merge_responses([responses[each] for each in range(len(starts))]))
+            if len(responses) == len(parts):
+                context.respond(_merge_responses([responses[each] for each in range(len(parts))]))
 
         return on_done
 
-    for index, start in enumerate(starts):
-        part = LeaveGroupRequest(
-            group_id=request.group_id, members=leaving[start : start + MEMBERS_AT_ONCE]
-        )
+    for index, some in enumerate(parts):
+        part = LeaveGroupRequest(group_id=request.group_id, members=some)
         members.leave(part, context.version, collect(index))
         yield
 

@@ -15,8 +15,11 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
@@ -35,24 +38,27 @@ class OffsetCommitHandler:
         self._cluster = dependencies.cluster
         self._offsets = dependencies.groups.offsets
 
-    def handle_offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> None:
+    def handle_offset_commit(
+        self, context: RequestContext, request: OffsetCommitRequest
+    ) -> OffsetCommitResponse | None:
         """Commit the offsets. The response follows when they are written and replicated."""
         if context.version == 0:
-            context.respond(self._refused(request))
-            return
+            return context.in_slices(self._refused(request))
         context.in_slices(self._offsets.commit(request, context.version, context.respond))
+        return None
 
-    def _refused(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    def _refused(self, request: OffsetCommitRequest) -> Generator[None, None, OffsetCommitResponse]:
         topics = []
         for topic in request.topics:
             error = ErrorCode.UNSUPPORTED_VERSION
             if self._cluster.topic_id(topic.name) is None:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            partitions = [
+            partitions = yield from gradually(
                 OffsetCommitResponsePartition(
                     partition_index=partition.partition_index, error_code=error
                 )
                 for partition in topic.partitions
-            ]
+            )
             topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+            yield
         return OffsetCommitResponse(topics=topics)

@@ -18,8 +18,11 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
@@ -44,7 +47,7 @@ class OffsetFetchHandler:
         """Return the committed offsets, or an error for each group."""
         version = context.version
         if version == 0:
-            return _refused(request)
+            return context.in_slices(_refused(request))
         if not request.require_stable:
             return context.in_slices(self._offsets.fetch(request, version))
 
@@ -59,21 +62,18 @@ class OffsetFetchHandler:
         return context.after(self._offsets.partitions_of(request, version), confirm)
 
 
-def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=-1,
-                        metadata="",
-                        error_code=ErrorCode.UNSUPPORTED_VERSION,
-                    )
-                    for index in topic.partition_indexes
-                ],
+def _refused(request: OffsetFetchRequest) -> Generator[None, None, OffsetFetchResponse]:
+    topics = []
+    for topic in request.topics or ():
+        partitions = yield from gradually(
+            OffsetFetchResponsePartition(
+                partition_index=index,
+                committed_offset=-1,
+                metadata="",
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
             )
-            for topic in request.topics or ()
-        ]
-    )
+            for index in topic.partition_indexes
+        )
+        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+        yield
+    return OffsetFetchResponse(topics=topics)

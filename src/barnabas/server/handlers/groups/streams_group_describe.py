@@ -10,7 +10,7 @@ from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescri
 from barnabas.server.handlers.groups.described_groups import visible_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from barnabas.protocol.messages.streams_group_describe import (
         DescribedGroup,
@@ -35,8 +35,10 @@ def handler(dependencies: BrokerDependencies) -> Handle:
                 groups=[failed_streams_group(each, error, None) for each in request.group_ids]
             )
 
-        def respond(groups: list[DescribedGroup]) -> None:
-            shown = visible_groups(
+        def build(
+            groups: list[DescribedGroup],
+        ) -> Generator[None, None, StreamsGroupDescribeResponse]:
+            shown = yield from visible_groups(
                 context.access,
                 groups,
                 _topics,
@@ -44,7 +46,10 @@ def handler(dependencies: BrokerDependencies) -> Handle:
                 _REFUSED,
                 includes_operations=request.include_authorized_operations,
             )
-            context.respond(StreamsGroupDescribeResponse(groups=shown))
+            return StreamsGroupDescribeResponse(groups=shown)
+
+        def respond(groups: list[DescribedGroup]) -> None:
+            context.respond_in_slices(build(groups))
 
         return context.in_slices(
             streams.describe(

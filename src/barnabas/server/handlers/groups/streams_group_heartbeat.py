@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
     )
+    from barnabas.protocol.schema import Message
     from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
     from barnabas.server.dispatch.access import Access
     from barnabas.server.dispatch.request import Handle, RequestContext
@@ -41,13 +43,18 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 
     def handle_streams_group_heartbeat(
         context: RequestContext, request: StreamsGroupHeartbeatRequest
-    ) -> StreamsGroupHeartbeatResponse | None:
+    ) -> Message | None:
         if not cluster.image.features.has_streams_groups:
             return failed_streams_heartbeat(ErrorCode.UNSUPPORTED_VERSION, None)
-        if request.topology is not None:
-            problem = topology_problem(request.topology)
-            if problem is not None:
-                return failed_streams_heartbeat(ErrorCode.STREAMS_INVALID_TOPOLOGY, problem)
+        if request.topology is None:
+            return serve(context, request, None)
+        return context.after(topology_problem(request.topology), partial(serve, context, request))
+
+    def serve(
+        context: RequestContext, request: StreamsGroupHeartbeatRequest, problem: str | None
+    ) -> StreamsGroupHeartbeatResponse | None:
+        if problem is not None:
+            return failed_streams_heartbeat(ErrorCode.STREAMS_INVALID_TOPOLOGY, problem)
         identity = ClientIdentity(context.client_id or "", f"/{context.host}")
 
         def respond(heartbeat: StreamsHeartbeat) -> None:

@@ -14,13 +14,17 @@ from barnabas.protocol.messages.delete_records import (
 )
 from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.waiting.steps import gradually
+from barnabas.waiting.steps import gradually, in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from barnabas.replication.requests.delayed_delete_records import DelayedDeleteRecords
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
+
+# Partitions that one step deletes from: each replaces its file of leader epochs.
+_AT_ONCE = 10
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -58,15 +62,30 @@ class DeleteRecordsHandler:
                 else:
                     offsets[key] = requested.offset
 
-        def respond(done: dict[TopicPartition, DeleteRecordsResult]) -> None:
+        expected = len(results) + len(offsets)
+
+        def on_some(done: dict[TopicPartition, DeleteRecordsResult]) -> None:
             results.update(done)
+            if len(results) < expected:
+                return
             try:
                 context.respond_in_slices(_response(request, results))
             except Exception as error:  # noqa: BLE001 - the same call completes other requests
                 context.give_up(error)
 
-        operation = self._replicas.delete_records(request.timeout_ms, offsets, respond)
-        context.on_client_gone(operation.cancel)
+        def cancel() -> None:
+            for each in operations:
+                each.cancel()
+
+        operations: list[DelayedDeleteRecords] = []
+        context.on_client_gone(cancel)
+        if not offsets:
+            on_some({})
+        for some in in_parts(list(offsets.items()), _AT_ONCE):
+            operations.append(
+                self._replicas.delete_records(request.timeout_ms, dict(some), on_some)
+            )
+            yield
 
 
 def _response(

@@ -66,7 +66,7 @@ class ListOffsetsHandler:
         if context.version == 0:
             return context.in_slices(self._build_old_response(request))
         if request.isolation_level not in ISOLATION_LEVELS:
-            return _refused(request)
+            return context.in_slices(_refused(request))
         steps = self._build_response(context.version, request)
         self._queue.submit(context, steps, context.respond, context.connection)
         return None
@@ -166,20 +166,17 @@ class ListOffsetsHandler:
         )
 
 
-def _refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
+def _refused(request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
     """Return the error response to an invalid isolation level."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _failed(each.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics: list[ListOffsetsTopicResponse] = []
+    for topic in request.topics:
+        partitions = yield from gradually(
+            _failed(each.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
+            for each in topic.partitions
+        )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        yield
+    return ListOffsetsResponse(topics=topics)
 
 
 def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:

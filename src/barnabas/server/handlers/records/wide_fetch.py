@@ -70,18 +70,18 @@ def session_request_in_steps(
         request: the request, with many partitions.
         read: reads a request with some of the partitions.
     """
-    some = copy(request)
-    some.topics = []
-    made = read(some)
-    some.forgotten_topics_data = []
+    short = copy(request)
+    short.topics = []
+    without_partitions = read(short)
+    short.forgotten_topics_data = []
     requested: list[RequestedPartition] = []
     for topic in request.topics:
         for part in in_parts(topic.partitions, _AT_ONCE):
-            some.topics = [FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=part)]
-            requested += read(some).requested
+            short.topics = [FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=part)]
+            requested += read(short).requested
             yield
-    # Repeated partitions as in a short request.
-    return replace(made, requested=list(dict(requested).items()))
+    # Merge the repetitions of a partition, as `read` does for a whole request.
+    return replace(without_partitions, requested=list(dict(requested).items()))
 
 
 class WideFetchHandling:
@@ -130,17 +130,18 @@ class WideFetchHandling:
         changed = yield from self._session.answer_in_steps(results)
         if pending.old is None:
             yield from self._send(changed)
-        elif context.version < MAGIC_2_SINCE:
-            pending.old.adapt(context, changed, pending.requested, self._send_adapted)
+            return
+        replaced: list[PartitionResult] = []
+        for part in in_parts(changed, _AT_ONCE):
+            replaced += pending.old.replace_errors(context.version, part)
+            yield
+        if context.version < MAGIC_2_SINCE:
+            pending.old.convert(context, replaced, pending.requested, self._send_converted)
         else:
-            adapted: list[PartitionResult] = []
-            for part in in_parts(changed, _AT_ONCE):
-                pending.old.adapt(context, part, pending.requested, adapted.extend)
-                yield
-            yield from self._send(adapted)
+            yield from self._send(replaced)
 
-    def _send_adapted(self, adapted: list[PartitionResult]) -> None:
-        self._run(self._send(adapted))
+    def _send_converted(self, converted: list[PartitionResult]) -> None:
+        self._run(self._send(converted))
 
     def _send(self, changed: list[PartitionResult]) -> Steps:
         session = self._session
@@ -153,7 +154,7 @@ class WideFetchHandling:
             is_clean = self._pending.count(part) and is_clean
             yield
         if len(changed) > _AT_ONCE:
-            # In a turn of its own: encoding takes as long as two slices.
+            # Encode in a turn of its own, because it takes as long as two slices.
             self._context.complete_in_slices(self._encode(response, is_clean=is_clean))
         else:
             self._context.respond(response, is_clean=is_clean)

@@ -60,9 +60,9 @@ class DescribeTopicPartitionsHandler:
         is_invalid = cursor is not None and bool(requested) and first_name not in requested
         if is_invalid or first_partition < 0:
             # Return one error per requested topic, in request order and with repetitions.
-            response.topics += [
+            response.topics = yield from gradually(
                 _failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics
-            ]
+            )
             return response
         # Requested topics that the client may not describe. They come last.
         refused: list[str] = []
@@ -99,9 +99,9 @@ class DescribeTopicPartitionsHandler:
             for each in response.topics:
                 each.topic_authorized_operations = access.operations(_TOPIC, each.name or "")
                 yield
-            response.topics += [
+            response.topics += yield from gradually(
                 _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused
-            ]
+            )
         return response
 
     def _topic(

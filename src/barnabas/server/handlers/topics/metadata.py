@@ -82,14 +82,14 @@ class MetadataHandler:
             lacks_name = lacks_name or topic.name is None
             yield
         if context.version < _TOPIC_IDS_SINCE and (has_ids or lacks_name):
-            return _refused(request)
+            return (yield from _refused(request))
         if has_ids:
             # If a request has any topic ids, respond for those topics only, as Kafka does.
-            request.topics = [
+            request.topics = yield from gradually(
                 MetadataRequestTopic(topic_id=topic.topic_id, name=None)
                 for topic in request.topics or ()
                 if topic.topic_id != ZERO_UUID
-            ]
+            )
         operations = (
             TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
         )
@@ -180,14 +180,15 @@ class MetadataHandler:
         )
 
 
-def _refused(request: MetadataRequest) -> MetadataResponse:
+def _refused(request: MetadataRequest) -> Generator[None, None, MetadataResponse]:
     """Return the error response to a request by id in a version without topic ids."""
-    topics = [
-        _failed(topic, ErrorCode.INVALID_REQUEST, NOT_REQUESTED) for topic in request.topics or ()
-    ]
-    for topic, requested in zip(topics, request.topics or (), strict=True):
+    topics = []
+    for requested in request.topics or ():
+        topic = _failed(requested, ErrorCode.INVALID_REQUEST, NOT_REQUESTED)
         topic.name = requested.name or ""
         topic.topic_id = requested.topic_id
+        topics.append(topic)
+        yield
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
 
 

@@ -20,6 +20,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -89,8 +90,7 @@ class WriteTxnMarkersHandler:
                     online.append(key)
                 else:
                     found[key] = _unless_fenced(error, marker, partition)
-            for start in range(0, len(online), WRITTEN_AT_ONCE):
-                some = online[start : start + WRITTEN_AT_ONCE]
+            for some in in_parts(online, WRITTEN_AT_ONCE):
                 waiting += len(some)
                 self._writer.write(_create_ending(marker), some, partial(on_result, found))
                 yield

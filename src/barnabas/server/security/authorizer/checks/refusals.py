@@ -9,6 +9,7 @@ from barnabas.controller.apis import refuse_request
 from barnabas.controller.result import Refusal
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.schema import Message
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -37,26 +38,27 @@ def _names(response: type[Message]) -> frozenset[str]:
     return frozenset(each.name for each in response.__fields__)
 
 
-def _alter_replica_log_dirs(request: Any, error: ErrorCode, _message: str) -> Message:
+def _alter_replica_log_dirs(
+    request: Any, error: ErrorCode, _message: str
+) -> Generator[None, None, Message]:
     from barnabas.protocol.messages.alter_replica_log_dirs import (
         AlterReplicaLogDirPartitionResult,
         AlterReplicaLogDirsResponse,
         AlterReplicaLogDirTopicResult,
     )
 
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
-                    for index in topic.partitions
-                ],
+    results = []
+    for directory in request.dirs:
+        for topic in directory.topics:
+            partitions = yield from gradually(
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+                for index in topic.partitions
             )
-            for directory in request.dirs
-            for topic in directory.topics
-        ]
-    )
+            results.append(
+                AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=partitions)
+            )
+        yield
+    return AlterReplicaLogDirsResponse(results=results)
 
 
 def _describe_cluster(_request: Any, error: ErrorCode, message: str) -> Message:
@@ -73,26 +75,27 @@ def _describe_client_quotas(_request: Any, error: ErrorCode, _message: str) -> M
     return DescribeClientQuotasResponse(error_code=error, error_message=None, entries=None)
 
 
-def _describe_user_scram_credentials(request: Any, error: ErrorCode, _message: str) -> Message:
+def _describe_user_scram_credentials(
+    request: Any, error: ErrorCode, _message: str
+) -> Generator[None, None, Message]:
     from barnabas.protocol.messages.describe_user_scram_credentials import (
         DescribeUserScramCredentialsResponse,
         DescribeUserScramCredentialsResult,
     )
 
+    results = yield from gradually(
+        DescribeUserScramCredentialsResult(
+            user="", error_code=error, error_message=None, credential_infos=[]
+        )
+        for _ in request.users or ()
+    )
     return DescribeUserScramCredentialsResponse(
-        error_code=error,
-        error_message=None,
-        results=[
-            DescribeUserScramCredentialsResult(
-                user="", error_code=error, error_message=None, credential_infos=[]
-            )
-            for _ in request.users or ()
-        ],
+        error_code=error, error_message=None, results=results
     )
 
 
 # APIs whose error response has more than a top-level error.
-_SPECIAL: dict[int, Callable[[Any, ErrorCode, str], Message]] = {
+_SPECIAL: dict[int, Callable[[Any, ErrorCode, str], Message | Generator[None, None, Message]]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
     ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,

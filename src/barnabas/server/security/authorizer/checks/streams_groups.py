@@ -46,10 +46,11 @@ def check_streams_group_heartbeat(
 
 
 def _check_topology(rights: Rights, topology: Topology) -> Generator[None, None, Verdict]:
-    if topology_problem(topology) is not None:
+    if (yield from topology_problem(topology)) is not None:
         # The handler refuses the names.
         return None
-    return (yield from check_topics(rights, topology_topics(topology), failed_streams_heartbeat))
+    names = yield from topology_topics(topology)
+    return (yield from check_topics(rights, names, failed_streams_heartbeat))
 
 
 def check_streams_group_describe(

@@ -1,0 +1,74 @@
+"""Conversions of many small partitions take several turns of the event loop."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.legacy import write_message_set
+from barnabas.record.record import Record
+from barnabas.server.conversion import old_fetch, old_produce
+from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.schema import Message
+
+PARTITIONS = 10
+MESSAGE = write_message_set(1, [Record(0, 1000, 0, None, b"v")])
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
+    """A broker that converts two partitions in one step: each counts like a record."""
+    for module in (old_fetch, old_produce):
+        monkeypatch.setattr(module, "RECORDS_PER_STEP", 4)
+    made = SimulatedBroker()
+    made.make_topic("t", PARTITIONS)
+    return made
+
+
+def growth_per_turn(
+    broker: SimulatedBroker, request: Message, version: int, count: Callable[[], int]
+) -> list[int]:
+    """Send a request, and return by how much a counter grew in each turn in which it did."""
+    outcome = broker.client.send(request, version)
+    counts = []
+
+    def is_done() -> bool:
+        counts.append(count())
+        return bool(outcome)
+
+    assert broker.world.run_until(is_done)
+    return [after - before for before, after in pairwise(counts) if after != before]
+
+
+def test_old_requests_are_converted_in_several_turns(broker: SimulatedBroker) -> None:
+    metrics = broker.node.broker.replicas.metrics
+    partitions = [PartitionProduceData(index=each, records=MESSAGE) for each in range(PARTITIONS)]
+    produced = ProduceRequest(
+        acks=1,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[TopicProduceData(name="t", partition_data=partitions)],
+    )
+    found = growth_per_turn(broker, produced, 2, lambda: metrics.all_topics().produce_conversions)
+    assert found == [2] * (PARTITIONS // 2)
+
+    asked = [
+        FetchPartition(partition=each, fetch_offset=0, partition_max_bytes=1000)
+        for each in range(PARTITIONS)
+    ]
+    fetched = FetchRequest(
+        max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=asked)]
+    )
+    found = growth_per_turn(broker, fetched, 3, lambda: metrics.all_topics().fetch_conversions)
+    assert found == [2] * (PARTITIONS // 2)

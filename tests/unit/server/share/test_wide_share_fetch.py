@@ -1,0 +1,127 @@
+"""Requests of share groups for many partitions do not hold the event loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+    PartitionData,
+)
+from barnabas.protocol.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from barnabas.protocol.messages.share_fetch import FetchPartition, FetchTopic
+from barnabas.server.share.records.record_state import ACCEPT
+from barnabas.server.share.share_partition import SharePartition
+from barnabas.waiting import steps
+from unit.server.share.consumption import GROUP, Member, acquired, share_broker
+from unit.server.simulated_broker import produce_request
+
+if TYPE_CHECKING:
+    from unit.server.simulated_broker import SimulatedBroker
+
+WIDE = "wide"
+PARTITIONS = 5
+ALL = range(PARTITIONS)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
+    """A broker with a topic of several partitions, whose states are initialized."""
+    made = share_broker(monkeypatch)
+    made.make_topic(WIDE, PARTITIONS)
+    partitions = [PartitionData(partition=each, state_epoch=1, start_offset=-1) for each in ALL]
+    topics = [InitializeStateData(topic_id=topic_id(made), partitions=partitions)]
+    done: list[Any] = []
+    made.node.broker.persister.initialize(
+        InitializeShareGroupStateRequest(group_id=GROUP, topics=topics), done.append
+    )
+    assert made.world.run_until(lambda: bool(done))
+    return made
+
+
+def topic_id(broker: SimulatedBroker) -> bytes:
+    return broker.metadata(WIDE).topics[0].topic_id
+
+
+def whole_topic(broker: SimulatedBroker) -> list[FetchTopic]:
+    partitions = [FetchPartition(partition_index=each, acknowledgement_batches=[]) for each in ALL]
+    return [FetchTopic(topic_id=topic_id(broker), partitions=partitions)]
+
+
+def produce(broker: SimulatedBroker, partition: int, batch: bytes) -> None:
+    request = produce_request(WIDE, batch)
+    request.topic_data[0].partition_data[0].index = partition
+    assert broker.ask(request, 9).responses[0].partition_responses[0].error_code == 0
+
+
+def test_an_append_reads_only_its_partition_until_there_are_enough_bytes(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, batch = Member(broker, "a"), broker.batch(b"x")
+    asked = member.fetch_request(
+        topics=whole_topic(broker), max_wait_ms=20_000, min_bytes=2 * len(batch)
+    )
+    waiting = member.client.send(asked, 2)
+    broker.world.run_for(1_000)
+    replicas = broker.node.broker.replicas
+    read, sizes = replicas.read, []
+
+    def note_size(params: Any, partitions: list[Any]) -> Any:
+        sizes.append(len(partitions))
+        return read(params, partitions)
+
+    monkeypatch.setattr(replicas, "read", note_size)
+    produce(broker, 2, batch)
+    broker.world.run_for(1_000)
+    assert not waiting
+    assert set(sizes) == {1}
+    produce(broker, 3, batch)
+    assert broker.world.run_until(lambda: bool(waiting))
+    assert acquired(waiting[0][0]) == [(0, 0, 1), (0, 0, 1)]
+    assert sizes[-1] == PARTITIONS
+
+
+@pytest.mark.parametrize("name", ["load", "acknowledge"])
+def test_share_partitions_are_loaded_and_acknowledged_in_several_turns(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(steps, "SLICE_MS", -1.0)
+    call, turns = getattr(SharePartition, name), Counter[int]()
+
+    def note_turn(partition: SharePartition, *args: Any) -> None:
+        turns[broker.world.scheduler.events_run] += 1
+        call(partition, *args)
+
+    monkeypatch.setattr(SharePartition, name, note_turn)
+    for partition in ALL:
+        produce(broker, partition, broker.batch(b"x"))
+    member = Member(broker, "a")
+    fetched: list[Any] = []
+    topics = whole_topic(broker)
+    while len(fetched) < PARTITIONS:
+        fetched += member.fetch(topics=topics)
+        topics = []
+    batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
+    partitions = [
+        AcknowledgePartition(partition_index=each, acknowledgement_batches=[batch]) for each in ALL
+    ]
+    answer = member.client.ask(
+        ShareAcknowledgeRequest(
+            group_id=GROUP,
+            member_id=member.name,
+            share_session_epoch=member.epoch,
+            topics=[AcknowledgeTopic(topic_id=topic_id(broker), partitions=partitions)],
+        ),
+        2,
+    )
+    assert [each.error_code for each in answer.responses[0].partitions] == [0] * PARTITIONS
+    assert len(turns) == PARTITIONS
