@@ -40,8 +40,7 @@ def topology_problem(topology: Topology) -> Generator[None, None, str | None]:
             invalid.append(name)
         yield
     if internal:
-        named = ",".join(internal)
-        return f"Use of Kafka internal topics {named} in a Kafka Streams topology is prohibited."
+        return f"A topology must not use internal topics: {', '.join(internal)}"
     if invalid:
-        return f"Topic names {','.join(invalid)} are not valid topic names."
+        return f"The topology has invalid topic names: {', '.join(invalid)}"
     return None

@@ -91,8 +91,8 @@ def test_errors_of_the_creation_are_in_the_status(broker: SimulatedBroker) -> No
 
 def test_topics_of_the_cluster_and_invalid_names_are_refused(broker: SimulatedBroker) -> None:
     for name, detail in (
-        ("__consumer_offsets", "prohibited"),
-        ("a b", "are not valid topic names"),
+        ("__consumer_offsets", "must not use internal topics"),
+        ("a b", "invalid topic names: a b"),
     ):
         refused = beat(broker, "a", 0, topology(name))
         assert refused.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
