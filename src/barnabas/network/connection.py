@@ -323,6 +323,7 @@ class Connection(FramedHandler):
             self.queued_ms = 0.0
             if self._splitter.has_more:
                 self._share_ends_ms = now_ms + SHARE_MS
+                self.is_pipelined = True
         size = len(frame)
         self._on_request(self, frame)
         if size > _LARGE_BYTES:
@@ -402,7 +403,7 @@ class Connection(FramedHandler):
             self.send_chunks(chunks)
         if slots and slots[0].is_answered:
             self._release_held()
-        if not self._splitter.has_more if self._receiving else not slots:
+        if not slots and not (self._receiving and self._splitter.has_more):
             # No other response of this turn can be added: send this one before the remaining work
             # of the turn.
             is_sent = self.flush()

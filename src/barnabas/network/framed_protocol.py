@@ -20,7 +20,7 @@ from barnabas.protocol.frame import FrameSplitter
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.protocol.frame import FrameMemory
     from barnabas.protocol.frame_buffers import FrameBuffers
@@ -49,7 +49,9 @@ class FramedHandler(ABC):
         "_timer",
         "bytes_in",
         "bytes_out",
+        "collected",
         "get_buffer",
+        "is_pipelined",
     )
 
     def __init__(
@@ -73,6 +75,11 @@ class FramedHandler(ABC):
         # End of the time share of the frames of one read, in monotonic ms. Infinity until a frame
         # is followed by another one in the same read.
         self._share_ends_ms = inf
+        # Whether the current read has several frames, so that their work may be collected. Set by a
+        # server's connection.
+        self.is_pipelined = False
+        # The collected work of earlier frames of the current read; None without any.
+        self.collected: Callable[[], None] | None = None
         # Buffer size of a partially received frame, as last passed to `on_frame_memory`.
         self._frame_bytes = 0
         self.bytes_in = 0
@@ -123,7 +130,10 @@ class FramedHandler(ABC):
         self.on_opened()
 
     def on_received(self, count: int) -> None:
-        """Handle all complete frames, then write the resulting output. Called by the stream."""
+        """Handle all complete frames, then write the resulting output. Called by the stream.
+
+        The frames stay in the receive buffer until their collected work is done.
+        """
         self.bytes_in += count
         self._receiving = True
         self._share_ends_ms = inf
@@ -137,6 +147,9 @@ class FramedHandler(ABC):
             self.on_malformed(error)
             return
         finally:
+            if self.is_pipelined:
+                self.is_pipelined = False
+                self.do_collected()
             self._receiving = False
         if self._output:
             self.flush_collected()
@@ -155,6 +168,12 @@ class FramedHandler(ABC):
         if not self._receiving and not self._flush_due:
             self._flush_due = True
             self._timer.call_soon(self._flush_now)
+
+    def do_collected(self) -> None:
+        """Do the collected work: the read ends, or the next frame may depend on the work."""
+        work, self.collected = self.collected, None
+        if work is not None:
+            work()
 
     def flush(self) -> bool:
         """Write the collected output now. Return whether the kernel accepted all of it."""

@@ -151,6 +151,7 @@ class FrameSplitter:
             self._own = None
             self._filled = 0
             self.own_bytes = 0
+            self.has_more = False
             with own[4:whole] as frame:
                 yield frame
             self._give_back(own)

@@ -40,6 +40,7 @@ from barnabas.replication.requests.delayed_delete_records import (
     PendingDelete,
 )
 from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
+from barnabas.replication.requests.joint_appends import JointAppends
 from barnabas.replication.requests.leadership_checks import LeadershipChecks
 from barnabas.replication.requests.replica_appends import AppendDependencies, ReplicaAppends
 from barnabas.replication.requests.replica_reads import ReadDependencies, ReplicaReads
@@ -160,12 +161,14 @@ class ReplicaManager:
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
         self.partition = self._registry.partition
-        self.append_records = ReplicaAppends(
+        appends = ReplicaAppends(
             AppendDependencies(
                 self._registry, self.metrics, self._clock, self._produces, self.wake,
                 self._wake_fetches, self._take_offline, dependencies.inspections,
             )
-        ).append_records  # fmt: skip
+        )  # fmt: skip
+        self.append_records = appends.append_records
+        self.joint_appends = JointAppends(appends, self._clock)
         reads = self._make_reads(dependencies)
         self.confirm_leadership = self._checks.confirm_leadership
         self.fetch = reads.fetch

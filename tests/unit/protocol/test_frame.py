@@ -93,6 +93,17 @@ def test_a_frame_is_released_when_the_next_one_is_requested() -> None:
         bytes(view)
 
 
+def test_the_last_frame_of_a_read_has_no_other_one_behind_it() -> None:
+    splitter = FrameSplitter(100, bytearray(64))
+    data = frame(b"abc") + frame(b"defgh")
+    splitter.get_buffer()[:10] = data[:10]
+    assert [splitter.has_more for _ in splitter.received(10)] == [True]
+    for part in (data[10:11], data[11:]):
+        splitter.get_buffer()[: len(part)] = part
+        found = [(bytes(view), splitter.has_more) for view in splitter.received(len(part))]
+    assert found == [(b"defgh", False)]
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
 def test_an_invalid_length_is_an_error(length: int) -> None:
     splitter = FrameSplitter(1000)

@@ -152,6 +152,27 @@ class LeaderSide(Side):
         self.sync_if_due()
 
 
+class JointSide(LeaderSide):
+    """A leader's log, which appends the victim together with the two appends after it."""
+
+    def take(self, append: Append) -> None:
+        if append != self.plan.victim or append.sequence < 0:
+            if append.sequence < 0 or append.sequence not in self.acknowledged:
+                super().take(append)
+            return
+        joined = []
+        together = (append, *self.plan.after[:2])
+        for each in together:
+            found = self.log.validate_for_joint_append(memoryview(each.records()), NOW_MS)
+            assert found is not None
+            joined.append(found)
+        for outcome in self.log.append_jointly(joined, append.epoch, NOW_MS):
+            if isinstance(outcome, KafkaStorageError):
+                raise outcome
+        self.sync_if_due()
+        self.acknowledged += [each.sequence for each in together]
+
+
 class FollowerSide(Side):
     """A follower's log, which appends the leader's bytes from its log end on, with retries."""
 

@@ -12,6 +12,7 @@ from unit.storage.append_faults import (
     PLANS,
     Append,
     FollowerSide,
+    JointSide,
     LeaderSide,
     Side,
     calls_of_victim,
@@ -21,7 +22,7 @@ from unit.storage.append_faults import (
 from unit.storage.storage_fixtures import DIRECTORY, Bench
 
 
-@pytest.mark.parametrize("side", [LeaderSide, FollowerSide])
+@pytest.mark.parametrize("side", [LeaderSide, FollowerSide, JointSide])
 @pytest.mark.parametrize("name", PLANS)
 def test_a_failed_system_call_of_an_append_loses_or_duplicates_no_record(
     name: str, side: type[Side]

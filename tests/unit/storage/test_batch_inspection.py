@@ -28,7 +28,8 @@ from barnabas.storage.errors import (
     RecordTooLargeError,
     StorageError,
 )
-from barnabas.storage.validation.batch_inspection import RECORD_ERRORS_MAX, InspectedRecords
+from barnabas.storage.validation.batch_inspection import RECORD_ERRORS_MAX
+from barnabas.storage.validation.inspected_records import InspectedRecords
 from barnabas.storage.validation.inspection_needed import InspectionNeededError
 from barnabas.storage.validation.validator import validate
 from barnabas.waiting.off_loop import OffLoop, run_steps

@@ -21,11 +21,13 @@ from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.partition_state import PartitionState
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
-    from barnabas.storage.validation.batch_inspection import InspectedRecords
+    from barnabas.storage.validation.inspected_records import InspectedRecords
 
 ACKS_ALL = -1
 # Greater than every offset: no sync is required.
@@ -158,6 +160,34 @@ class LeaderRole:
             self.sync_required_from = info.first_offset
         info.moved_high_watermark = self.maybe_increment_high_watermark()
         return info
+
+    def append_jointly(
+        self, joined: Sequence[InspectedRecords], now_ms: int
+    ) -> list[AppendInfo | StorageError]:
+        """Append the batches of several requests of clients, as `append` does with one of them.
+
+        The last appended offsets report whether the high watermark moved.
+
+        Returns:
+            The appended offsets, or the error, for each request.
+        """
+        outcomes = self._state.log.append_jointly(joined, self.leader_epoch, now_ms)
+        last: AppendInfo | None = None
+        for info in outcomes:
+            if isinstance(info, StorageError):
+                continue
+            last = info
+            if info.needs_flush and info.first_offset < self.sync_required_from:
+                self.sync_required_from = info.first_offset
+        if last is not None:
+            last.moved_high_watermark = self.maybe_increment_high_watermark()
+        return outcomes
+
+    def must_wait(self, required_acks: int, info: AppendInfo) -> bool:
+        """Whether the acknowledgement of an append must wait for the ISR or for a sync."""
+        if required_acks == ACKS_ALL:
+            return self._state.log.offsets.high_watermark <= info.last_offset
+        return required_acks != 0 and self.sync_required_from <= info.last_offset
 
     def on_moved(self) -> None:
         """Handle the replacement of the log by its copy, all of whose records are synced."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.storage.validation.batch_inspection import InspectedRecords
+from barnabas.storage.validation.inspected_records import InspectedRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable

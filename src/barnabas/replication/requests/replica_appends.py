@@ -17,7 +17,7 @@ from barnabas.storage.validation.inspection_needed import InspectionNeededError
 from barnabas.waiting.off_loop import ImmediateSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import PartitionRegistry
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.batch_inspection import InspectedRecords, Inspection
+    from barnabas.storage.validation.batch_inspection import Inspection
+    from barnabas.storage.validation.inspected_records import InspectedRecords
     from barnabas.waiting.purgatory import Purgatory
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ _ERRORS_WITHOUT_LOG_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-_VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
+VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
 # Errors that FailedProduceRequestsPerSec does not count, as in Kafka. There,
 # ReplicaManager.appendRecordsToLog counts all others, including those of producer epochs and
 # sequences.
@@ -85,18 +86,18 @@ class ReplicaAppends:
         "_clock",
         "_inspections",
         "_metrics",
-        "_online",
         "_produces",
         "_registry",
         "_take_offline",
         "_wake",
         "_wake_fetches",
+        "online",
     )
 
     def __init__(self, dependencies: AppendDependencies) -> None:
         self._registry = dependencies.registry
         # The registry's own dict: the hot path does one lookup per partition.
-        self._online = dependencies.registry.online
+        self.online = dependencies.registry.online
         self._metrics = dependencies.metrics
         self._clock = dependencies.clock
         self._produces = dependencies.produces
@@ -132,16 +133,16 @@ class ReplicaAppends:
             The pending operation (waiting for replicas or for an inspection), or None if it was
             answered at once.
         """
-        if required_acks not in _VALID_ACKS:
+        if required_acks not in VALID_ACKS:
             self._refuse_acks(entries, on_done)
             return None
         now_ms = self._clock.wall_ms()
         results: dict[TopicPartition, ProduceResult] = {}
-        appended: list[tuple[Partition, AppendInfo]] = []
+        appended: list[tuple[Partition, Sequence[AppendInfo]]] = []
         pending: list[PendingAppend] = []
         deferred: dict[TopicPartition, Inspection] | None = None
         for key, records in entries.items():
-            partition = self._online.get(key)
+            partition = self.online.get(key)
             if partition is None:
                 results[key] = ProduceResult(self._missing(key))
                 continue
@@ -155,29 +156,25 @@ class ReplicaAppends:
                 deferred = {**(deferred or {}), key: needed.inspection}
                 continue
             except Exception as error:  # noqa: BLE001 - the request's other partitions are still handled
-                results[key] = self._failed(key, error, records.nbytes)
+                results[key] = self.failed(key, error, records.nbytes)
                 continue
             if isinstance(info, ErrorCode):
                 results[key] = self._refusal(key, info)
                 continue
-            appended.append((partition, info))
-            result = results[key] = _result_of(info)
-            if required_acks == ACKS_ALL:
-                acknowledged = partition.log.high_watermark
-            else:
-                acknowledged = leader.sync_required_from
-            if required_acks and acknowledged <= info.last_offset:
+            appended.append((partition, (info,)))
+            result = results[key] = result_of(info)
+            if leader.must_wait(required_acks, info):
                 pending.append(PendingAppend(key, info.last_offset + 1, result))
         if deferred is not None:
-            self._after_append(appended)
+            self.after_append(appended)
             later = self._defer(timeout_ms, required_acks, origin, on_done)
             return later.begin(deferred, results, pending, self._inspections)
         if pending:
-            self._after_append(appended)
+            self.after_append(appended)
             return self.park(timeout_ms, required_acks, pending, results, on_done)
         # Send the response first: the requests that are woken do not depend on it.
         on_done(results)
-        self._after_append(appended)
+        self.after_append(appended)
         return None
 
     def _refuse_acks(
@@ -188,7 +185,7 @@ class ReplicaAppends:
         refused = dict.fromkeys(entries, ErrorCode.INVALID_REQUIRED_ACKS)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for key in entries:
-            if key not in self._online and self._registry.missing_error(key) is unknown:
+            if key not in self.online and self._registry.missing_error(key) is unknown:
                 refused[key] = unknown
         on_done({key: ProduceResult(error) for key, error in refused.items()})
 
@@ -204,22 +201,23 @@ class ReplicaAppends:
 
         return DeferredAppend(self, required_acks, timeout_ms, origin, on_done)
 
-    def _after_append(self, appended: list[tuple[Partition, AppendInfo]]) -> None:
+    def after_append(self, appended: Sequence[tuple[Partition, Sequence[AppendInfo]]]) -> None:
         """Count, start the syncs that are due, and check waiting consumers and followers.
 
         Followers wait for the log end offset, so this check runs even if the high watermark did not
         move.
         """
         topics = self._metrics.topics
-        for partition, info in appended:
+        for partition, infos in appended:
             key = partition.topic_partition
             counts = topics[key.topic]
-            counts.produce_requests += 1
-            if not info.duplicate:
-                counts.messages_in += info.record_count
-                counts.bytes_in += info.size
+            for info in infos:
+                counts.produce_requests += 1
+                if not info.duplicate:
+                    counts.messages_in += info.record_count
+                    counts.bytes_in += info.size
             self._maybe_sync(partition)
-            if info.moved_high_watermark:
+            if infos[-1].moved_high_watermark:
                 self._wake(key)
             else:
                 self._wake_fetches(key)
@@ -262,10 +260,8 @@ class ReplicaAppends:
         if error not in _EXPECTED:
             counts.failed_produce_requests += 1
 
-    def _failed(
-        self, topic_partition: TopicPartition, error: Exception, size: int
-    ) -> ProduceResult:
-        """Return a partition's result after the exception that is being handled.
+    def failed(self, topic_partition: TopicPartition, error: Exception, size: int) -> ProduceResult:
+        """Return a partition's result after an exception of its append.
 
         Raises:
             AssertionError: if the exception is a broken invariant.
@@ -274,7 +270,7 @@ class ReplicaAppends:
             return self.refused(topic_partition, error, size)
         if isinstance(error, AssertionError):
             raise error
-        _log.exception("Unexpected error in an append: partition=%s", topic_partition)
+        _log.error("Unexpected error in an append: partition=%s", topic_partition, exc_info=error)
         self._count_refusal(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ProduceResult(ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -295,7 +291,7 @@ class ReplicaAppends:
         result.record_errors = tuple(getattr(error, "record_errors", ()))
         if result.record_errors:
             result.error_message = str(error)
-        partition = self._online.get(topic_partition)
+        partition = self.online.get(topic_partition)
         if partition is not None and error.error_code not in _ERRORS_WITHOUT_LOG_START:
             result.log_start_offset = partition.log.log_start_offset
         return result
@@ -323,14 +319,15 @@ class ReplicaAppends:
         elif error is not None:
             # Do not retry: after a failed sync, the state of the data on disk is unknown.
             _log.error("Sync failed: partition=%s error=%s", key, error)
-            if self._online.get(key) is partition:
+            if self.online.get(key) is partition:
                 self._take_offline(key)
         elif leader is not None and leader.on_synced(synced_to):
             self._maybe_sync(partition)
         self._wake(key)
 
 
-def _result_of(info: AppendInfo) -> ProduceResult:
+def result_of(info: AppendInfo) -> ProduceResult:
+    """Return the result of a partition after its append."""
     return ProduceResult(
         _NONE, info.first_offset, info.last_offset, info.log_append_time, info.log_start_offset
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
+_PRODUCE = int(ApiKey.PRODUCE)
 # Larger requests are decoded in slices.
 LARGE_BYTES = 16 * 1024
 # Produce and Fetch are frequent, and Produce is large because of its records, which are views. So
@@ -63,6 +64,8 @@ class Dispatcher:
         if entry is None:
             self._dependencies.missing.note_api(connection, api_key)
             raise ProtocolError(f"API {api_key} is not served")
+        if connection.collected is not None and api_key != _PRODUCE:
+            connection.do_collected()
         first_version, last_version, request_cls, handle, statistics = entry
         if not first_version <= version <= last_version:
             if api_key == _API_VERSIONS:

@@ -10,6 +10,7 @@ from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
+    StorageError,
     UnexpectedAppendOffsetError,
 )
 from barnabas.storage.files.leader_epoch_cache import EpochEntry
@@ -19,7 +20,7 @@ from barnabas.storage.segment.placed_batch import PlacedBatch
 
 if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
-    from barnabas.storage.producers.producer_entry import ProducerEntry
+    from barnabas.storage.producers.producer_entry import ProducerEntry, RememberedBatch
     from barnabas.storage.producers.producer_state import ProducerState
     from barnabas.storage.validation.validator import Batches
 
@@ -81,8 +82,59 @@ def stage_followed(
     return staging.changes
 
 
+class JointPlan:
+    """The plan of one write, which appends the batches of several requests.
+
+    Each batch is accepted or rejected as if it were appended alone.
+    """
+
+    __slots__ = ("_leader_epoch", "_staging", "buffers", "info", "outcomes", "placed")
+
+    def __init__(self, info: AppendInfo, leader_epoch: int, producers: ProducerState) -> None:
+        # The write as a whole. `add` raises its end.
+        self.info = info
+        self._leader_epoch = leader_epoch
+        self._staging = _Staging(producers, AppendOrigin.CLIENT)
+        # The accepted batches and their places.
+        self.buffers: list[memoryview] = []
+        self.placed: list[PlacedBatch] = []
+        # The result of each batch if the write succeeds.
+        self.outcomes: list[AppendInfo | StorageError] = []
+
+    @property
+    def changes(self) -> list[ProducerChange]:
+        """The producer changes to commit after the write."""
+        return self._staging.changes
+
+    def add(self, records: memoryview, header: BatchHeader) -> None:
+        """Write offset and epoch into a client's batch in place, and stage its producer state."""
+        whole = self.info
+        first_offset = whole.last_offset + 1
+        info = AppendInfo(first_offset, whole.last_offset, whole.log_start_offset)
+        if header.producer_id != NO_PRODUCER_ID:
+            known = self._staging.find_duplicate(header)
+            if known is not None:
+                note_duplicate(info, known)
+                self.outcomes.append(info)
+                return
+            try:
+                self._staging.add(records, header, first_offset)
+            except StorageError as error:
+                self.outcomes.append(error)
+                return
+        set_offset_and_epoch(records, 0, first_offset, self._leader_epoch)
+        self.placed.append(place(whole, whole.size, header, first_offset))
+        self.buffers.append(records)
+        whole.size += header.size
+        info.last_offset = whole.last_offset
+        info.max_timestamp = header.max_timestamp
+        info.last_leader_epoch = whole.last_leader_epoch = self._leader_epoch
+        info.record_count, info.size = header.record_count, header.size
+        self.outcomes.append(info)
+
+
 class _Staging:
-    """Staged producer states of one append, batch by batch."""
+    """Staged producer states of one write, batch by batch."""
 
     __slots__ = ("_latest", "_origin", "_producers", "changes")
 
@@ -93,6 +145,10 @@ class _Staging:
         self._latest: dict[int, ProducerEntry] = {}
         # In batch order.
         self.changes: list[ProducerChange] = []
+
+    def find_duplicate(self, header: BatchHeader) -> RememberedBatch | None:
+        """Return the earlier append of this batch, which may be staged; None if it is new."""
+        return self._producers.find_duplicate(header, self._latest.get(header.producer_id))
 
     def add(self, batch: memoryview | bytes, header: BatchHeader, offset: int) -> None:
         """Stage one batch of a producer, at `offset`."""
@@ -156,10 +212,15 @@ def find_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -
             continue
         known = producers.find_duplicate(header)
         if known is not None:
-            info.first_offset = known.first_offset
-            info.last_offset = known.last_offset
-            info.max_timestamp = known.timestamp
-            info.log_append_time = known.timestamp
-            info.duplicate = True
+            note_duplicate(info, known)
             return True
     return False
+
+
+def note_duplicate(info: AppendInfo, known: RememberedBatch) -> None:
+    """Set the result of a duplicate: the offsets of the first append."""
+    info.first_offset = known.first_offset
+    info.last_offset = known.last_offset
+    info.max_timestamp = known.timestamp
+    info.log_append_time = known.timestamp
+    info.duplicate = True

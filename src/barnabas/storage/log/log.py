@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.config import LogConfig
+    from barnabas.storage.errors import StorageError
     from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
     from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.log_opening import LogOpening
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from barnabas.storage.recovery.log_loader import LoadedLog
     from barnabas.storage.segment.segments import Segments
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.batch_inspection import LeaderRecords
+    from barnabas.storage.validation.inspected_records import InspectedRecords, LeaderRecords
 
 # The largest leader epoch, that is, no limit.
 EPOCH_MAX = 0x7FFF_FFFF
@@ -216,6 +217,21 @@ class Log:
         See `LogAppender.append_as_leader` for the arguments and the errors.
         """
         return self._appender.append_as_leader(records, leader_epoch, origin, now_ms)
+
+    def validate_for_joint_append(
+        self, records: memoryview, now_ms: int
+    ) -> InspectedRecords | None:
+        """Validate a client's batch for `append_jointly`; None if it must be appended alone."""
+        return self._appender.validate_for_joint_append(records, now_ms)
+
+    def append_jointly(
+        self, joined: Sequence[InspectedRecords], leader_epoch: int, now_ms: int
+    ) -> list[AppendInfo | StorageError]:
+        """Append the batches of several requests of clients, with one system call if possible.
+
+        See `LogAppender.append_jointly` for the arguments and the result.
+        """
+        return self._appender.append_jointly(joined, leader_epoch, now_ms)
 
     def append_as_follower(
         self, records: memoryview | bytes, leader_epoch_max: int = EPOCH_MAX

@@ -3,6 +3,8 @@
 An append has three steps. It validates the batches and stages their changes, without changing
 anything. It writes them with one system call. It applies the staged changes. The base offset and
 the leader epoch are patched in place; both lie outside the CRC.
+
+A joint append does this with the batches of several requests, which gives each its own result.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.errors import (
     KafkaStorageError,
     RecordBatchTooLargeError,
+    StorageError,
     UnsupportedForMessageFormatError,
 )
 from barnabas.storage.files.leader_epoch_cache import EpochEntry
 from barnabas.storage.log.append_plan import (
+    JointPlan,
     assign,
     check_offsets,
     epochs_of,
@@ -26,6 +30,8 @@ from barnabas.storage.log.append_plan import (
     stage_followed,
 )
 from barnabas.storage.segment.roll_rules import should_roll
+from barnabas.storage.validation.inspected_records import InspectedRecords
+from barnabas.storage.validation.inspection_needed import InspectionNeededError
 from barnabas.storage.validation.validator import read_followed_batches, validate
 
 if TYPE_CHECKING:
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
     from barnabas.storage.producers.producer_change import ProducerChange
     from barnabas.storage.producers.producer_state import ProducerState
     from barnabas.storage.segment.placed_batch import PlacedBatch
-    from barnabas.storage.validation.batch_inspection import LeaderRecords
+    from barnabas.storage.validation.inspected_records import LeaderRecords
 
 _CLIENT = AppendOrigin.CLIENT
 
@@ -106,6 +112,7 @@ class LogAppender:
             info.log_append_time = now_ms
         known = self._leader_epochs.covers(leader_epoch, info.first_offset)
         epochs = () if known else (EpochEntry(leader_epoch, info.first_offset),)
+        info.size = len(records)
         self._write(records, info, placed, now_ms, epochs)
         if changes:
             self._commit_producers(changes)
@@ -113,6 +120,79 @@ class LogAppender:
             self._producers.map_end_offset = info.last_offset + 1
         info.needs_flush = self._local.is_flush_due
         return info
+
+    def validate_for_joint_append(
+        self, records: memoryview, now_ms: int
+    ) -> InspectedRecords | None:
+        """Validate a client's batch for `append_jointly`; None if it must be appended alone."""
+        config = self._local.config
+        if not config.keeps_batches or len(records) > config.segment_bytes:
+            return None
+        try:
+            content, found = validate(records, config, _CLIENT, now_ms)
+        except (StorageError, InspectionNeededError):
+            return None
+        return InspectedRecords(content, found) if len(found) == 1 else None
+
+    def append_jointly(
+        self, joined: Sequence[InspectedRecords], leader_epoch: int, now_ms: int
+    ) -> list[AppendInfo | StorageError]:
+        """Append the batches of several requests of clients, with one system call if possible.
+
+        Args:
+            joined: results of `validate_for_joint_append`, in the order of the requests.
+            leader_epoch: the epoch of this broker's leadership.
+            now_ms: wall clock.
+
+        Returns:
+            For each request the result of `append_as_leader`, or the error that it would raise. If
+            the write fails, all requests get its error.
+        """
+        if len(joined) > 1 and not self._guard.has_failed and not self._guard.is_closed:
+            offsets = self._offsets
+            end = offsets.log_end_offset
+            info = AppendInfo(end, end - 1, offsets.log_start_offset)
+            plan = JointPlan(info, leader_epoch, self._producers)
+            for content, ((_, header),) in joined:
+                plan.add(content, header)
+            if self._has_room_for(plan, now_ms):
+                return self._append_plan(plan, now_ms)
+        outcomes: list[AppendInfo | StorageError] = []
+        for each in joined:
+            try:
+                outcomes.append(self.append_as_leader(each, leader_epoch, _CLIENT, now_ms))
+            except StorageError as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _has_room_for(self, plan: JointPlan, now_ms: int) -> bool:
+        """Return whether the active segment accepts all batches of a plan."""
+        try:
+            with self._guard:
+                return not should_roll(
+                    self._local.segments.active, plan.info, now_ms, self._local.config
+                )
+        except StorageError:
+            return False
+
+    def _append_plan(self, plan: JointPlan, now_ms: int) -> list[AppendInfo | StorageError]:
+        """Write the batches of a joint append, and return the result of each request."""
+        info = plan.info
+        if not plan.buffers:
+            return plan.outcomes
+        epoch, first_offset = info.last_leader_epoch, info.first_offset
+        known = self._leader_epochs.covers(epoch, first_offset)
+        epochs = () if known else (EpochEntry(epoch, first_offset),)
+        try:
+            self._write(plan.buffers, info, plan.placed, now_ms, epochs)
+        except StorageError as error:
+            return [each if isinstance(each, StorageError) else error for each in plan.outcomes]
+        self._commit_producers(plan.changes)
+        if self._local.is_flush_due:
+            for each in plan.outcomes:
+                if isinstance(each, AppendInfo) and not each.duplicate:
+                    each.needs_flush = True
+        return plan.outcomes
 
     def append_as_follower(self, records: memoryview | bytes, leader_epoch_max: int) -> AppendInfo:
         """Write the leader's batches unchanged, after checking CRCs and offsets.
@@ -143,6 +223,7 @@ class LogAppender:
         info.first_offset = found[0][1].base_offset
         placed = [place(info, position, header, header.base_offset) for position, header in found]
         info.last_leader_epoch = found[-1][1].partition_leader_epoch
+        info.size = len(records)
         self._write(records, info, placed, self._roller.wall_ms(), epochs_of(found))
         self._commit_producers(changes)
         info.needs_flush = self._local.is_flush_due
@@ -150,7 +231,7 @@ class LogAppender:
 
     def _write(
         self,
-        records: memoryview | bytes,
+        records: memoryview | bytes | Sequence[memoryview],
         info: AppendInfo,
         placed: list[PlacedBatch],
         now_ms: int,
@@ -170,7 +251,6 @@ class LogAppender:
             f"NoOffsetTwice: offsets {info.first_offset} to {info.last_offset} are appended at "
             f"log_end_offset={offsets.log_end_offset} directory={self._guard.directory}"
         )
-        info.size = len(records)
         try:
             segment = self._local.segments.active
             if should_roll(segment, info, now_ms, self._local.config):

@@ -87,9 +87,15 @@ class ProducerState:
 
     # -- one batch ---------------------------------------------------------------------------
 
-    def find_duplicate(self, header: BatchHeader) -> RememberedBatch | None:
-        """Return the earlier append of this batch; None if the batch is new."""
-        entry = self.entries.get(header.producer_id)
+    def find_duplicate(
+        self, header: BatchHeader, before: ProducerEntry | None = None
+    ) -> RememberedBatch | None:
+        """Return the earlier append of this batch; None if the batch is new.
+
+        Args:
+            before: the state staged for an earlier batch of the same write.
+        """
+        entry = before or self.entries.get(header.producer_id)
         if entry is None:
             return None
         return entry.find_duplicate(

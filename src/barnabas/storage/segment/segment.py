@@ -24,7 +24,7 @@ from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.storage.segment.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk, File
@@ -202,7 +202,9 @@ class Segment:
             self.max_timestamp  # noqa: B018 - the property reads the file
             self.txn_index.load()
 
-    def append(self, data: Buffer, first_offset: int, placed: list[PlacedBatch]) -> None:
+    def append(
+        self, data: Buffer | Sequence[Buffer], first_offset: int, placed: list[PlacedBatch]
+    ) -> None:
         """Write batches at the end with one system call, and index them if due.
 
         Call `prepare_append` first. After an OSError, a part of the data may be in the file.
@@ -212,8 +214,7 @@ class Segment:
             self.first_batch_timestamp = placed[0].max_timestamp
         file = self._file or self.file
         self._was_used = True
-        file.append(data)
-        self.size = start + len(data)
+        self.size = start + file.append(data)
         recent = self._recent
         if len(recent) >= _RECENT_MAX:
             recent.clear()

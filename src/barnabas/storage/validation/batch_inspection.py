@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from barnabas.record.batch import (
     CREATE_TIME,
@@ -42,6 +42,7 @@ from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import DECOMPRESSED_BYTES_MAX as NO_DECOMPRESSED_LIMIT, LONG_MAX
 from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError, StorageError
 from barnabas.storage.validation.batch_limits import check_batch_size, decompressed_limit
+from barnabas.storage.validation.inspected_records import InspectedRecords
 from barnabas.waiting.off_loop import OffLoop, run_steps
 
 if TYPE_CHECKING:
@@ -67,22 +68,6 @@ _KEPT_FLAGS = TRANSACTIONAL_FLAG
 _offset_of = attrgetter("offset")
 _key_of = attrgetter("key")
 _timestamp_of = attrgetter("timestamp")
-
-
-class InspectedRecords(NamedTuple):
-    """Batches that were inspected and converted to the topic's format."""
-
-    content: memoryview
-    batches: Batches
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the batches in bytes."""
-        return self.content.nbytes
-
-
-# Batches as sent by the client, or batches after inspection.
-LeaderRecords: TypeAlias = memoryview | InspectedRecords
 
 
 class Inspection:

@@ -40,7 +40,7 @@ from barnabas.storage.validation.inspection_needed import InspectionNeededError
 
 if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.validation.batch_inspection import InspectedRecords
+    from barnabas.storage.validation.inspected_records import InspectedRecords
 
 Batches: TypeAlias = list[tuple[int, BatchHeader]]
 

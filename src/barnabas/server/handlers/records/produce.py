@@ -125,6 +125,8 @@ class ProduceHandler:
         elif request.transactional_id is None:
             self._append_now(pending, request, entries)
         else:
+            # The first batch of a transaction must be in the log before the next one is verified.
+            pending.context.connection.do_collected()
             self._transactions.verify(pending, request, entries, self._append_now)
 
     def _append_now(
@@ -133,6 +135,8 @@ class ProduceHandler:
         request: ProduceRequest,
         entries: dict[TopicPartition, memoryview],
     ) -> None:
+        if pending.context.connection.is_pipelined and self._maybe_join(pending, request, entries):
+            return
         if len(entries) > _AT_ONCE:
             # The records are views into the receive buffer, which the next request overwrites.
             owned = [(key, memoryview(bytearray(each))) for key, each in entries.items()]
@@ -143,6 +147,30 @@ class ProduceHandler:
         )
         if operation is not None:
             pending.wait_for(operation)
+
+    def _maybe_join(
+        self,
+        pending: PendingProduce,
+        request: ProduceRequest,
+        entries: dict[TopicPartition, memoryview],
+    ) -> bool:
+        """Append the records with those of other requests of the read, if possible.
+
+        If not, append those of the earlier requests now, because the order counts. A quota may
+        throttle the client after each request, so no request is executed before the response to
+        the previous one.
+        """
+        context, joint = pending.context, self._replicas.joint_appends
+        connection = context.connection
+        if (
+            len(entries) <= _AT_ONCE
+            and not context.quotas.is_active
+            and joint.join(request.timeout_ms, request.acks, entries, pending)
+        ):
+            connection.collected = joint.finish
+            return True
+        connection.do_collected()
+        return False
 
     def _append_in_steps(
         self,
