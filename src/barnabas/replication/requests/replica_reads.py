@@ -288,7 +288,8 @@ class ReplicaReads:
             if not where.topic:
                 return failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID)
             return failed_fetch(self._registry.missing_error(key))
-        if where.topic_id not in (_NO_TOPIC_ID, partition.topic_id):
+        topic_id = where.topic_id
+        if topic_id != _NO_TOPIC_ID and topic_id != partition.topic_id:
             return failed_fetch(ErrorCode.INCONSISTENT_TOPIC_ID)
         try:
             if self._preferred is not None and params.rack_id:
