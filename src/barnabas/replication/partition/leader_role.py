@@ -314,7 +314,7 @@ class LeaderRole:
 
     def _check_high_watermark(self, candidate: int) -> None:
         """Assert what must hold before the high watermark moves to `candidate`."""
-        known = self._state.log.high_watermark
+        known = self._state.log.offsets.high_watermark
         assert self._committed_end <= known < candidate, (
             f"HighWatermarkMonotonic: partition={self._state.topic_partition} "
             f"leader_epoch={self.leader_epoch} last={self._committed_end} "

@@ -218,7 +218,8 @@ class ReplicaAppends:
             if not info.duplicate:
                 counts.messages_in += info.record_count
                 counts.bytes_in += info.size
-            self._maybe_sync(partition)
+            if info.needs_flush:
+                self._maybe_sync(partition)
             if info.moved_high_watermark:
                 self._wake(key)
             else:

@@ -29,7 +29,7 @@ from barnabas.server.conversion.produced_records import Refusal, checked_records
 from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
 from barnabas.server.transactions.produced_transactions import ProducedTransactions
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.topic_partition import TopicPartition
+from barnabas.storage.topic_partition import TopicPartition, made_topic_partition
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class ProduceHandler:
                 if version >= MAGIC_2_SINCE:
                     pending.validate(data)
                 continue
-            key = TopicPartition(name, data.index)
+            key = made_topic_partition((name, data.index))
             pending.partition_responses[key] = partition_response
             if version < MAGIC_2_SINCE:
                 entries[key] = data.records
