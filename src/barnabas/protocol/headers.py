@@ -41,7 +41,9 @@ _unpack_fixed_and_length = _FIXED_AND_LENGTH.unpack_from
 _CORRELATION_ID = struct.Struct(">i")
 # Length and correlation id; in flexible versions also an empty set of tagged fields.
 _RESPONSE_STARTS = (struct.Struct(">ii"), struct.Struct(">iix"))
-_pack_length = struct.Struct(">i").pack_into
+_LENGTH = struct.Struct(">i")
+_pack_length = _LENGTH.pack_into
+_unpack_length = _LENGTH.unpack_from
 
 _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
@@ -193,6 +195,16 @@ def peek_correlation_id(view: bytes | bytearray | memoryview) -> int:
         raise ProtocolError("response header: fewer than 4 bytes")
     correlation_id: int = _CORRELATION_ID.unpack_from(view)[0]
     return correlation_id
+
+
+def frame_bytes(chunks: list[Chunk]) -> int:
+    """Return the size of a frame, from its length prefix.
+
+    A sum of the lengths would cost more, if there are slices of files.
+    """
+    length: int
+    (length,) = _unpack_length(chunks[0])  # type: ignore[arg-type]  # a frame begins in memory
+    return 4 + length
 
 
 def _with_length(start: bytearray, chunks: list[Chunk]) -> list[Chunk]:

@@ -123,7 +123,8 @@ class ReplicaReads:
             moved = self._take_follower_states(params, partitions, results)
         is_request_empty = not partitions and not idle
         if params.max_wait_ms <= 0 or is_request_empty or completes_at_once(params, results):
-            self._wake_all(moved)
+            if moved:
+                self._wake_all(moved)
             on_done(results)
             if self._checks.pending:
                 self._report_fetches(params, results)
