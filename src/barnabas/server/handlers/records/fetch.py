@@ -299,20 +299,18 @@ class PendingFetch:
     def on_fetched(self, results: list[PartitionResult]) -> None:
         """Send the response. In a session it has only the partitions that have changed."""
         try:
-            self._on_fetched(results)
+            if self._refused:
+                results = self.with_refused(results)
+            if self._is_exempt:
+                self._filter_and_respond(results, EXEMPT)
+            elif self._context.quotas.is_active:
+                self._respond_within_quota(results)
+            else:
+                self._filter_and_respond(results, 0)
         except AssertionError:
             raise
         except Exception as error:  # noqa: BLE001 - other requests are completed by the same call
             self._context.give_up(error)
-
-    def _on_fetched(self, results: list[PartitionResult]) -> None:
-        results = self.with_refused(results)
-        if self._is_exempt:
-            self._filter_and_respond(results, EXEMPT)
-        elif self._context.quotas.is_active:
-            self._respond_within_quota(results)
-        else:
-            self._filter_and_respond(results, 0)
 
     def with_refused(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return the results with those of refused partitions, which come last as in Kafka."""
