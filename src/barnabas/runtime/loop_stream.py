@@ -398,7 +398,7 @@ def copy_slice(chunk: Sliceable) -> bytes:
 def _gathered(chunks: Sequence[Chunk]) -> Sequence[Bytes] | None:
     """Return chunks in memory, with copies of small slices; None if a slice is for sendfile."""
     if _IN_MEMORY_TYPES.issuperset(map(type, chunks)):
-        return cast("Sequence[Bytes]", chunks)
+        return chunks  # type: ignore[return-value]  # no chunk is a slice
     if any(map(_worth_sendfile, chunks)):
         return None
     return [each if isinstance(each, _IN_MEMORY) else copy_slice(each) for each in chunks]
