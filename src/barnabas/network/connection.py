@@ -399,8 +399,7 @@ class Connection(FramedHandler):
             self._hold(slot, chunks, times)
             return
         slots.popleft()
-        if chunks:
-            self.send_chunks(chunks)
+        self._output.extend(chunks)
         if slots and slots[0].is_answered:
             self._release_held()
         if not slots and not (self._receiving and self._splitter.has_more):
@@ -411,8 +410,10 @@ class Connection(FramedHandler):
                 self._unwritten.append(times)
             if self._unwritten:
                 self._note_written(is_sent)
-        elif times is not None:
-            self._unwritten.append(times)
+        else:
+            if times is not None:
+                self._unwritten.append(times)
+            self.flush_later()
         if self._paused:
             self._maybe_resume()
             self._maybe_close()
@@ -432,9 +433,8 @@ class Connection(FramedHandler):
             self._pause(_HELD)
 
     def _release_held(self) -> None:
-        """Send the held responses whose predecessors are sent."""
+        """Add the held responses whose predecessors are sent to the output."""
         slots = self._slots
-        ready: list[Chunk] = []
         while slots and slots[0].is_answered:
             released = slots.popleft()
             times, released.times = released.times, None
@@ -442,9 +442,7 @@ class Connection(FramedHandler):
                 times.on_released(self._clock.monotonic_ms() - released.held_since_ms)
                 self._unwritten.append(times)
             self._held_bytes -= sum(map(len, released.chunks))
-            ready.extend(released.chunks)
-        if ready:
-            self.send_chunks(ready)
+            self._output.extend(released.chunks)
 
     def flush_collected(self) -> None:
         """Write the output of one turn."""

@@ -140,7 +140,8 @@ class FramedHandler(ABC):
         try:
             for frame in self._splitter.received(count):
                 self.on_frame(frame)
-                if not self.is_open:
+                stream = self._stream
+                if stream is None or stream.is_closing:
                     return
         except ProtocolError as error:
             self.abort()
@@ -165,6 +166,10 @@ class FramedHandler(ABC):
     def send_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Send the chunks after all previous output, in this turn or in the next one."""
         self._output.extend(chunks)
+        self.flush_later()
+
+    def flush_later(self) -> None:
+        """Write the collected output at the end of the receive call, or in the next turn."""
         if not self._receiving and not self._flush_due:
             self._flush_due = True
             self._timer.call_soon(self._flush_now)

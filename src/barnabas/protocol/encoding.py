@@ -28,6 +28,8 @@ from barnabas.protocol.schema import (
 
 # Records of at least this size become a chunk and are not copied.
 CHUNK_BYTES_MIN = 1024
+# A tuple, because a union expression would be created again for each call of isinstance.
+_IN_MEMORY = (bytes, bytearray, memoryview)
 
 Encoder = Callable[[Any, bytearray, list[Any]], bytearray]
 # The same, as a generator that yields before each item of each array.
@@ -326,8 +328,7 @@ class _EncoderWriter:
 
 def _is_separate(records: Any) -> bool:
     """Return whether the records become a separate chunk and are not copied."""
-    is_bytes = isinstance(records, bytes | bytearray | memoryview)
-    return not is_bytes or len(records) >= CHUNK_BYTES_MIN
+    return not isinstance(records, _IN_MEMORY) or len(records) >= CHUNK_BYTES_MIN
 
 
 def _long_string(path: str, length_plus_one: int) -> bytes:

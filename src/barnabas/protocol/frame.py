@@ -129,7 +129,10 @@ class FrameSplitter:
         position = 0
         while end - position >= 4:
             start = position + 4
-            stop = start + self._checked_length(view, position)
+            (length,) = _unpack_length(view, position)
+            if not 0 <= length <= self.max_frame_bytes:
+                raise self._length_error(view, position)
+            stop = start + length
             if stop > end:
                 break
             self.has_more = stop < end
@@ -189,9 +192,13 @@ class FrameSplitter:
     def _checked_length(self, view: memoryview, position: int) -> int:
         length: int
         (length,) = _unpack_length(view, position)
-        if 0 <= length <= self.max_frame_bytes:
-            return length
-        self.refused_start = bytes(view[position : position + 4])
-        raise ProtocolError(
-            f"the length of a frame is {length} bytes; at most {self.max_frame_bytes} are allowed"
+        if not 0 <= length <= self.max_frame_bytes:
+            raise self._length_error(view, position)
+        return length
+
+    def _length_error(self, view: memoryview, position: int) -> ProtocolError:
+        self.refused_start = start = bytes(view[position : position + 4])
+        return ProtocolError(
+            f"the length of a frame is {int.from_bytes(start, signed=True)} bytes; "
+            f"at most {self.max_frame_bytes} are allowed"
         )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_keys import ApiKey, response_class
 from barnabas.protocol.api_table import API_ROWS
-from barnabas.protocol.chunks import Chunk, chunks_length
 from barnabas.protocol.codec import (
     decode,
     encode_in_steps,
@@ -28,6 +27,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.encoding import Encoder
     from barnabas.protocol.schema import Message
 
@@ -42,6 +42,8 @@ _CORRELATION_ID = struct.Struct(">i")
 # Length and correlation id; in flexible versions also an empty set of tagged fields.
 _RESPONSE_STARTS = (struct.Struct(">ii"), struct.Struct(">iix"))
 _LENGTH = struct.Struct(">i")
+_pack_length = _LENGTH.pack_into
+_unpack_length = _LENGTH.unpack_from
 
 _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
@@ -195,9 +197,19 @@ def peek_correlation_id(view: bytes | bytearray | memoryview) -> int:
     return correlation_id
 
 
+def frame_bytes(chunks: list[Chunk]) -> int:
+    """Return the size of a frame, from its length prefix.
+
+    A sum of the lengths would cost more, if there are slices of files.
+    """
+    length: int
+    (length,) = _unpack_length(chunks[0])  # type: ignore[arg-type]  # a frame begins in memory
+    return 4 + length
+
+
 def _with_length(start: bytearray, chunks: list[Chunk]) -> list[Chunk]:
-    length = chunks_length(chunks) - 4
+    length = sum(map(len, chunks)) - 4
     if length > FRAME_BYTES_MAX:
         raise ProtocolError(f"a frame of {length} bytes is too long")
-    _LENGTH.pack_into(start, 0, length)
+    _pack_length(start, 0, length)
     return chunks

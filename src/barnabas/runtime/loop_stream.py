@@ -46,6 +46,7 @@ _IS_LINUX = sys.platform == "linux"
 _PEER_ENDED = getattr(select, "POLLRDHUP", 0)
 # A tuple, because a union expression would be created again for each call of isinstance.
 _IN_MEMORY = (bytes, bytearray, memoryview)
+_IN_MEMORY_TYPES = frozenset(_IN_MEMORY)
 
 
 class TruncatedSliceError(OSError):
@@ -238,17 +239,15 @@ class LoopStream(asyncio.BufferedProtocol):
     def _wrote_at_once(self, chunks: Sequence[Chunk]) -> bool:
         """Send without the queue; returns False if nothing was sent this way.
 
-        Usually nothing is queued, all data is in memory, and the kernel takes all of it.
+        Usually nothing is queued, no slice is large, and the kernel takes all data.
         """
         if len(chunks) > _IOV_MAX:
             return False
-        size = 0
-        for chunk in chunks:
-            if not isinstance(chunk, _IN_MEMORY):
-                return False
-            size += len(chunk)
-        in_memory = cast("Sequence[Bytes]", chunks)
         try:
+            in_memory = _gathered(chunks)
+            if in_memory is None:
+                return False
+            size = sum(map(len, in_memory))
             sent = os.writev(self._fd, in_memory)
         except BlockingIOError:
             return False
@@ -398,6 +397,15 @@ def copy_slice(chunk: Sliceable) -> bytes:
     if len(data) < len(chunk):
         raise TruncatedSliceError(errno.EIO, "file truncated before it was sent")
     return data
+
+
+def _gathered(chunks: Sequence[Chunk]) -> Sequence[Bytes] | None:
+    """Return chunks in memory, with copies of small slices; None if a slice is for sendfile."""
+    if _IN_MEMORY_TYPES.issuperset(map(type, chunks)):
+        return chunks  # type: ignore[return-value]  # no chunk is a slice
+    if any(map(_worth_sendfile, chunks)):
+        return None
+    return [each if isinstance(each, _IN_MEMORY) else copy_slice(each) for each in chunks]
 
 
 def _worth_sendfile(chunk: Chunk) -> bool:

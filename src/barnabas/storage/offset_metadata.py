@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 UNKNOWN_SEGMENT = -1
 UNKNOWN_POSITION = -1
 
 
-class LogOffsetMetadata(NamedTuple):
+class LogOffsetMetadata(msgspec.Struct, frozen=True, gc=False):
     """An offset with its segment and the byte position in it, if known."""
 
     message_offset: int

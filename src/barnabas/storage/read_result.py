@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 if TYPE_CHECKING:
     from barnabas.runtime.disk import FileSlice
     from barnabas.storage.offset_metadata import LogOffsetMetadata
@@ -28,7 +30,7 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
-class ReadResult(NamedTuple):
+class ReadResult(msgspec.Struct):
     """Batches of one read, as they are in the file."""
 
     # The last batch may be incomplete because of the byte limit.

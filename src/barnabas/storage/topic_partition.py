@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
@@ -62,7 +66,16 @@ class TopicIdPartition(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         """The same partition without the topic id."""
-        return TopicPartition(self.topic, self.partition)
+        return made_topic_partition((self.topic, self.partition))
+
+
+# The same as `_make` of the classes, but without Python code.
+made_topic_partition: Callable[[tuple[str, int]], TopicPartition] = partial(
+    tuple.__new__, TopicPartition
+)
+made_topic_id_partition: Callable[[tuple[bytes, str, int]], TopicIdPartition] = partial(
+    tuple.__new__, TopicIdPartition
+)
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from barnabas.network.connection import (
@@ -14,6 +15,7 @@ from barnabas.network.connection import (
     ResponseSlot,
 )
 from barnabas.network.framed_protocol import new_receive_buffer
+from barnabas.runtime.timer import Timer
 from barnabas.sim.world import SimWorld
 from unit.runtime.streams import Recorder
 
@@ -244,6 +246,40 @@ def test_a_late_response_is_sent_at_once_if_no_other_request_waits() -> None:
     assert connection.bytes_out == 0, "the other response may share the write"
     second.complete([frame(b"2")])
     assert connection.bytes_out == len(requests)
+
+
+class CountingTimer:
+    """A timer that counts the callbacks of the next turn."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self.call_later = timer.call_later
+        self.soon = 0
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self.soon += 1
+        self._timer.call_soon(callback)
+
+
+def test_a_late_response_that_is_sent_at_once_needs_no_callback() -> None:
+    world = SimWorld(1)
+    server = Server(world, ConnectionLimits())
+    timer = CountingTimer(world.host("s").runtime.timer)
+    server.dependencies = msgspec.structs.replace(server.dependencies, timer=timer)
+    client = Recorder()
+    world.host("c").runtime.sockets.connect("s", server.port, client, pytest.fail, 1000)
+    assert world.run_until(lambda: client.stream is not None)
+    client.stream.write([frame(b"a") + frame(b"b")])
+    assert world.run_until(lambda: len(server.slots) == 2)
+    before = timer.soon
+    server.slots[0].complete([frame(b"1")])
+    assert timer.soon == before + 1, "the other response may not come in this turn"
+    world.run_for(100)
+    assert client.data == frame(b"1")
+    server.slots[1].complete([frame(b"2")])
+    assert timer.soon == before + 1
+    world.run_for(100)
+    assert client.data == frame(b"1") + frame(b"2")
 
 
 class WorkingClock:

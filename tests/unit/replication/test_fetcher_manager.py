@@ -152,8 +152,7 @@ def test_a_leader_becomes_a_follower_in_a_fixed_order() -> None:
     broker.cluster.make_topic(replicas=(1, 2))
     produced = broker.node.produce(b"a")
     waiting: list[object] = []
-    params = FetchParams(17, -1, -1, 10_000, 1, 1 << 20, FetchIsolation.HIGH_WATERMARK)
-    params.version = 10
+    params = FetchParams(10, -1, -1, 10_000, 1, 1 << 20, FetchIsolation.HIGH_WATERMARK)
     where = TopicIdPartition(topic_id_of(TOPIC), TOPIC, 0)
     broker.node.manager.fetch(params, [(where, FetchPartitionData(0, 1 << 20))], waiting.append)
     assert not produced

@@ -120,6 +120,22 @@ def test_file_slices_keep_their_place_among_bytes(place: Place, tmp_path: Path) 
     assert pair.near.buffered_bytes == 0
 
 
+def test_small_slices_arrive_in_order_if_a_part_of_them_waits(place: Place, tmp_path: Path) -> None:
+    pair = Pair(place)
+    content = bytes(range(256)) * 40_000
+    file = file_of(place, tmp_path, content)
+    pair.far.pause_reading()
+    place.settle()
+    starts = range(0, len(content), 10_240)
+    assert not pair.near.write([FileSlice(file, start, 10_240) for start in starts])
+    assert pair.near.buffered_bytes > 0
+    pair.near.write([b"behind"])
+    pair.far.resume_reading()
+    place.until(lambda: len(pair.server.data) == len(content) + 6)
+    assert pair.server.data == content + b"behind"
+    assert pair.near.buffered_bytes == 0
+
+
 @pytest.mark.parametrize("size", [100, 100_000])
 def test_a_truncated_slice_closes_the_connection(place: Place, tmp_path: Path, size: int) -> None:
     pair = Pair(place)

@@ -16,6 +16,8 @@ FUTURE_LOCAL_REPLICA_ID = -3
 NO_EPOCH = -1
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
+# Cached member: access to an enum member costs 100 ns, as much as a function call.
+_HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
 
 
 def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
@@ -24,7 +26,7 @@ def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
         return FetchIsolation.LOG_END
     if isolation_level == READ_COMMITTED:
         return FetchIsolation.TXN_COMMITTED
-    return FetchIsolation.HIGH_WATERMARK
+    return _HIGH_WATERMARK
 
 
 def lookup_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
@@ -55,23 +57,20 @@ class FetchParams(msgspec.Struct):
     rack_id: str = ""
     # Name of the listener that received the request.
     listener_name: str = ""
+    # Results of the fields above, computed once, since each partition needs them. Whether the
+    # client is a follower, and whether only the leader may serve the request.
+    is_from_follower: bool = False
+    fetch_only_leader: bool = False
+    # Whether the byte limits also truncate the first batch (fetch v0-v2).
+    has_hard_byte_limit: bool = False
 
-    @property
-    def is_from_follower(self) -> bool:
-        """Whether the client is a follower."""
-        return self.replica_id >= 0
-
-    @property
-    def fetch_only_leader(self) -> bool:
-        """Whether only the leader may serve the request."""
-        return self.replica_id >= 0 or (
-            self.replica_id == CONSUMER_REPLICA_ID and self.version < 11
-        )
-
-    @property
-    def has_hard_byte_limit(self) -> bool:
-        """Whether the byte limits also truncate the first batch (fetch v0-v2)."""
-        return self.version <= 2
+    def __post_init__(self) -> None:
+        version, replica_id = self.version, self.replica_id
+        self.has_hard_byte_limit = version <= 2
+        if replica_id >= 0:
+            self.is_from_follower = self.fetch_only_leader = True
+        elif version < 11:
+            self.fetch_only_leader = replica_id == CONSUMER_REPLICA_ID
 
 
 class FetchPartitionData(msgspec.Struct):

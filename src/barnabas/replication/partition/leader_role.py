@@ -307,7 +307,9 @@ class LeaderRole:
     @property
     def is_under_min_isr(self) -> bool:
         """Whether the ISR is smaller than acks=all requires."""
-        return len(self.isr_state.isr) < self.effective_min_isr
+        size = len(self.isr_state.isr)
+        # The full ISR is checked first, because it is the usual case.
+        return size <= len(self.remote_replicas) and size < self.effective_min_isr
 
     @property
     def is_at_min_isr(self) -> bool:
@@ -335,21 +337,22 @@ class LeaderRole:
             candidate = self.sync_required_from
         if self.remote_replicas:
             candidate = self._smallest_end(candidate)
-        if candidate <= offsets.high_watermark:
+        known = offsets.high_watermark
+        if candidate <= known:
             return False
-        self._check_high_watermark(candidate)
-        is_moved = offsets.update_high_watermark(candidate)
-        self._committed_end = offsets.high_watermark
-        return is_moved
-
-    def _check_high_watermark(self, candidate: int) -> None:
-        """Assert what must hold before the high watermark moves to `candidate`."""
-        known = self._state.log.high_watermark
-        assert self._committed_end <= known < candidate, (
+        assert self._committed_end <= known, (
             f"HighWatermarkMonotonic: partition={self._state.topic_partition} "
             f"leader_epoch={self.leader_epoch} last={self._committed_end} "
             f"high_watermark={known} new={candidate}"
         )
+        if self.remote_replicas:
+            self._check_replicas(candidate)
+        is_moved = offsets.update_high_watermark(candidate)
+        self._committed_end = offsets.high_watermark
+        return is_moved
+
+    def _check_replicas(self, candidate: int) -> None:
+        """Assert what the replicas must have before the high watermark moves to `candidate`."""
         isr = self.isr_state.isr
         for broker_id, replica in self.remote_replicas.items():
             assert replica.log_end_offset >= candidate or broker_id not in isr, (

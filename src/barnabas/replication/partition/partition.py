@@ -222,12 +222,13 @@ class Partition:
         if error is not _NONE:
             return failed_fetch(error)
         log = self._state.log
+        offsets = log.offsets
         # Take these values before the read. Otherwise a follower that reads to the log end would
         # seem to lag behind a concurrent append.
         result = FetchResult(
-            _NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, b""
+            _NONE, offsets.high_watermark, offsets.last_stable_offset, offsets.log_start_offset, b""
         )
-        result.leader_log_end_offset = log.log_end_offset
+        result.leader_log_end_offset = offsets.log_end_offset
         result.is_reassignment = params.replica_id in self._state.adding_replicas
         if data.last_fetched_epoch >= 0:
             error = self._note_divergence(data, result)
@@ -236,7 +237,7 @@ class Partition:
             if result.diverging_epoch is not None:
                 return result
         try:
-            read = log.read(data.fetch_offset, max_bytes, params.isolation, min_one_batch)
+            read = log.reader.read(data.fetch_offset, max_bytes, params.isolation, min_one_batch)
         except OffsetOutOfRangeError:
             return failed_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
         result.position = read.position

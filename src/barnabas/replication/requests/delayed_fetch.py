@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 # Sentinel: the available data completes the fetch, even if it is below `min_bytes`.
 _COMPLETE = None
+# Cached member: access to an enum member costs 100 ns, as much as a function call.
+_NONE = ErrorCode.NONE
 
 
 class ReadLimit(msgspec.Struct):
@@ -200,7 +202,7 @@ class DelayedFetch(DelayedOperation):
             return True  # B, C, D
         data = waiting.data
         error = partition.check_access(data.current_leader_epoch, self._params.fetch_only_leader)
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             return True  # A, E, H
         available = self._available(partition, waiting, waiting.position)
         if available is _COMPLETE:
@@ -279,7 +281,7 @@ def completes_at_once(
     size = 0
     for _, result in results:
         if (
-            result.error is not ErrorCode.NONE
+            result.error is not _NONE
             or result.diverging_epoch is not None
             or result.preferred_read_replica >= 0
         ):

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     Steps = Generator[None, None, list[PartitionResult]]
 
+# Cached member: access to an enum member costs 100 ns, as much as a function call.
+_NONE = ErrorCode.NONE
+
 
 class FetchContext(Protocol):
     """The partitions to read for one request, and the results to send."""
@@ -88,7 +91,7 @@ class SessionlessContext:
 
     def __init__(self, requested: list[PartitionRequest]) -> None:
         self._requested = requested
-        self.error = ErrorCode.NONE
+        self.error = _NONE
         self.session_id = NO_SESSION
 
     def partitions(self) -> list[PartitionRequest]:
@@ -121,7 +124,7 @@ class FullContext:
         self._requested = requested
         self._make_session = make_session
         self._make_session_in_steps = make_session_in_steps
-        self.error = ErrorCode.NONE
+        self.error = _NONE
         self.session_id = NO_SESSION
 
     def partitions(self) -> list[PartitionRequest]:
@@ -155,7 +158,7 @@ class IncrementalContext:
     def __init__(self, session: FetchSession, request_epoch: int) -> None:
         self._session = session
         self._request_epoch = request_epoch
-        self.error = ErrorCode.NONE
+        self.error = _NONE
         self.session_id = session.id
 
     @property
@@ -179,7 +182,7 @@ class IncrementalContext:
         changed = self.answer([])
         for part in in_parts(results):
             changed += self.answer(part)
-            if self.error is not ErrorCode.NONE:
+            if self.error is not _NONE:
                 return []
             yield
         return changed

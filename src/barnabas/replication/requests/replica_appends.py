@@ -211,12 +211,15 @@ class ReplicaAppends:
         for partition, infos in appended:
             key = partition.topic_partition
             counts = topics[key.topic]
+            needs_flush = False
             for info in infos:
                 counts.produce_requests += 1
                 if not info.duplicate:
                     counts.messages_in += info.record_count
                     counts.bytes_in += info.size
-            self._maybe_sync(partition)
+                    needs_flush = needs_flush or info.needs_flush
+            if needs_flush:
+                self._maybe_sync(partition)
             if infos[-1].moved_high_watermark:
                 self._wake(key)
             else:

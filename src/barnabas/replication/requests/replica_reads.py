@@ -123,7 +123,8 @@ class ReplicaReads:
             moved = self._take_follower_states(params, partitions, results)
         is_request_empty = not partitions and not idle
         if params.max_wait_ms <= 0 or is_request_empty or completes_at_once(params, results):
-            self._wake_all(moved)
+            if moved:
+                self._wake_all(moved)
             on_done(results)
             if self._checks.pending:
                 self._report_fetches(params, results)
@@ -288,7 +289,8 @@ class ReplicaReads:
             if not where.topic:
                 return failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID)
             return failed_fetch(self._registry.missing_error(key))
-        if where.topic_id not in (_NO_TOPIC_ID, partition.topic_id):
+        topic_id = where.topic_id
+        if topic_id != _NO_TOPIC_ID and topic_id != partition.topic_id:
             return failed_fetch(ErrorCode.INCONSISTENT_TOPIC_ID)
         try:
             if self._preferred is not None and params.rack_id:

@@ -6,7 +6,7 @@ from math import frexp
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.codec import decode, decode_in_steps
+from barnabas.protocol.codec import decode_from, decode_in_steps
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.protocol_error import ProtocolError
@@ -36,7 +36,7 @@ _FREQUENT = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
 class Dispatcher:
     """Decodes the frames of one listener's connections and calls the handlers."""
 
-    __slots__ = ("_dependencies", "_find", "_monotonic_ms", "_slices", "_watch")
+    __slots__ = ("_dependencies", "_entries", "_find", "_monotonic_ms", "_slices", "_watch")
 
     def __init__(
         self, find: Callable[[int], Entry | None], dependencies: RequestDependencies
@@ -46,6 +46,8 @@ class Dispatcher:
         dependencies: dependencies of all requests of the listener.
         """
         self._find = find
+        # Entries of the APIs that have had a request, by API key. An entry never changes.
+        self._entries: dict[int, Entry] = {}
         self._dependencies = dependencies
         self._monotonic_ms = dependencies.clock.monotonic_ms
         self._slices = dependencies.slices
@@ -60,10 +62,7 @@ class Dispatcher:
         """
         header = decode_request_header(frame)
         api_key, version, correlation_id, _, offset = header
-        entry = self._find(api_key)
-        if entry is None:
-            self._dependencies.missing.note_api(connection, api_key)
-            raise ProtocolError(f"API {api_key} is not served")
+        entry = self._entries.get(api_key) or self._entry(connection, api_key)
         if connection.collected is not None and api_key != _PRODUCE:
             connection.do_collected()
         first_version, last_version, request_cls, handle, statistics = entry
@@ -79,7 +78,7 @@ class Dispatcher:
             )
         size = len(frame)
         if size <= LARGE_BYTES or (size <= WIDE_BYTES and api_key in _FREQUENT):
-            request = decode(request_cls, version, frame, offset)
+            request, _ = decode_from(request_cls, version, frame, offset)
         elif api_key in _FREQUENT and not isinstance(
             found := self._slices.try_now(decode_in_steps(request_cls, version, frame, offset)),
             Unfinished,
@@ -111,6 +110,15 @@ class Dispatcher:
         if now_ms > self._watch.due_ms:
             client = f"{header[3]}@{connection.peer}"
             self._watch.check(now_ms, connection.last_activity_ms, statistics.name, client)
+
+    def _entry(self, connection: Connection, api_key: int) -> Entry:
+        """Return the entry of an API at its first request. Raise ProtocolError if there is none."""
+        entry = self._find(api_key)
+        if entry is None:
+            self._dependencies.missing.note_api(connection, api_key)
+            raise ProtocolError(f"API {api_key} is not served")
+        self._entries[api_key] = entry
+        return entry
 
     def _serve_large(
         self,

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.headers import encode_response, encode_response_in_steps
+from barnabas.protocol.headers import encode_response, encode_response_in_steps, frame_bytes
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.error_messages import truncate_error_messages
 from barnabas.server.dispatch.slices import release
@@ -209,22 +209,18 @@ class RequestContext:
             self._work(self._respond_in_steps(response))
             return
         try:
-            chunks = self._encoded(response)
+            chunks = encode_response(self.correlation_id, response, self.version)
         except Exception as error:  # noqa: BLE001 - only this request fails
-            self.give_up(error)
-            return
+            shorter = self._encoded_shorter(response, error)
+            if shorter is None:
+                return
+            chunks = shorter
         self._slot.complete(chunks, self)
         # Update the statistics after the response is handed to the connection.
         if not is_clean:
             statistics.error_searches += 1
             statistics.count_errors(response, statistics.errors)
-        self._count_bytes(chunks)
-
-    def _count_bytes(self, chunks: list[Chunk]) -> None:
-        # Read the length prefix of the frame: summing the lengths of the file slices costs more.
-        start = chunks[0]
-        assert isinstance(start, bytearray), "a frame begins in memory"
-        self._statistics.response_bytes += 4 + int.from_bytes(start[:4])
+        statistics.response_bytes += frame_bytes(chunks)
         if self._parked_ms:
             self._count_parked()
 
@@ -306,11 +302,16 @@ class RequestContext:
             chunks = yield from encode_response_in_steps(
                 self.correlation_id, response, self.version
             )
-        except ProtocolError:
-            chunks = self._encoded(response)
+        except ProtocolError as error:
+            shorter = self._encoded_shorter(response, error)
+            if shorter is None:
+                return
+            chunks = shorter
         self._slot.complete(chunks, self)
         self._statistics.error_searches += 1
-        self._count_bytes(chunks)
+        self._statistics.response_bytes += frame_bytes(chunks)
+        if self._parked_ms:
+            self._count_parked()
         del chunks
         yield from self._statistics.count_errors_in_steps(response)
         yield from release(response)
@@ -340,13 +341,19 @@ class RequestContext:
         else:
             self.give_up(error)
 
-    def _encoded(self, response: Message) -> list[Chunk]:
+    def _encoded_shorter(self, response: Message, error: Exception) -> list[Chunk] | None:
+        """Encode a response that caused an error, with shorter error messages.
+
+        Returns:
+            The frame. None if the connection is closed, because that does not help.
+        """
         try:
-            return encode_response(self.correlation_id, response, self.version)
-        except ProtocolError:
-            if not truncate_error_messages(response):
-                raise
-        return encode_response(self.correlation_id, response, self.version)
+            if isinstance(error, ProtocolError) and truncate_error_messages(response):
+                return encode_response(self.correlation_id, response, self.version)
+        except Exception as repeated:  # noqa: BLE001 - only this request fails
+            error = repeated
+        self.give_up(error)
+        return None
 
     def respond_forwarded(self, response: Any, throttle_ms: int = 0) -> None:
         """Send the response of the controller, with at least the throttle time that it contains."""

@@ -136,7 +136,8 @@ class LocalLog:
             if result is not None:
                 return result
             segment = self.segments.higher(segment.base_offset)
-        return ReadResult(b"", bound._replace(message_offset=offset))
+        where = LogOffsetMetadata(offset, bound.segment_base_offset, bound.relative_position)
+        return ReadResult(b"", where)
 
     def empty_at_end(self, is_committed_read: bool) -> ReadResult:
         """Return the result of a read at the log end."""

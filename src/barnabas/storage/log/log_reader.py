@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from barnabas.storage.segment.offset_search import Search
     from barnabas.storage.segment.transaction_index import AbortedEntry
 
+# Cached members: access to an enum member costs 100 ns, as much as a function call.
+_LOG_END = FetchIsolation.LOG_END
+_HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
+_TXN_COMMITTED = FetchIsolation.TXN_COMMITTED
+
 
 class LogReader:
     """Reads the batches of one log, and finds offsets and their positions."""
@@ -87,11 +92,11 @@ class LogReader:
         if offset > end or offset < start:
             raise OffsetOutOfRangeError(f"offset {offset} is outside [{start}, {end}]")
         if offset == end:
-            return self._local.empty_at_end(isolation is FetchIsolation.TXN_COMMITTED)
-        if isolation is FetchIsolation.LOG_END:
-            bound = self._local.end_metadata()
-        elif isolation is FetchIsolation.HIGH_WATERMARK:
+            return self._local.empty_at_end(isolation is _TXN_COMMITTED)
+        if isolation is _HIGH_WATERMARK:
             bound = self.high_watermark_metadata()
+        elif isolation is _LOG_END:
+            bound = self._local.end_metadata()
         else:
             return self._read_committed(offset, max_bytes, min_one_batch)
         return self._read_below(offset, max_bytes, bound, min_one_batch)
@@ -121,7 +126,8 @@ class LogReader:
             f"NoReadOfAborted: bound={bound.message_offset} last_stable_offset={stable} "
             f"high_watermark={committed}"
         )
-        return result._replace(aborted_transactions=aborted)
+        result.aborted_transactions = aborted
+        return result
 
     def verify(self, offset: int, max_bytes: int) -> DamagedLogError | None:
         """Check the CRCs of the batches from `offset` on, within its segment.

@@ -5,7 +5,9 @@ An index entry may be damaged, and so may the batches. The search shows which of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from barnabas.storage.errors import DamagedLogError
 from barnabas.storage.file_names import LOG_SUFFIX
@@ -19,7 +21,7 @@ class WrongEntryError(Exception):
     """An index entry does not lead to a batch with its offset."""
 
 
-class BatchPlace(NamedTuple):
+class BatchPlace(msgspec.Struct, frozen=True, gc=False):
     """Position of a batch in its segment."""
 
     position: int

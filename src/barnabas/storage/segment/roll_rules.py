@@ -22,7 +22,9 @@ def should_roll(segment: Segment, info: AppendInfo, now_ms: int, config: LogConf
         return True
     if segment.size:
         # The age counts by record timestamps, if there are any.
-        first = segment.first_timestamp()
+        first = segment.first_batch_timestamp
+        if first is None:
+            first = segment.first_timestamp()
         age_ms = info.max_timestamp - first if first >= 0 else now_ms - segment.created_ms
         if age_ms > config.segment_ms_max - segment.roll_jitter_ms:
             return True

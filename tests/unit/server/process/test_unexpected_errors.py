@@ -84,7 +84,7 @@ def assert_told(caplog: pytest.LogCaptureFixture, times: int = 1) -> None:
 def test_an_unexpected_error_of_a_read_fails_only_its_partition(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    break_log(broker, "read")
+    break_log(broker, "reader")
     answer = broker.ask(fetch([named("t", part(0), part(1)), named("t")], 0, 0), 12)
     assert errors(answer) == [("t", 0, OURS), ("t", 1, ErrorCode.NONE)]
     assert counts(broker).failed_fetch_requests == 1

@@ -37,7 +37,7 @@ from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE, ZSTD_SINCE, OldF
 from barnabas.server.dispatch.request import EXEMPT
 from barnabas.server.dispatch.wide_requests import check_width
 from barnabas.server.handlers.records.wide_fetch import WideFetchHandling, session_request_in_steps
-from barnabas.storage.topic_partition import TopicIdPartition
+from barnabas.storage.topic_partition import TopicIdPartition, made_topic_id_partition
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -185,7 +185,7 @@ class FetchHandler:
             topic_id, name = self._resolve(uses_topic_ids, topic.topic, topic.topic_id)
             requested += [
                 (
-                    TopicIdPartition(topic_id, name, partition.partition),
+                    made_topic_id_partition((topic_id, name, partition.partition)),
                     FetchPartitionData(
                         partition.fetch_offset,
                         partition.partition_max_bytes,
@@ -271,12 +271,12 @@ class PendingFetch:
                 # that the id was never known.
                 named = topic_partition.topic or self._context.version < _TOPIC_IDS_SINCE
                 (unknown if named else unknown_ids).append(topic_partition)
+        self.requested = requested
+        if not unknown and not unknown_ids:
+            return requested
         # Kafka puts unknown ids first.
         self._refuse(unknown_ids, ErrorCode.UNKNOWN_TOPIC_ID)
         self._refuse(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self.requested = requested
-        if not self._refused:
-            return requested
         if self._is_exempt:
             # For followers, the errors are in the order of the request.
             self._refused = {
@@ -299,20 +299,18 @@ class PendingFetch:
     def on_fetched(self, results: list[PartitionResult]) -> None:
         """Send the response. In a session it has only the partitions that have changed."""
         try:
-            self._on_fetched(results)
+            if self._refused:
+                results = self.with_refused(results)
+            if self._is_exempt:
+                self._filter_and_respond(results, EXEMPT)
+            elif self._context.quotas.is_active:
+                self._respond_within_quota(results)
+            else:
+                self._filter_and_respond(results, 0)
         except AssertionError:
             raise
         except Exception as error:  # noqa: BLE001 - other requests are completed by the same call
             self._context.give_up(error)
-
-    def _on_fetched(self, results: list[PartitionResult]) -> None:
-        results = self.with_refused(results)
-        if self._is_exempt:
-            self._filter_and_respond(results, EXEMPT)
-        elif self._context.quotas.is_active:
-            self._respond_within_quota(results)
-        else:
-            self._filter_and_respond(results, 0)
 
     def with_refused(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return the results with those of refused partitions, which come last as in Kafka."""

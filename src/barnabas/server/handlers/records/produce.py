@@ -29,7 +29,7 @@ from barnabas.server.conversion.produced_records import Refusal, checked_records
 from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
 from barnabas.server.transactions.produced_transactions import ProducedTransactions
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.topic_partition import TopicPartition
+from barnabas.storage.topic_partition import TopicPartition, made_topic_partition
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class ProduceHandler:
                 if version >= MAGIC_2_SINCE:
                     pending.validate(data)
                 continue
-            key = TopicPartition(name, data.index)
+            key = made_topic_partition((name, data.index))
             pending.partition_responses[key] = partition_response
             if version < MAGIC_2_SINCE:
                 entries[key] = data.records
@@ -410,31 +410,28 @@ class PendingProduce:
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Send the response with the result of each partition."""
         try:
-            self._on_appended(results)
+            partition_responses = self.partition_responses
+            for key, result in results.items():
+                partition_response = partition_responses[key]
+                partition_response.base_offset = result.base_offset
+                partition_response.log_append_time_ms = result.log_append_time
+                partition_response.log_start_offset = result.log_start_offset
+                if result.error is not _NONE:
+                    self.has_failed = True
+                    _fill_error(partition_response, result)
+                    self._maybe_name_leader(key.topic, partition_response)
+            if self._is_working:
+                self.context.connection.end_work()
+            if self._acks != 0:
+                self.context.respond(self.response, is_clean=not self.has_failed)
+            elif self.has_failed:
+                self.context.close_connection()
+            else:
+                self.context.respond_nothing()
         except AssertionError:
             raise
         except Exception as error:  # noqa: BLE001 - other requests are completed by the same call
             self.context.give_up(error)
-
-    def _on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
-        partition_responses = self.partition_responses
-        for key, result in results.items():
-            partition_response = partition_responses[key]
-            partition_response.base_offset = result.base_offset
-            partition_response.log_append_time_ms = result.log_append_time
-            partition_response.log_start_offset = result.log_start_offset
-            if result.error is not _NONE:
-                self.has_failed = True
-                _fill_error(partition_response, result)
-                self._maybe_name_leader(key.topic, partition_response)
-        if self._is_working:
-            self.context.connection.end_work()
-        if self._acks != 0:
-            self.context.respond(self.response, is_clean=not self.has_failed)
-        elif self.has_failed:
-            self.context.close_connection()
-        else:
-            self.context.respond_nothing()
 
     def _maybe_name_leader(self, topic: str, partition_response: PartitionProduceResponse) -> None:
         moved = partition_response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
