@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metrics.meter import Meter
+from barnabas.protocol.java_strings import string_hash
 from barnabas.replication.fetcher.fetch_state import FetchState, InitialFetchState
 from barnabas.replication.fetcher.leader_endpoint import LeaderEndpoint
 from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies, ReplicaFetcher
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_HASH_FACTOR = 31
 _HASH_MASK = 0xFFFF_FFFF
 _HASH_SIGN = 0x8000_0000
 
@@ -32,11 +32,7 @@ class FetcherKey(NamedTuple):
 
 def fetcher_id(topic_partition: TopicPartition, fetchers: int) -> int:
     """Return the fetcher id of a partition, by Kafka's formula with Java's string hash."""
-    hashed = 0
-    units = topic_partition.topic.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        hashed = (hashed * _HASH_FACTOR + (high << 8 | low)) & _HASH_MASK
-    hashed = (hashed * _HASH_FACTOR + topic_partition.partition) & _HASH_MASK
+    hashed = (31 * string_hash(topic_partition.topic) + topic_partition.partition) & _HASH_MASK
     if hashed & _HASH_SIGN:
         # The absolute value. As in Kafka, it is 0 for the smallest integer.
         hashed = (-hashed) & _HASH_MASK
