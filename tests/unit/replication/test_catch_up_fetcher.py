@@ -88,6 +88,24 @@ def test_a_fetch_of_a_replica_in_the_isr_does_not_wait_for_records_of_other_repl
     assert broker.node.log(broker.lagging).log_end_offset == COUNT
 
 
+def test_a_catch_up_fetcher_pauses_after_a_large_response() -> None:
+    broker = Follower()
+    broker.answer_catch_up(b"small")
+    assert broker.catch_up_channel.waiting is not None
+    large = records(bytes(300_000), offset=1)
+    broker.catch_up_channel.give({broker.lagging: data(large)})
+    assert broker.node.log(broker.lagging).log_end_offset == 2
+    assert broker.catch_up_channel.waiting is None
+    assert broker.cluster.until(lambda: broker.catch_up_channel.waiting is not None)
+    assert broker.asked(broker.catch_up_channel)[broker.lagging].fetch_offset == 2
+
+
+def test_a_fetcher_of_replicas_in_the_isr_does_not_pause() -> None:
+    broker = Follower()
+    broker.in_sync_channel.give({broker.in_sync: data(records(bytes(300_000)))})
+    assert broker.asked(broker.in_sync_channel)[broker.in_sync].fetch_offset == 1
+
+
 def test_a_replica_that_leaves_the_isr_continues_in_the_other_fetcher() -> None:
     broker = Follower()
     assert broker.fetchers_of(broker.lagging) == [CATCH_UP]

@@ -159,9 +159,13 @@ class FetcherManager:
             self._fetchers[target].take_over(states)
         return self._is_target(fetcher.key)
 
+    def is_catch_up(self, fetcher: ReplicaFetcher) -> bool:
+        """Whether the replicas of the fetcher's partitions are not in the ISR."""
+        return fetcher.key.fetcher_id == self._per_leader
+
     def on_unused(self, fetcher: ReplicaFetcher) -> None:
         """Close a catch-up fetcher that has no more partitions."""
-        if fetcher.key.fetcher_id == self._per_leader:
+        if self.is_catch_up(fetcher):
             self._maybe_close(fetcher)
 
     def _is_target(self, key: FetcherKey) -> bool:

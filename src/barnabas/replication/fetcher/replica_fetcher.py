@@ -64,6 +64,12 @@ _PENDING_FETCH_PER_PARTITION_MS = 0.2
 # partitions are not fetched during that time.
 _EXPECTING_WAIT_MS = 10
 
+# After a response with this many bytes of records, a catch-up fetcher pauses. Otherwise the event
+# loops of both brokers would always be busy with it, and each write of another partition would wait
+# for more than one of its responses.
+_PAUSE_BYTES = 256 << 10
+_PAUSE_MS = 1.0
+
 # Interval of the check of idle partitions, and the number of partitions per check.
 _SWEEP_MS = 450.0
 _SWEEP_PARTITIONS = 64
@@ -78,6 +84,10 @@ class FetcherOwner(Protocol):
         Returns:
             Whether the fetcher will receive partitions of another fetcher.
         """
+        ...
+
+    def is_catch_up(self, fetcher: ReplicaFetcher) -> bool:
+        """Whether the replicas of the fetcher's partitions are not in the ISR."""
         ...
 
     def on_unused(self, fetcher: ReplicaFetcher) -> None:
@@ -496,6 +506,13 @@ class ReplicaFetcher:
             self._syncing = len(processed.to_sync)
             for key in processed.to_sync:
                 self._sync(key)
+        elif processed.bytes_appended >= _PAUSE_BYTES and self._owner.is_catch_up(self):
+            self._machine.on(FetcherEvent.PAUSE_STARTED)
+            self._entry = self._wheel.add(_PAUSE_MS, lambda: self._guarded(self._on_pause_ended))
+        self._continue()
+
+    def _on_pause_ended(self) -> None:
+        self._machine.on(FetcherEvent.PAUSE_ENDED)
         self._continue()
 
     def _on_session_error(self, requested: FollowerRequest, code: ErrorCode) -> None:
