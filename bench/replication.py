@@ -209,6 +209,11 @@ def measure_catch_up(megabytes: int, rows: Rows) -> None:
     rows.append(
         (f"empty replica copies {megabytes:,} MB", f"{megabytes / seconds:.0f} MB/s")
     )  # fmt: skip
+    medians = [times[len(times) // 2] for times in (alone, beside)]
+    rows.append(
+        ("p50 of other writes, before and meanwhile", " / ".join(f"{p50:.2f}" for p50 in medians)
+         + " ms")
+    )  # fmt: skip
     rows.append(("p99 of other writes, before and meanwhile", f"{then:.2f} / {now:.2f} ms"))
     rows.append(("writes meanwhile", f"{len(beside):,}"))
     rows.append(

@@ -19,7 +19,7 @@ _FETCHER_KEYS = [
         NUM_REPLICA_FETCHERS,
         ConfigType.INT,
         1,
-        "Number of connections to each leader for replication.",
+        "Number of connections to each leader for replicas in the ISR. Other replicas share one.",
         at_least(1),
         DynamicMode.CLUSTER_WIDE,
     ),

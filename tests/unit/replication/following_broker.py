@@ -196,12 +196,12 @@ class FollowingBroker:
         assert state is not None
         return state.delayed_until_ms > self.node.host.clock.monotonic_ms()
 
-    def asked(self) -> dict[TopicPartition, Any]:
-        """The partitions in the pending fetch."""
+    def asked(self, channel: ScriptedChannel | None = None) -> dict[TopicPartition, Any]:
+        """The partitions in the pending fetch of a channel, or of the last one."""
         names = {topic_id_of(TOPIC): TOPIC}
         return {
             TopicPartition(topic.topic or names[topic.topic_id], each.partition): each
-            for topic in self.leader.waiting.topics
+            for topic in (channel or self.leader).waiting.topics
             for each in topic.partitions
         }
 
@@ -209,6 +209,7 @@ class FollowingBroker:
         self.cluster.run_for(duration_ms)
 
     def lead(self, broker_id: int, key: TopicPartition = PARTITION) -> None:
-        """Apply a new leader epoch of the partition."""
-        self.cluster.controller.elect(broker_id, key, unclean=True)
+        """Apply a new leader epoch of the partition, with this broker in the ISR."""
+        isr = list(dict.fromkeys([broker_id, self.node.id]))
+        self.cluster.controller.change(key, leader=broker_id, isr=isr)
         self.run_for(5)

@@ -16,5 +16,5 @@ def test_a_topic_without_an_id_is_fetched_with_the_last_version_by_names() -> No
     request = FollowerSession().build({partition: RequestedPartition(NO_TOPIC_ID, 0, 0, 0, -1)})
     channel = ScriptedChannel(2, "follower")
     settings = FetcherSettings(1, lambda: 1, lambda: 18, ReplicationConfig())
-    LeaderEndpoint(2, channel, settings).fetch(request, lambda *_: None)
+    LeaderEndpoint(2, channel, settings).fetch(request, 500, lambda *_: None)
     assert channel.version == 12

@@ -30,6 +30,8 @@ class InitialFetchState(NamedTuple):
     current_leader_epoch: int
     # The log end offset, or the high watermark of a log without epochs.
     fetch_offset: int
+    # Whether the metadata has this replica in the ISR.
+    is_in_isr: bool
 
 
 class FetchState:
@@ -40,6 +42,7 @@ class FetchState:
         "delayed_until_ms",
         "errors_in_a_row",
         "fetch_offset",
+        "is_in_isr",
         "is_syncing",
         "lag",
         "last_fetched_epoch",
@@ -54,6 +57,8 @@ class FetchState:
         self.current_leader_epoch = initial.current_leader_epoch
         # Offset of the next fetch. Equals the log end offset after truncation.
         self.fetch_offset = initial.fetch_offset
+        # Whether the metadata has this replica in the ISR. Moved by the manager.
+        self.is_in_isr = initial.is_in_isr
         # Epoch of the last record below it. -1: the log has no epochs, so divergence cannot be
         # detected.
         self.last_fetched_epoch = UNKNOWN_EPOCH
@@ -68,10 +73,11 @@ class FetchState:
         # Whether appended records must be synced before the next fetch.
         self.is_syncing = False
 
+    @property
+    def may_change_fetchers(self) -> bool:
+        """Whether another fetcher may continue: no query and no sync is pending."""
+        return self.phase is FetchPhase.FETCHING and not self.is_syncing
+
     def is_ready(self, now_ms: float) -> bool:
         """Whether the next fetch may include the partition, apart from throttles."""
-        return (
-            self.phase is FetchPhase.FETCHING
-            and not self.is_syncing
-            and self.delayed_until_ms <= now_ms
-        )
+        return self.may_change_fetchers and self.delayed_until_ms <= now_ms

@@ -7,6 +7,8 @@ IDLE -------------------------> QUERYING, FETCHING --------------> IDLE
   +------------------> PROCESSING ----------------------------------+
   | SYNC_STARTED                 SYNCED                             |
   +------------------> SYNCING -------------------------------------+
+  | PAUSE_STARTED                PAUSE_ENDED                        |
+  +------------------> PAUSED --------------------------------------+
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ class FetcherState(Enum):
     PROCESSING = auto()
     # The sync of appended records, for flush.messages.
     SYNCING = auto()
+    # The end of a pause between two fetches of a catch-up fetcher.
+    PAUSED = auto()
     # An unexpected error stopped the fetcher. Its partitions are no longer fetched.
     DEAD = auto()
     # The manager closed the fetcher. This state is final.
@@ -48,6 +52,8 @@ class FetcherEvent(Enum):
     PROCESSED = auto()
     SYNC_STARTED = auto()
     SYNCED = auto()
+    PAUSE_STARTED = auto()
+    PAUSE_ENDED = auto()
     # An exception that nothing expects.
     FAILED = auto()
     CLOSED = auto()
@@ -61,6 +67,7 @@ FETCHER_STATES: dict[FetcherState, dict[FetcherEvent, FetcherState]] = {
         FetcherEvent.FETCH_SENT: FetcherState.FETCHING,
         FetcherEvent.RECORDS_RECEIVED: FetcherState.PROCESSING,
         FetcherEvent.SYNC_STARTED: FetcherState.SYNCING,
+        FetcherEvent.PAUSE_STARTED: FetcherState.PAUSED,
         **_END,
     },
     FetcherState.QUERYING: {FetcherEvent.RESPONSE_RECEIVED: FetcherState.IDLE, **_END},
@@ -71,6 +78,7 @@ FETCHER_STATES: dict[FetcherState, dict[FetcherEvent, FetcherState]] = {
     },
     FetcherState.PROCESSING: {FetcherEvent.PROCESSED: FetcherState.IDLE, **_END},
     FetcherState.SYNCING: {FetcherEvent.SYNCED: FetcherState.IDLE, **_END},
+    FetcherState.PAUSED: {FetcherEvent.PAUSE_ENDED: FetcherState.IDLE, **_END},
     FetcherState.DEAD: {FetcherEvent.CLOSED: FetcherState.CLOSED},
     FetcherState.CLOSED: {FetcherEvent.CLOSED: FetcherState.CLOSED},
 }

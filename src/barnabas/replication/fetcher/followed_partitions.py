@@ -111,6 +111,10 @@ class FollowedPartitions:
             unneeded = [each for each in changes.followers if not self._is_in_isr(each)]
             self.remove(each.topic_partition for each in unneeded)
             new = changes.new_followers = [each for each in new if each not in unneeded]
+        if self.fetchers is not None:
+            self.fetchers.update_isr(
+                {each.topic_partition: self._is_in_isr(each) for each in changes.followers}
+            )
         if not new:
             return
         with_leader = [(each, each.leader_epoch) for each in new if each.leader_id >= 0]
@@ -141,7 +145,11 @@ class FollowedPartitions:
         self.fetchers.add(
             {
                 each.topic_partition: InitialFetchState(
-                    each.topic_id, each.leader_id, each.leader_epoch, each.initial_fetch_offset
+                    each.topic_id,
+                    each.leader_id,
+                    each.leader_epoch,
+                    each.initial_fetch_offset,
+                    self._is_in_isr(each),
                 )
                 for each in followed
             }

@@ -95,8 +95,14 @@ class LeaderEndpoint:
         """Close the connection. The next request opens a new one."""
         self._channel.close()
 
-    def fetch(self, requested: FollowerRequest, on_response: OnFetched) -> None:
-        """Send a Fetch request with the partitions and session fields of `requested`."""
+    def fetch(self, requested: FollowerRequest, max_wait_ms: int, on_response: OnFetched) -> None:
+        """Send a Fetch request with the partitions and session fields of `requested`.
+
+        Args:
+            requested: the partitions and session fields.
+            max_wait_ms: longest time that the leader waits for records.
+            on_response: gets the response, or None and an error.
+        """
         config, node_id = self._settings.config, self._settings.node_id
         version = self._settings.fetch_version()
         if not requested.uses_topic_ids:
@@ -104,7 +110,7 @@ class LeaderEndpoint:
         has_state = version >= _REPLICA_STATE_SINCE
         request = FetchRequest(
             replica_id=-1 if has_state else node_id,
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=requested.session_id,

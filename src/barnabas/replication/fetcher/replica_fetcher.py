@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.fetch import FetchResponse, PartitionData
     from barnabas.replication.fetcher.fetch_state import InitialFetchState
+    from barnabas.replication.fetcher.fetcher_key import FetcherKey
     from barnabas.replication.fetcher.follower_session import FollowerRequest
     from barnabas.replication.fetcher.leader_endpoint import (
         EpochQuery,
@@ -59,9 +60,39 @@ _PENDING_FETCH_MS = 20.0
 _PENDING_FETCH_PER_PARTITION_MS = 0.2
 
 
+# A fetcher that expects partitions of another fetcher lets the leader wait at most this long. These
+# partitions are not fetched during that time.
+_EXPECTING_WAIT_MS = 10
+
+# After a response with this many bytes of records, a catch-up fetcher pauses. Otherwise the event
+# loops of both brokers would always be busy with it, and each write of another partition would wait
+# for more than one of its responses.
+_PAUSE_BYTES = 256 << 10
+_PAUSE_MS = 1.0
+
 # Interval of the check of idle partitions, and the number of partitions per check.
 _SWEEP_MS = 450.0
 _SWEEP_PARTITIONS = 64
+
+
+class FetcherOwner(Protocol):
+    """The manager of a fetcher, which moves partitions between fetchers."""
+
+    def before_request(self, fetcher: ReplicaFetcher) -> bool:
+        """Move partitions out of a fetcher that has no request in flight.
+
+        Returns:
+            Whether the fetcher will receive partitions of another fetcher.
+        """
+        ...
+
+    def is_catch_up(self, fetcher: ReplicaFetcher) -> bool:
+        """Whether the replicas of the fetcher's partitions are not in the ISR."""
+        ...
+
+    def on_unused(self, fetcher: ReplicaFetcher) -> None:
+        """Handle a fetcher without partitions, and without a session with the leader."""
+        ...
 
 
 class FetcherDependencies(msgspec.Struct, frozen=True):
@@ -82,12 +113,14 @@ class ReplicaFetcher:
         "_dependencies",
         "_entry",
         "_give_up_entry",
+        "_is_expecting",
         "_is_failing",
         "_is_held_back",
         "_leader",
         "_local",
         "_machine",
         "_out_of_range",
+        "_owner",
         "_processing",
         "_sent_ms",
         "_session",
@@ -97,17 +130,23 @@ class ReplicaFetcher:
         "_truncation",
         "_wheel",
         "bytes_fetched",
+        "key",
         "name",
         "requests",
     )
 
     def __init__(
-        self, name: str, leader: LeaderEndpoint, dependencies: FetcherDependencies
+        self,
+        key: FetcherKey,
+        leader: LeaderEndpoint,
+        dependencies: FetcherDependencies,
+        owner: FetcherOwner,
     ) -> None:
-        # The name of the corresponding thread in Kafka, for metrics.
-        self.name = name
+        self.key = key
+        self.name = key.name
         self._leader = leader
         self._dependencies = dependencies
+        self._owner = owner
         self._local = dependencies.local
         self._wheel = dependencies.wheel
         self._clock = dependencies.clock
@@ -121,9 +160,11 @@ class ReplicaFetcher:
         self._processing = FetchProcessing(
             self._states, dependencies.local, config.replica_fetch_max_bytes
         )
-        self._machine = StateMachine(name, FetcherState.IDLE, FETCHER_STATES)
+        self._machine = StateMachine(key.name, FetcherState.IDLE, FETCHER_STATES)
         # Time of the last request, in ms.
         self._sent_ms = 0.0
+        # Whether another fetcher will give partitions to this one. Moved before each request.
+        self._is_expecting = False
         # Whether the last request failed as a whole.
         self._is_failing = False
         # Whether a throttle kept a partition out of the last fetch.
@@ -153,9 +194,15 @@ class ReplicaFetcher:
         return self._machine.state is FetcherState.DEAD
 
     @property
-    def leader_id(self) -> int:
-        """The id of the leader."""
-        return self._leader.broker_id
+    def is_soon_idle(self) -> bool:
+        """Whether this fetcher can send a request within some milliseconds."""
+        match self._machine.state:
+            case FetcherState.DEAD | FetcherState.CLOSED:
+                return False
+            case FetcherState.FETCHING:
+                return self._is_expecting
+            case _:
+                return True
 
     def lags(self) -> list[tuple[TopicPartition, int]]:
         """Return each partition's lag behind the leader's high watermark, if it is known."""
@@ -171,6 +218,12 @@ class ReplicaFetcher:
         Partitions already fetched in the same leader epoch keep their state.
         """
         self._guarded(lambda: self._add(partitions))
+
+    def take_over(self, states: Mapping[TopicPartition, FetchState]) -> None:
+        """Fetch partitions that another fetcher fetched so far, from the next request on."""
+        for key, state in states.items():
+            self._states.put(key, state)
+        self._guarded(self._continue)
 
     def remove(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, FetchState]:
         """Stop fetching partitions. Return the removed ones with their states."""
@@ -218,6 +271,10 @@ class ReplicaFetcher:
         """Send the next request, if the fetcher is idle."""
         if self._machine.state is not FetcherState.IDLE:
             return
+        self._is_expecting = self._owner.before_request(self)
+        if self._machine.state is not FetcherState.IDLE:
+            # It has received partitions, and has sent their request.
+            return
         self._stop_waiting()
         self._truncation.truncate_without_epoch()
         epochs = self._truncation.queries()
@@ -252,7 +309,10 @@ class ReplicaFetcher:
             self._wait()
             return
         on_response = self._expect(FetcherEvent.FETCH_SENT, self._on_fetched, request)
-        self._leader.fetch(request, on_response)
+        max_wait_ms = self._dependencies.settings.config.replica_fetch_wait_max_ms
+        if self._is_expecting:
+            max_wait_ms = min(max_wait_ms, _EXPECTING_WAIT_MS)
+        self._leader.fetch(request, max_wait_ms, on_response)
 
     def _wanted(self, key: TopicPartition, now_ms: float) -> RequestedPartition | None:
         """Return what to fetch of a partition, or None if it is not fetched now."""
@@ -276,6 +336,9 @@ class ReplicaFetcher:
 
     def _wait(self) -> None:
         """Schedule the next attempt at the end of the first backoff."""
+        if not len(self._states):
+            self._owner.on_unused(self)
+            return
         delay_ms = self._states.next_delay_ms()
         if self._is_held_back:
             backoff_ms = self._dependencies.settings.config.replica_fetch_backoff_ms
@@ -443,6 +506,13 @@ class ReplicaFetcher:
             self._syncing = len(processed.to_sync)
             for key in processed.to_sync:
                 self._sync(key)
+        elif processed.bytes_appended >= _PAUSE_BYTES and self._owner.is_catch_up(self):
+            self._machine.on(FetcherEvent.PAUSE_STARTED)
+            self._entry = self._wheel.add(_PAUSE_MS, lambda: self._guarded(self._on_pause_ended))
+        self._continue()
+
+    def _on_pause_ended(self) -> None:
+        self._machine.on(FetcherEvent.PAUSE_ENDED)
         self._continue()
 
     def _on_session_error(self, requested: FollowerRequest, code: ErrorCode) -> None:

@@ -40,6 +40,7 @@ _OTHERS = (
     "barnabas.replication.fetcher.fetch_state",
     "barnabas.replication.fetcher.fetch_states",
     "barnabas.replication.fetcher.fetch_processing",
+    "barnabas.replication.fetcher.fetcher_key",
     "barnabas.replication.fetcher.leader_endpoint",
     "barnabas.replication.fetcher.follower_session",
     "barnabas.replication.fetcher.follower_truncation",

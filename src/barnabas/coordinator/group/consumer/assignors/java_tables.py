@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from barnabas.coordinator.runtime.java_strings import string_hash, string_order
+from barnabas.protocol.java_strings import string_hash, string_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Iterator
