@@ -300,12 +300,12 @@ class LeaderRole:
             Whether it moved. The high watermark never decreases.
         """
         offsets = self._state.log.offsets
-        candidate = offsets.log_end_offset
+        high_watermark, candidate = offsets.high_watermark, offsets.log_end_offset
         if candidate > self.sync_required_from:
             candidate = self.sync_required_from
-        if self.remote_replicas:
-            candidate = self._smallest_end(candidate)
-        if candidate <= offsets.high_watermark:
+        if candidate > high_watermark and self.remote_replicas:
+            candidate = self._smallest_end(candidate, high_watermark)
+        if candidate <= high_watermark:
             return False
         self._check_high_watermark(candidate)
         is_moved = offsets.update_high_watermark(candidate)
@@ -327,17 +327,30 @@ class LeaderRole:
                 f"isr={isr} replica={broker_id} log_end={replica.log_end_offset}"
             )
 
-    def _smallest_end(self, own_end: int) -> int:
+    def _smallest_end(self, own_end: int, high_watermark: int) -> int:
+        """Return the smallest log end of this replica and of those that limit the high watermark.
+
+        If one of them is not above `high_watermark`, the others do not matter.
+        """
+        candidate = own_end
+        maximal_isr = self.isr_state.maximal_isr
+        outside: list[Replica] = []
+        for broker_id, replica in self.remote_replicas.items():
+            end = replica.end.message_offset
+            if end >= candidate:
+                continue
+            if broker_id not in maximal_isr:
+                outside.append(replica)
+            elif end <= high_watermark:
+                return end
+            else:
+                candidate = end
         if self.is_under_min_isr:
             return UNKNOWN_OFFSET
-        candidate = own_end
-        now_ms = self._state.settings.clock.monotonic_ms()
-        for replica in self.remote_replicas.values():
-            if replica.log_end_offset < candidate and (
-                replica.broker_id in self.isr_state.maximal_isr
-                or (self._is_caught_up(replica, now_ms) and self._is_isr_eligible(replica))
-            ):
-                candidate = replica.log_end_offset
+        for replica in outside:
+            now_ms = self._state.settings.clock.monotonic_ms()
+            if self._is_caught_up(replica, now_ms) and self._is_isr_eligible(replica):
+                candidate = min(candidate, replica.log_end_offset)
         return candidate
 
     @property
