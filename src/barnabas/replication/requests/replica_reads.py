@@ -206,7 +206,7 @@ class ReplicaReads:
     ) -> DelayedFetch:
         operation = DelayedFetch(params, waiting, self, on_done, idle)
         keys: list[Hashable] = [each.topic_partition for each in waiting]
-        if idle is not None:
+        if not keys:
             # The session is a key of its own, so that a fetch with only idle partitions can wait.
             keys.append(idle)
         if any(each.available for each in waiting):
