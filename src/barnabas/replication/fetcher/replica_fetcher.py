@@ -219,18 +219,22 @@ class ReplicaFetcher:
         if self._machine.state is not FetcherState.IDLE:
             return
         self._stop_waiting()
+        if self._states.are_ready or not self._query():
+            self._fetch()
+
+    def _query(self) -> bool:
+        """Truncate logs, and send a query if a partition needs it. Return whether one was sent."""
         self._truncation.truncate_without_epoch()
         epochs = self._truncation.queries()
         if epochs:
             on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_epoch_ends, epochs)
             self._leader.epoch_ends(epochs, on_response)
-            return
+            return True
         ends = self._out_of_range.queries()
         if ends:
             on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_ends, ends)
             self._leader.offsets(ends, LATEST, on_response)
-            return
-        self._fetch()
+        return bool(ends)
 
     def _fetch(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -239,13 +243,14 @@ class ReplicaFetcher:
             self._swept_ms = now_ms
             self._states.mark_some_changed(_SWEEP_PARTITIONS)
         self._is_held_back = False
-        wanted = {key: self._wanted(key, now_ms) for key in self._states.changed()}
+        changed = self._states.changed()
+        wanted = {key: self._wanted(key, now_ms) for key in changed}
         if self._session.needs_all(wanted) or self._local.may_hold_back:
             given_up = [key for key in wanted if self._states.get(key) is None]
             wanted = {key: self._wanted(key, now_ms) for key, _ in self._states.items()}
             wanted.update(dict.fromkeys(given_up))
         request = self._session.build(wanted)
-        for key in self._states.changed():
+        for key in changed:
             if wanted[key] is not None or self._states.get(key) is None:
                 self._states.mark_sent(key)
         if request.is_empty:
