@@ -150,10 +150,11 @@ class DelayedFetch(DelayedOperation):
         self._on_done = on_done
         # Waiting partitions by key. Nearly always one per key.
         self._by_key: dict[TopicPartition, list[WaitingPartition]] = {}
+        # Sum of `available` of all partitions.
+        self._accumulated = 0
         for each in partitions:
             self._by_key.setdefault(each.topic_partition, []).append(each)
-        # Sum of `available` of all partitions.
-        self._accumulated = sum(each.available for each in partitions)
+            self._accumulated += each.available
 
     @property
     def follower_id(self) -> int:
