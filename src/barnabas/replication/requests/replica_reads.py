@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.isr_maintenance import IsrMaintenance
-    from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
@@ -82,6 +81,7 @@ class ReplicaReads:
         "_registry",
         "_throttle",
         "_wake",
+        "partition",
     )
 
     def __init__(self, dependencies: ReadDependencies) -> None:
@@ -97,6 +97,8 @@ class ReplicaReads:
         self._preferred = dependencies.preferred
         self._wake = dependencies.wake
         self._on_damage = dependencies.on_damage
+        # A bound method of another object, to save a call on the hot path.
+        self.partition = dependencies.registry.partition
 
     def fetch(
         self,
@@ -214,10 +216,6 @@ class ReplicaReads:
         else:
             self._fetches.watch(operation, keys)
         return operation
-
-    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """Return the partition if it is online on this broker, else the error for the client."""
-        return self._registry.partition(topic_partition)
 
     def read_again(
         self,
