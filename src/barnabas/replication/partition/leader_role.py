@@ -300,12 +300,12 @@ class LeaderRole:
             Whether it moved. The high watermark never decreases.
         """
         offsets = self._state.log.offsets
-        high_watermark, candidate = offsets.high_watermark, offsets.log_end_offset
+        candidate = offsets.log_end_offset
         if candidate > self.sync_required_from:
             candidate = self.sync_required_from
-        if candidate > high_watermark and self.remote_replicas:
-            candidate = self._smallest_end(candidate, high_watermark)
-        if candidate <= high_watermark:
+        if self.remote_replicas:
+            candidate = self._smallest_end(candidate)
+        if candidate <= offsets.high_watermark:
             return False
         self._check_high_watermark(candidate)
         is_moved = offsets.update_high_watermark(candidate)
@@ -327,12 +327,12 @@ class LeaderRole:
                 f"isr={isr} replica={broker_id} log_end={replica.log_end_offset}"
             )
 
-    def _smallest_end(self, own_end: int, high_watermark: int) -> int:
+    def _smallest_end(self, own_end: int) -> int:
         """Return the smallest log end of this replica and of those that limit the high watermark.
 
-        If one of them is not above `high_watermark`, the others do not matter.
+        If one of them is not above the high watermark, the others do not matter.
         """
-        candidate = own_end
+        candidate, high_watermark = own_end, self._state.log.offsets.high_watermark
         maximal_isr = self.isr_state.maximal_isr
         outside: list[Replica] = []
         for broker_id, replica in self.remote_replicas.items():
