@@ -140,7 +140,7 @@ def _kafka(directory: Path, settings: Mapping[str, str], port: int) -> Iterator[
 
     It needs Java and Maven.
     """
-    _find_tests()
+    find_tests()
     from jvm.kafka_process import KafkaProcess
 
     kafka = KafkaProcess(directory, settings, machine=KAFKA_JAVA)
@@ -159,8 +159,8 @@ def _kafka(directory: Path, settings: Mapping[str, str], port: int) -> Iterator[
         kafka.stop()
 
 
-def _find_tests() -> None:
-    """Make the packages of the tests importable, which start Apache Kafka."""
+def find_tests() -> None:
+    """Make the packages of the tests importable: they start Apache Kafka and simulated nodes."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 
@@ -215,7 +215,7 @@ def _node_type(name: str) -> type[NodeProcess]:
     if name == "barnabas":
         compile_sources()
         return NodeProcess
-    _find_tests()
+    find_tests()
     from jvm.kafka_node import KafkaNode
 
     class MeasuredKafkaNode(KafkaNode):

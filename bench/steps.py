@@ -1,6 +1,7 @@
 """`python -m bench.steps`: number of interpreter instructions of a Produce and a Fetch.
 
 `python -m bench.steps --acls 10000` counts them with an authorizer and this number of entries.
+`python -m bench.steps --replicas` counts those of each of three nodes for a Produce with acks=all.
 
 For a single request, code and branches are not in the processor's caches, so each instruction
 costs about 15 ns. Their number is therefore more reliable than a clock on a busy machine. The most
@@ -31,6 +32,7 @@ from barnabas.server.process.node import Node
 from bench.brokers import Broker
 from bench.flame import TOPIC, fetch_request
 from bench.loads import create_topic, produce_request
+from bench.replicated_steps import count_replicated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,11 +90,15 @@ def measure(steps: Steps, address: str, control: ProcessControl, acls: int) -> N
     while not steps.is_tracing:
         time.sleep(SETTLED_S)
     for name, request in (("Produce", produce_request(TOPIC)), ("Fetch", fetch_request())):
-        found = count(steps, address, request)
-        print(f"{name}: {found.total()} steps in {len(found)} functions")
-        for function, number in found.most_common(ROWS):
-            print(f"{number:6} {function}")
+        show(name, count(steps, address, request))
     control.request_stop()
+
+
+def show(name: str, found: Counter[str]) -> None:
+    """Print the functions with the most instructions."""
+    print(f"{name}: {found.total()} steps in {len(found)} functions")
+    for function, number in found.most_common(ROWS):
+        print(f"{number:6} {function}")
 
 
 def create_acls(address: str, count: int) -> None:
@@ -118,7 +124,13 @@ def main() -> None:
     """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--acls", type=int, default=0, metavar="N")
-    acls = parser.parse_args().acls
+    parser.add_argument("--replicas", action="store_true")
+    options = parser.parse_args()
+    if options.replicas:
+        for name, found in count_replicated().items():
+            show(name, found)
+        return
+    acls = options.acls
     steps = Steps()
 
     def start(runtime: Runtime, control: ProcessControl) -> None:

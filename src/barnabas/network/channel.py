@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -53,18 +54,22 @@ class ChannelDependencies(msgspec.Struct, frozen=True):
 class _Pending:
     """A request that waits for its response."""
 
-    __slots__ = ("deadline", "on_response", "request_cls", "version")
+    __slots__ = ("due_ms", "on_response", "request_cls", "timeout_ms", "version")
 
     def __init__(
         self,
         request_cls: type[Message],
         version: int,
         on_response: Callable[[Any, NetworkError | None], None],
+        timeout_ms: float,
+        due_ms: float,
     ) -> None:
         self.request_cls = request_cls
         self.version = version
         self.on_response = on_response
-        self.deadline: WheelEntry | None = None
+        self.timeout_ms = timeout_ms
+        # When the request and the connection fail, in monotonic ms.
+        self.due_ms = due_ms
 
 
 class Channel(FramedHandler):
@@ -84,6 +89,8 @@ class Channel(FramedHandler):
         "_pending",
         "_session",
         "_sockets",
+        "_timeout",
+        "_timeout_due_ms",
         "_waiting",
         "_wheel",
         "_why",
@@ -132,6 +139,11 @@ class Channel(FramedHandler):
         # Pending requests by correlation id, oldest first.
         self._pending: dict[int, _Pending] = {}
         self._correlation_id = 0
+        # The timer of all pending requests, and its time in monotonic ms; infinity without a timer.
+        # It is not after the first `due_ms`. It may be earlier, since a response does not cancel
+        # it: most requests then need no timer of their own.
+        self._timeout: WheelEntry | None = None
+        self._timeout_due_ms = inf
         self._last_activity_ms = dependencies.clock.monotonic_ms()
         # Whether a complete frame has arrived: the peer then speaks Kafka's protocol.
         self._has_answered = False
@@ -191,13 +203,14 @@ class Channel(FramedHandler):
                 gone = NetworkError(NetworkErrorKind.DISCONNECTED, f"{self.address} is not open")
                 self._timer.call_soon(partial(on_response, None, gone))
             return
+        self._last_activity_ms = now_ms = self._clock.monotonic_ms()
         if on_response is not None:
-            pending = _Pending(type(request), version, on_response)
-            self._pending[correlation_id] = pending
-            pending.deadline = self._wheel.add(
-                timeout_ms, partial(self._on_timed_out, correlation_id, timeout_ms)
+            due_ms = now_ms + timeout_ms
+            self._pending[correlation_id] = _Pending(
+                type(request), version, on_response, timeout_ms, due_ms
             )
-        self._last_activity_ms = self._clock.monotonic_ms()
+            if due_ms < self._timeout_due_ms:
+                self._set_timeout(due_ms, timeout_ms)
         if self._session is not None and not is_login and self._hold(self._session, chunks):
             return
         self.send_chunks(chunks)
@@ -276,8 +289,6 @@ class Channel(FramedHandler):
         pending = self._pending.pop(peek_correlation_id(frame), None)
         if pending is None:
             raise ProtocolError("a response without a request")
-        if pending.deadline is not None:
-            pending.deadline.cancel()
         try:
             _, response = decode_response(pending.request_cls, pending.version, frame)
         except ProtocolError as error:
@@ -307,9 +318,8 @@ class Channel(FramedHandler):
             reason = NetworkError(NetworkErrorKind.DISCONNECTED, detail)
         failed = list(self._pending.values())
         self._pending.clear()
-        for pending in failed:
-            if pending.deadline is not None:
-                pending.deadline.cancel()
+        if self._timeout is not None:
+            self._timeout.cancel()
         for pending in failed:
             pending.on_response(None, reason)
         if self._is_logged_in:
@@ -334,12 +344,26 @@ class Channel(FramedHandler):
         failed = NetworkError(kind, detail, is_refusal=is_refusal)
         self._on_connected(failed)
 
-    def _on_timed_out(self, correlation_id: int, timeout_ms: float) -> None:
-        pending = self._pending.pop(correlation_id, None)
-        if pending is None:
+    def _set_timeout(self, due_ms: float, delay_ms: float) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._timeout_due_ms = due_ms
+        self._timeout = self._wheel.add(delay_ms, self._on_timeout)
+
+    def _on_timeout(self) -> None:
+        """Fail the first request that is due, or set the timer for it."""
+        self._timeout, self._timeout_due_ms = None, inf
+        if not self._pending:
             return
+        correlation_id = min(self._pending, key=lambda each: self._pending[each].due_ms)
+        pending = self._pending[correlation_id]
+        rest_ms = pending.due_ms - self._clock.monotonic_ms()
+        if rest_ms > 0:
+            self._set_timeout(pending.due_ms, rest_ms)
+            return
+        del self._pending[correlation_id]
         name = pending.request_cls.__name__
-        detail = f"{self.address}: no response to {name} within {timeout_ms:.0f} ms"
+        detail = f"{self.address}: no response to {name} within {pending.timeout_ms:.0f} ms"
         timed_out = NetworkError(NetworkErrorKind.TIMED_OUT, detail)
         if self._why is None:
             self._why = NetworkError(NetworkErrorKind.DISCONNECTED, detail)

@@ -99,7 +99,8 @@ class FetchSessionHandler(Generic[K, P]):
         """
         if self._epoch == INITIAL_EPOCH or not self._uses_topic_ids:
             return True
-        return any(each and each.topic_id == NO_TOPIC_ID for each in changes.values())
+        topic_ids = [each.topic_id for each in changes.values() if each]
+        return NO_TOPIC_ID in topic_ids
 
     def build_all(self, partitions: Mapping[K, P]) -> FetchSessionRequest[K, P]:
         """Return the next request, after which the broker reads exactly `partitions`."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _LOCAL_NAMES = ("", "localhost", "127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - only names of addresses
 _FIRST_FREE_PORT = 20_000
-_WHOLE_READ_SHARE = 0.5
 
 
 class NetworkConditions(msgspec.Struct, frozen=True):
@@ -37,6 +36,8 @@ class NetworkConditions(msgspec.Struct, frozen=True):
     read_pause_max_ms: float = 0.05
     # Probability that a write resets its connection (0 to 1).
     reset_chance: float = 0.0
+    # Probability that a read returns all bytes that have arrived (0 to 1).
+    whole_read_share: float = 0.5
 
 
 class SimNetwork:
@@ -171,7 +172,7 @@ class SimNetwork:
 
     def draw_read_size(self, available: int) -> int:
         """Return a random number of bytes for one read: often all available bytes, else fewer."""
-        if self._rng.random() < _WHOLE_READ_SHARE:
+        if self._rng.random() < self.conditions.whole_read_share:
             return available
         return self._rng.randint(1, available)
 

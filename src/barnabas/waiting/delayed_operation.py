@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from barnabas.waiting.timing_wheel import WheelEntry
-
 
 class Watcher(Protocol):
     """The part of the purgatory that an operation uses."""
@@ -29,7 +27,7 @@ class DelayedOperation(ABC):
     If the client disconnects, the operation is canceled instead of completed.
     """
 
-    __slots__ = ("_completed", "_entry", "_keys", "_purgatory", "delay_ms")
+    __slots__ = ("_completed", "_keys", "_purgatory", "delay_ms")
 
     def __init__(self, delay_ms: float) -> None:
         # Timeout of the operation, in ms.
@@ -38,7 +36,6 @@ class DelayedOperation(ABC):
         # Set by the purgatory while the operation is pending.
         self._purgatory: Watcher | None = None
         self._keys: list[Hashable] = []
-        self._entry: WheelEntry | None = None
 
     @property
     def is_completed(self) -> bool:
@@ -84,14 +81,11 @@ class DelayedOperation(ABC):
         return True
 
     def _leave(self) -> None:
-        """Leave the wheel and the purgatory."""
-        if self._entry is not None:
-            self._entry.cancel()
-            self._entry = None
+        """Leave the purgatory."""
         if self._purgatory is not None:
             self._purgatory.forget(self)
 
     def expire(self) -> None:
-        """Complete after the timeout (called by the wheel)."""
+        """Complete after the timeout (called by the purgatory)."""
         if self.force_complete():
             self.on_expiration()

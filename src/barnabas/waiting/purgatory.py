@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.waiting.timeouts import Timeouts
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
@@ -29,10 +31,10 @@ class Purgatory:
     __slots__ = (
         "_in_order",
         "_shut_down",
+        "_timeouts",
         "_watched",
         "_watched_max",
         "_watchers",
-        "_wheel",
         "delayed",
         "name",
     )
@@ -49,7 +51,7 @@ class Purgatory:
         self._watched_max = watched_max
         # Pending operations, the oldest first; used only with a limit.
         self._in_order: dict[DelayedOperation, None] = {}
-        self._wheel = wheel
+        self._timeouts = Timeouts(wheel)
         # Pending operations by key, in order of arrival; a key without operations is absent.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         # Number of pending operations, each counted once per key.
@@ -77,7 +79,7 @@ class Purgatory:
         self._enter(operation, keys)
         if operation.try_complete() or operation.is_completed:
             return True
-        operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
+        self._timeouts.add(operation)
         self._maybe_complete_oldest()
         return operation.is_completed
 
@@ -88,7 +90,7 @@ class Purgatory:
         """
         if not self._shut_down:
             self._enter(operation, keys)
-            operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
+            self._timeouts.add(operation)
             self._maybe_complete_oldest()
 
     def _maybe_complete_oldest(self) -> None:
@@ -172,6 +174,7 @@ class Purgatory:
                 del self._watchers[key]
         self._watched -= len(operation._keys)
         self.delayed -= 1
+        self._timeouts.remove(operation)
         if self._watched_max is not None:
             del self._in_order[operation]
         operation._keys = []
@@ -189,8 +192,6 @@ class Purgatory:
         self._shut_down = True
         for watchers in list(self._watchers.values()):
             for operation in list(watchers):
-                if operation._entry is not None:
-                    operation._entry.cancel()
-                    operation._entry = None
                 if operation._purgatory is self:
                     self.forget(operation)
+        self._timeouts.close()

@@ -76,7 +76,6 @@ class TimingWheel:
         "_armed",
         "_armed_tick",
         "_buckets",
-        "_clock",
         "_now_tick",
         "_sequence",
         "_start_ms",
@@ -84,6 +83,7 @@ class TimingWheel:
         "_tick_ms",
         "_timer",
         "_wheel_size",
+        "clock",
         "waiting_count",
     )
 
@@ -96,7 +96,7 @@ class TimingWheel:
     ) -> None:
         assert tick_ms > 0, tick_ms
         assert wheel_size > 1, wheel_size
-        self._clock = clock
+        self.clock = clock
         self._timer = timer
         self._tick_ms = tick_ms
         self._wheel_size = wheel_size
@@ -121,7 +121,7 @@ class TimingWheel:
 
         The callback never runs before this returns.
         """
-        elapsed_ms = self._clock.monotonic_ms() - self._start_ms
+        elapsed_ms = self.clock.monotonic_ms() - self._start_ms
         reached = int(elapsed_ms / self._tick_ms)
         if not self._starts or self._starts[0][0] > reached:
             # Nothing was due since, so the wheel can advance without work. Otherwise, after an idle
@@ -167,7 +167,7 @@ class TimingWheel:
     def _advance(self) -> None:
         """Fire due entries, and move other entries of the reached buckets to lower levels."""
         self._armed = None
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         reached = int((now_ms - self._start_ms) / self._tick_ms)
         if now_ms >= self._start_ms + self._armed_tick * self._tick_ms:
             # Rounding may place the time just below the armed tick. The tick counts as reached,
@@ -210,7 +210,7 @@ class TimingWheel:
         if self._starts:
             self._armed_tick = self._starts[0][0]
             due_ms = self._start_ms + self._armed_tick * self._tick_ms
-            delay_ms = max(0.0, due_ms - self._clock.monotonic_ms())
+            delay_ms = max(0.0, due_ms - self.clock.monotonic_ms())
             self._armed = self._timer.call_later(delay_ms, self._advance)
 
     def _drop_empty_buckets(self) -> None:

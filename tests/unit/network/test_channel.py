@@ -97,6 +97,35 @@ def test_every_request_gets_its_response(seed: int) -> None:
     assert world.run_until(lambda: len(client.answers) == 100)
     assert all(response.error_code == 35 and error is None for response, error in client.answers)
     assert channel.in_flight == 0
+    # The timer of idle channels, and that of all requests.
+    assert client.pool.wheel.waiting_count == 2
+    world.run_for(1010)
+    assert client.pool.wheel.waiting_count == 1
+
+
+def test_a_later_request_may_time_out_first() -> None:
+    world, broker, client = client_of(1)
+    broker.answering = False
+    channel = client.channel()
+    client.send(channel, timeout_ms=5000)
+    client.send(channel, timeout_ms=500)
+    assert world.run_until(lambda: len(client.answers) == 2)
+    kinds = [error.kind for _, error in client.answers if error]
+    assert kinds == [NetworkErrorKind.TIMED_OUT, NetworkErrorKind.DISCONNECTED]
+    assert world.scheduler.now_ms < 600
+
+
+def test_a_request_gets_its_whole_timeout_after_others_were_answered() -> None:
+    world, broker, client = client_of(1)
+    channel = client.channel()
+    client.send(channel)
+    world.run_for(900)
+    assert client.answers.pop()[1] is None
+    broker.answering = False
+    sent_ms = world.scheduler.now_ms
+    client.send(channel)
+    assert world.run_until(lambda: bool(client.answers))
+    assert world.scheduler.now_ms - sent_ms == pytest.approx(1000, abs=2)
     assert client.pool.wheel.waiting_count == 1
 
 

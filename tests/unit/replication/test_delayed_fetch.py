@@ -202,6 +202,12 @@ def test_case_g_a_partition_counts_at_most_its_own_maximum(pair: ReplicaSet) -> 
     assert waits(pair)
 
 
+def test_case_g_a_partition_without_room_for_records_counts_no_bytes(pair: ReplicaSet) -> None:
+    pair.follow(2, 1, max_wait_ms=500, min_bytes=1, max_bytes=0)
+    pair.produce(b"second")
+    assert waits(pair)
+
+
 def test_case_h_the_epoch_of_the_request_is_unknown(pair: ReplicaSet) -> None:
     pair.consume(1, current_leader_epoch=7, **WAIT)
     assert pair.last_fetch().error is ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -27,7 +27,41 @@ SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
 def test_a_read_returns_a_slice_of_the_file() -> None:
     bench = Bench()
+    bench.append_many(2)
+    assert isinstance(read(bench.log).records, FileSlice)
+
+
+def test_a_read_of_a_small_last_append_returns_the_bytes_of_the_file_without_reading_it() -> None:
+    bench = Bench()
+    bench.append_many(2)
+    before = read(bench.log)
+    bench.append(batch([b"last"]))
+    whole = content(read(bench.log))
+    bench.disk.faults.append(DiskFault(DIRECTORY, ("read",)))
+    last = read(bench.log, 2)
+    assert last.records == whole[len(before.records) :]
+    assert last.position == LogOffsetMetadata(2, 0, len(before.records))
+
+
+def test_a_large_append_is_not_kept_in_memory() -> None:
+    bench = Bench()
+    bench.append(batch([bytes(4000)]))
+    assert isinstance(read(bench.log).records, FileSlice)
+
+
+def test_a_read_after_a_truncation_does_not_return_the_truncated_append() -> None:
+    bench = Bench()
+    bench.append_many(3)
+    kept = content(read(bench.log, 1))[: len(read(bench.log, 2).records)]
+    bench.log.truncate_to(2)
+    assert content(read(bench.log, 1)) == kept
+
+
+def test_an_idle_log_keeps_no_append_in_memory() -> None:
+    bench = Bench()
     bench.append(batch([b"a"]))
+    for _ in range(2):
+        bench.log.close_idle()
     assert isinstance(read(bench.log).records, FileSlice)
 
 

@@ -6,10 +6,12 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from barnabas.replication.fetcher.fetch_state import FetchPhase
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from barnabas.replication.fetcher.fetch_state import FetchPhase, FetchState
+    from barnabas.replication.fetcher.fetch_state import FetchState
     from barnabas.runtime.clock import Clock
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -152,6 +154,11 @@ class FetchStates:
             self.fail(key)
         else:
             self.delay([key])
+
+    @property
+    def are_ready(self) -> bool:
+        """Whether no changed partition needs a truncation or a query before its next fetch."""
+        return all(state.phase is FetchPhase.FETCHING for _, state in self._changed_states())
 
     def in_phase(self, phase: FetchPhase) -> list[tuple[TopicPartition, FetchState]]:
         """Return the partitions that are in that phase and not delayed."""

@@ -21,6 +21,9 @@ __all__ = ["FETCHER_STATES", "FetcherEvent", "FetcherState"]
 class FetcherState(Enum):
     """State of a fetcher: the event that it waits for."""
 
+    # The hash of an enum is Python code. The states and events of each fetch are looked up.
+    __hash__ = object.__hash__
+
     # Nothing, a new partition, or the end of a backoff.
     IDLE = auto()
     # The response to a query of epoch ends or offsets.
@@ -41,6 +44,8 @@ class FetcherState(Enum):
 
 class FetcherEvent(Enum):
     """An event that changes the state of a fetcher."""
+
+    __hash__ = object.__hash__
 
     QUERY_SENT = auto()
     FETCH_SENT = auto()

@@ -118,11 +118,12 @@ class LeaderEndpoint:
             topics=_fetch_topics(
                 requested.to_send, config.replica_fetch_max_bytes, version >= _DIVERGING_SINCE
             ),
-            forgotten_topics_data=[
+        )
+        if requested.to_forget:
+            request.forgotten_topics_data = [
                 ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
                 for topic, topic_id, partitions in _forgotten(requested.to_forget)
-            ],
-        )
+            ]
         if has_state:
             request.replica_state = ReplicaState(
                 replica_id=node_id, replica_epoch=self._settings.broker_epoch()

@@ -361,16 +361,29 @@ class LeaderRole:
             )
 
     def _smallest_end(self, own_end: int) -> int:
+        """Return the smallest log end of this replica and of those that limit the high watermark.
+
+        If one of them is not above the high watermark, the others do not matter.
+        """
+        candidate, high_watermark = own_end, self._state.log.offsets.high_watermark
+        maximal_isr = self.isr_state.maximal_isr
+        outside: list[Replica] = []
+        for broker_id, replica in self.remote_replicas.items():
+            end = replica.end.message_offset
+            if end >= candidate:
+                continue
+            if broker_id not in maximal_isr:
+                outside.append(replica)
+            elif end <= high_watermark:
+                return end
+            else:
+                candidate = end
         if self.is_under_min_isr:
             return UNKNOWN_OFFSET
-        candidate = own_end
-        now_ms = self._state.settings.clock.monotonic_ms()
-        for replica in self.remote_replicas.values():
-            if replica.log_end_offset < candidate and (
-                replica.broker_id in self.isr_state.maximal_isr
-                or (self._is_caught_up(replica, now_ms) and self._is_isr_eligible(replica))
-            ):
-                candidate = replica.log_end_offset
+        for replica in outside:
+            now_ms = self._state.settings.clock.monotonic_ms()
+            if self._is_caught_up(replica, now_ms) and self._is_isr_eligible(replica):
+                candidate = min(candidate, replica.log_end_offset)
         return candidate
 
     @property

@@ -273,12 +273,8 @@ class Partition:
         """Whether the follower's log diverges from this log, or its last epoch is unknown here."""
         last_epoch = data.last_fetched_epoch
         epoch, end_offset = self._state.log.end_offset_for_epoch(last_epoch)
-        return (
-            epoch == UNKNOWN_EPOCH
-            or end_offset == UNKNOWN_OFFSET
-            or epoch < last_epoch
-            or end_offset < data.fetch_offset
-        )
+        # An unknown epoch or offset is -1.
+        return epoch != last_epoch or end_offset < data.fetch_offset
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """Return the end offset of an epoch in this log, without access checks."""

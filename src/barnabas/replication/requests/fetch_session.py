@@ -109,8 +109,9 @@ class FetchSession:
                 if known.requested.current_leader_epoch != data.current_leader_epoch:
                     # The follower drops the data that it requested in an earlier leader epoch.
                     known.high_watermark = UNKNOWN
-                self.size += size_of(where) - size_of(known.where)
-                known.where = where
+                if where != known.where:
+                    self.size += size_of(where) - size_of(known.where)
+                    known.where = where
                 known.requested = data
         for where in forgotten:
             key = self._key(where)
@@ -138,7 +139,7 @@ class FetchSession:
     def unresolved(self) -> list[bytes]:
         """Return the ids of topics whose name is not known."""
         missing = [each.where.topic_id for each in self._active.values() if not each.where.topic]
-        return list(dict.fromkeys(missing)) if self.uses_topic_ids else []
+        return list(dict.fromkeys(missing)) if missing and self.uses_topic_ids else []
 
     def note_all(self, results: Iterable[PartitionResult]) -> None:
         """Record the results of a full response."""

@@ -171,10 +171,13 @@ class FetchSessionCache:
         session: FetchSession,
         requested: list[PartitionRequest],
         forgotten: list[TopicIdPartition],
-    ) -> None:
-        self._size -= session.size
+    ) -> bool:
+        """Apply the partitions of a request. Return whether the session is larger than before."""
+        size = session.size
         session.update(requested, forgotten)
-        self._size += session.size
+        growth = session.size - size
+        self._size += growth
+        return growth > 0
 
     def _check_growth(self, session_id: int) -> bool:
         """Close a session that exceeds a limit. Return whether it is still open."""
@@ -192,8 +195,8 @@ class FetchSessionCache:
         request: SessionRequest,
         topic_name: Callable[[bytes], str | None],
     ) -> FetchContext:
-        self._update(session, request.requested, request.forgotten)
-        if request.requested and not self._check_growth(session.id):
+        is_larger = self._update(session, request.requested, request.forgotten)
+        if is_larger and not self._check_growth(session.id):
             return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not len(session):
             # All partitions are forgotten: end the session and serve this request without one.

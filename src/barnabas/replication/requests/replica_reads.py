@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.isr_maintenance import IsrMaintenance
-    from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
@@ -82,6 +81,7 @@ class ReplicaReads:
         "_registry",
         "_throttle",
         "_wake",
+        "partition",
     )
 
     def __init__(self, dependencies: ReadDependencies) -> None:
@@ -97,6 +97,8 @@ class ReplicaReads:
         self._preferred = dependencies.preferred
         self._wake = dependencies.wake
         self._on_damage = dependencies.on_damage
+        # A bound method of another object, to save a call on the hot path.
+        self.partition = dependencies.registry.partition
 
     def fetch(
         self,
@@ -207,7 +209,7 @@ class ReplicaReads:
     ) -> DelayedFetch:
         operation = DelayedFetch(params, waiting, self, on_done, idle)
         keys: list[Hashable] = [each.topic_partition for each in waiting]
-        if idle is not None:
+        if not keys:
             # The session is a key of its own, so that a fetch with only idle partitions can wait.
             keys.append(idle)
         if any(each.available for each in waiting):
@@ -215,10 +217,6 @@ class ReplicaReads:
         else:
             self._fetches.watch(operation, keys)
         return operation
-
-    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
-        """Return the partition if it is online on this broker, else the error for the client."""
-        return self._registry.partition(topic_partition)
 
     def read_again(
         self,

@@ -161,6 +161,8 @@ class LocalLog:
         length = min(limit - position, length_max)
         if length <= 0:
             return ReadResult(b"", where)
+        if length == len(segment.tail) and position + length == segment.size:
+            return ReadResult(segment.tail, where)
         # A hard limit below the first batch's size returns a part of the batch, as in Kafka.
         incomplete = length_max < place.size
         return ReadResult(FileSlice(segment.file, position, length), where, incomplete)

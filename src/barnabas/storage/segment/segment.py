@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Recent appends whose places stay in memory. Reads at the end of the log need exactly these.
 _RECENT_MAX = 64
+# Size of an append that stays in memory, for the readers at the end of the log.
+_TAIL_BYTES_MAX = 2048
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -61,6 +63,7 @@ class Segment:
         "roll_jitter_ms",
         "size",
         "synced_size",
+        "tail",
         "time_index",
         "txn_index",
     )
@@ -100,6 +103,9 @@ class Segment:
         # Place of the first batch of recent appends, by its base offset; at most _RECENT_MAX. A
         # read from there does not read the header back from the file.
         self._recent: dict[int, BatchPlace] = {}
+        # Bytes of the last append, which end at `size`. Empty if the append was large, and after a
+        # truncation.
+        self.tail = b""
         # Bytes appended since the last index entry. An append above index.interval.bytes adds an
         # entry and sets it to 0.
         self.bytes_since_index_entry = 0
@@ -228,6 +234,8 @@ class Segment:
                 self._max_timestamp = largest = batch.max_timestamp
                 self.offset_of_max_timestamp = batch.last_offset
             self.bytes_since_index_entry += batch.size
+        # The one copy: followers and consumers usually read an append at once.
+        self.tail = bytes(data) if len(data) <= _TAIL_BYTES_MAX else b""
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
         """Index a batch that is already in the file (during recovery)."""
@@ -402,6 +410,7 @@ class Segment:
         self.file.truncate(position)
         self.size = position
         self._recent.clear()
+        self.tail = b""
 
     def clear_indexes(self) -> None:
         """Remove all index entries, before batches are indexed again."""
@@ -490,6 +499,7 @@ class Segment:
 
     def close(self) -> None:
         """Close the descriptor; the segment stays usable and opens it again."""
+        self.tail = b""
         if self._file is not None:
             self._file.close()
             self._file = None
