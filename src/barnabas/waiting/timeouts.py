@@ -8,6 +8,7 @@ completes. Then the next operation costs no timer.
 from __future__ import annotations
 
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -81,13 +82,12 @@ class Timeouts:
         """Expire the operations that are due, and set the timer for the oldest of the others."""
         queue.entry = None
         now_ms = self._wheel.clock.monotonic_ms()
+        due = takewhile(lambda each: each[1] <= now_ms, queue.due_ms.items())
         try:
-            while queue.due_ms:
-                oldest = next(iter(queue.due_ms))
-                if queue.due_ms[oldest] > now_ms:
-                    break
-                del queue.due_ms[oldest]
-                oldest.expire()
+            for operation in [each for each, _ in due]:
+                # It may have been removed by the operations before it.
+                if queue.due_ms.pop(operation, None) is not None:
+                    operation.expire()
         finally:
             # After an error of one operation, the others may be due.
             if queue.due_ms:

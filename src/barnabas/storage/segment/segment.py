@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _RECENT_MAX = 64
 # Size of an append that stays in memory, for the readers at the end of the log.
 _TAIL_BYTES_MAX = 2048
+# A tuple, because a union expression would be created again for each call of isinstance.
+_IN_MEMORY = (bytes, bytearray, memoryview)
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -235,7 +237,10 @@ class Segment:
                 self.offset_of_max_timestamp = batch.last_offset
             self.bytes_since_index_entry += batch.size
         # The one copy: followers and consumers usually read an append at once.
-        self.tail = bytes(data) if len(data) <= _TAIL_BYTES_MAX else b""
+        if self.size - start <= _TAIL_BYTES_MAX:
+            self.tail = bytes(data) if isinstance(data, _IN_MEMORY) else b"".join(data)
+        else:
+            self.tail = b""
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
         """Index a batch that is already in the file (during recovery)."""
