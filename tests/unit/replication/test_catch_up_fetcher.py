@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetcher.fetch_states import FetchStates
 from barnabas.replication.fetcher.fetcher_key import FetcherKey
-from barnabas.replication.fetcher.follower_truncation import FollowerTruncation
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting import steps
 from unit.replication.following_broker import FollowingBroker, ScriptedChannel, data, records
@@ -208,7 +208,7 @@ def test_a_dead_catch_up_fetcher_does_not_shorten_the_fetches_of_the_other_fetch
     broker = Follower()
     broker.change_isr(2, 1)
     with monkeypatch.context() as broken:
-        broken.setattr(FollowerTruncation, "queries", lambda _: 1 / 0)
+        broken.setattr(FetchStates, "are_ready", property(lambda _: 1 / 0))
         broker.answer_catch_up()
     assert broker.fetchers.dead_count == 1
     broker.answer_in_sync()
