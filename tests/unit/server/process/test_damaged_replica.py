@@ -129,7 +129,8 @@ def test_a_leader_whose_batch_all_followers_refuse_resigns(seed: int) -> None:
     damaged.produce(b"first")
     leader = damaged.leader
     position = damaged.log(leader).size
-    outcome = damaged.send(b"lost", acks=-1)
+    # A smaller batch would be served from memory.
+    outcome = damaged.send(b"lost" * 1000, acks=-1)
     damaged.cluster.until(lambda: damaged.log(leader).size > position)
     damaged.flip(leader, position + 65)
     # The followers have not received the batch yet, and fetch it again from the file.
