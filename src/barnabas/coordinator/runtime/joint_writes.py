@@ -3,8 +3,9 @@
 An append costs as much as several heartbeats. When thousands of members join, one turn has many
 writes to a state partition, so they are appended together when it ends (Kafka: append.linger.ms).
 
-The records are replayed after the append. If it fails, the state is that of before. Until the
-append, no other operation may read or change the state of these keys.
+The records are replayed after the append. If it fails, the state is that of before (but classic
+groups change at once). Until the append, no other operation may read or change the state of these
+keys.
 """
 
 from __future__ import annotations
