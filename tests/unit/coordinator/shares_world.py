@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
 from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
@@ -46,7 +47,13 @@ class SharesWorld(ConsumersWorld):
         return super()._make_coordinator(settings or GroupSettings(shares=shares))
 
     def share_beat(
-        self, member: str, epoch: int, *topics: str, group: str = "g", rack: str | None = None
+        self,
+        member: str,
+        epoch: int,
+        *topics: str,
+        group: str = "g",
+        rack: str | None = None,
+        host: str | None = None,
     ) -> ShareGroupHeartbeatResponse:
         request = ShareGroupHeartbeatRequest(
             group_id=group,
@@ -56,7 +63,8 @@ class SharesWorld(ConsumersWorld):
             subscribed_topic_names=list(topics) or None,
         )
         answers: list[ShareGroupHeartbeatResponse] = []
-        self.coordinator.shares.heartbeat(request, CLIENT, answers.append)
+        client = CLIENT if host is None else ClientIdentity(CLIENT.client_id, host)
+        self.coordinator.shares.heartbeat(request, client, answers.append)
         (answer,) = answers
         return answer
 

@@ -6,7 +6,7 @@ after a delay as in Kafka (`append.linger.ms`).
 
 The writes have different keys, for example group ids. Their records are replayed after the append.
 Until then, the state of these keys does not contain them, so no operation may use it. If the append
-fails, there is nothing to undo.
+fails, there is nothing to undo, except in classic groups, which change at once.
 """
 
 from __future__ import annotations

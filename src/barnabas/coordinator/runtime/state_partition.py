@@ -66,7 +66,6 @@ class StatePartition(Generic[S]):
         "_has_moved",
         "_held",
         "_is_appending",
-        "_is_turn_open",
         "_joint",
         "_loaded_end",
         "_loader",
@@ -111,10 +110,8 @@ class StatePartition(Generic[S]):
         # leader's high watermark lags: records below this offset may be committed and acknowledged.
         # Requests and timers that ignored these records could revert them.
         self._loaded_end: int | None = None
-        # Writes of this turn that are not appended yet. Empty unless the turn is open.
+        # Writes of this turn that are not appended yet.
         self._joint = JointWrites()
-        # Whether this turn has had a write of `write_jointly`, so that its end is scheduled.
-        self._is_turn_open = False
         # Whether a batch is being appended, and whether the high watermark has moved meanwhile.
         self._is_appending = False
         self._has_moved = False
@@ -250,7 +247,7 @@ class StatePartition(Generic[S]):
         operation: Callable[[S], CoordinatorResult[R]],
         on_done: Callable[[R | None, ErrorCode], None],
     ) -> None:
-        """Write like `write`. After the first write of a turn, wait for the end of the turn.
+        """Write like `write`, but append the records when the turn of the event loop ends.
 
         Args:
             key: the key whose state the operation reads and changes.
@@ -264,11 +261,10 @@ class StatePartition(Generic[S]):
             return
         if not result.records:
             self._write(result, on_done)
-        elif not self._is_turn_open:
-            self._is_turn_open = True
-            self._dependencies.timer.call_soon(self._end_turn)
-            self._write(result, on_done)
-        elif not self._joint.add(key, Write(result, on_done)):
+            return
+        if not self._joint:
+            self._dependencies.timer.call_soon(self._append_joint)
+        if not self._joint.add(key, Write(result, on_done)):
             self._append_joint()
 
     def _run(
@@ -290,10 +286,6 @@ class StatePartition(Generic[S]):
             _log.exception("Unexpected error in a coordinator request: partition=%s", self._where())
             on_done(None, ErrorCode.UNKNOWN_SERVER_ERROR)
             return None
-
-    def _end_turn(self) -> None:
-        self._is_turn_open = False
-        self._append_joint()
 
     def _append_joint(self) -> None:
         """Append the pending writes as one batch, and those that their responses cause."""

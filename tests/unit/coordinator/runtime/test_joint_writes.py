@@ -14,6 +14,7 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.read_result import FetchIsolation
 from unit.coordinator.consumers_world import CLIENT, ConsumersWorld
 from unit.coordinator.coordinator_world import OFFSETS_TOPIC
+from unit.coordinator.members_world import DELAY_MS, Answers
 
 
 class JointWorld(ConsumersWorld):
@@ -59,19 +60,17 @@ class JointWorld(ConsumersWorld):
         self.replicas.logs.update_config(OFFSETS_TOPIC, LogConfig(max_message_bytes=size))
 
 
-def test_the_writes_after_the_first_one_of_a_turn_share_a_batch() -> None:
+def test_the_writes_of_a_turn_share_a_batch() -> None:
     world = JointWorld()
     for group in ("g1", "g2", "g3"):
         world.begin(group)
-    assert world.answered == [("g1", ErrorCode.NONE)]
+    assert world.answered == []
     world.end_turn()
     assert world.answered == [(group, ErrorCode.NONE) for group in ("g1", "g2", "g3")]
-    assert world.batch_counts() == [5, 10]
-    world.begin("g4")
-    assert world.answered[-1] == ("g4", ErrorCode.NONE), "the first write of another turn"
-    before = [world.describe_consumers(group) for group in ("g1", "g2", "g3", "g4")]
+    assert world.batch_counts() == [15]
+    before = [world.describe_consumers(group) for group in ("g1", "g2", "g3")]
     world.restart()
-    assert [world.describe_consumers(group) for group in ("g1", "g2", "g3", "g4")] == before
+    assert [world.describe_consumers(group) for group in ("g1", "g2", "g3")] == before
 
 
 def test_a_write_of_the_same_group_sees_the_pending_one() -> None:
@@ -83,7 +82,7 @@ def test_a_write_of_the_same_group_sees_the_pending_one() -> None:
     assert world.last["g", "m1"].member_epoch == 2
     assert world.last["g", "m2"].member_epoch == 3
     assert len(world.describe_consumers("g").members) == 2
-    assert world.batch_counts() == [5, 5, 6]
+    assert world.batch_counts() == [10, 6]
 
 
 def test_another_request_sees_the_pending_writes() -> None:
@@ -137,17 +136,16 @@ def test_a_large_batch_does_not_wait_for_the_end_of_the_turn() -> None:
     world.begin("g1")
     world.begin("large", topics=("a", "b" * 20_000))
     assert [group for group, _ in world.answered] == ["first", "g1", "large"]
-    assert world.batch_counts() == [5, 10]
+    assert world.batch_counts() == [15]
 
 
 def test_pending_writes_fail_if_this_broker_loses_the_partition() -> None:
     world = JointWorld()
-    world.begin("first")
     world.begin("g")
     world.coordinator.runtime.on_resigned(0)
-    assert world.answered[-1] == ("g", ErrorCode.NOT_COORDINATOR)
+    assert world.answered == [("g", ErrorCode.NOT_COORDINATOR)]
     world.end_turn()
-    assert world.batch_counts() == [5]
+    assert world.batch_counts() == []
 
 
 def test_responses_of_a_shared_batch_wait_for_its_commit() -> None:
@@ -156,8 +154,8 @@ def test_responses_of_a_shared_batch_wait_for_its_commit() -> None:
         world.begin(group)
     world.end_turn()
     assert world.answered == []
-    world.follow(5)
-    assert world.answered == [("g1", ErrorCode.NONE)]
+    world.follow(14)
+    assert world.answered == []
     world.follow(15)
     assert world.answered == [(group, ErrorCode.NONE) for group in ("g1", "g2", "g3")]
 
@@ -170,3 +168,63 @@ def test_all_writes_of_a_shared_batch_fail_if_it_is_not_committed_in_time() -> N
     assert world.answered == [
         (group, ErrorCode.COORDINATOR_NOT_AVAILABLE) for group in ("g1", "g2", "g3")
     ]
+
+
+def _stable_soon(world: JointWorld, groups: tuple[str, ...]) -> dict[str, Answers]:
+    """Let the only member of each classic group send its assignment, within one turn."""
+    ids = {group: world.new_id(group=group) for group in groups}
+    world.end_turn()
+    for group, member in ids.items():
+        world.join(member, group=group)
+    world.run_for(DELAY_MS + 1)
+    return {
+        group: world.sync(member, 1, group=group, assign={member: b"all"})
+        for group, member in ids.items()
+    }
+
+
+def test_new_classic_groups_of_a_turn_share_a_batch() -> None:
+    world = JointWorld()
+    for group in ("g1", "g2", "g3"):
+        assert world.new_id(group=group)
+    assert world.batch_counts() == []
+    world.end_turn()
+    assert world.batch_counts() == [3]
+
+
+def test_assignments_of_classic_groups_share_a_batch() -> None:
+    world = JointWorld()
+    synced = _stable_soon(world, ("g1", "g2"))
+    assert list(synced.values()) == [[], []]
+    world.end_turn()
+    assert [each.one.assignment for each in synced.values()] == [b"all", b"all"]
+    assert world.batch_counts() == [2, 2]
+
+
+def test_a_heartbeat_sees_the_pending_assignment_of_its_group() -> None:
+    world = JointWorld()
+    synced = _stable_soon(world, ("g1", "g2"))
+    (member,) = world.shard.groups.find("g2").members
+    assert world.heartbeat(member, 1, group="g2") == ErrorCode.NONE
+    assert [each.one.assignment for each in synced.values()] == [b"all", b"all"]
+
+
+def test_a_heartbeat_of_another_group_does_not_divide_a_shared_batch() -> None:
+    world = JointWorld()
+    _stable_soon(world, ("stable",))
+    world.end_turn()
+    (member,) = world.shard.groups.find("stable").members
+    for group in ("g1", "g2"):
+        world.new_id(group=group)
+        assert world.heartbeat(member, 1, group="stable") == ErrorCode.NONE
+    world.end_turn()
+    assert world.batch_counts() == [1, 1, 2]
+
+
+def test_pending_assignments_of_classic_groups_fail_with_the_loss_of_the_partition() -> None:
+    world = JointWorld()
+    synced = _stable_soon(world, ("g1", "g2"))
+    world.coordinator.runtime.on_resigned(0)
+    assert [each.error for each in synced.values()] == [ErrorCode.NOT_COORDINATOR] * 2
+    world.end_turn()
+    assert world.batch_counts() == [2]

@@ -192,7 +192,7 @@ class ClassicGroup:
             self.leader_id = identity.member_id
         self.members[identity.member_id] = member
         self._resize(member.held_bytes)
-        self.supporters.update(member.protocols.keys())
+        self._support(member)
         self.remove_issued_id(identity.member_id)
         self._set_awaiting_join(member, awaiting_join)
 
@@ -230,7 +230,7 @@ class ClassicGroup:
         member.held_bytes = wanted.held_bytes
         member.protocols = wanted.protocols
         member.times = wanted.times
-        self.supporters.update(member.protocols.keys())
+        self._support(member)
         self._set_awaiting_join(member, awaiting_join)
 
     def replace_static(self, old: ClassicMember, new: ClassicMember) -> None:
@@ -258,7 +258,7 @@ class ClassicGroup:
         del self.members[old.id]
         self.members[new.id] = new
         self._resize(new.held_bytes - old.held_bytes)
-        self.supporters.update(new.protocols.keys())
+        self._support(new)
         self.static_members[instance_id] = new.id
         if self.leader_id == old.id:
             self.leader_id = new.id
@@ -354,6 +354,8 @@ class ClassicGroup:
         member = next(iter(self.members.values()))
         candidates = {name for name in member.protocols if self.supporters[name] == count}
         assert candidates, f"group={self.group_id} members={count} supporters={self.supporters}"
+        if len(candidates) == 1:
+            return candidates.pop()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
@@ -379,6 +381,10 @@ class ClassicGroup:
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
+
+    def _support(self, member: ClassicMember) -> None:
+        for name in member.protocols:
+            self.supporters[name] += 1
 
     def _withdraw(self, member: ClassicMember) -> None:
         for name in member.protocols:

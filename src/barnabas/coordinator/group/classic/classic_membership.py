@@ -121,8 +121,7 @@ class ClassicMembership:
         if instance_id is not None:
             member_id = group.static_members.get(instance_id, member_id)
         known = group.members.get(member_id)
-        wanted = joining.member(member_id).held_bytes
-        growth = wanted - (0 if known is None else known.held_bytes)
+        growth = joining.held_bytes(member_id) - (0 if known is None else known.held_bytes)
         return group.memory.check(group.held_bytes, growth)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:

@@ -65,8 +65,10 @@ def member_bytes(names: int, protocols: Mapping[str, bytes]) -> int:
         names: total length of its ids and names.
         protocols: subscription by protocol.
     """
-    brought = sum(len(name) + len(data) + _PROTOCOL_BYTES for name, data in protocols.items())
-    return _MEMBER_BYTES + names + brought
+    size = _MEMBER_BYTES + names
+    for name, data in protocols.items():
+        size += len(name) + len(data) + _PROTOCOL_BYTES
+    return size
 
 
 def pending_id_bytes(member_id: str) -> int:

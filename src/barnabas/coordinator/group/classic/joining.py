@@ -12,6 +12,7 @@ from barnabas.coordinator.group.classic.classic_member import (
     MemberIdentity,
     MemberTimes,
 )
+from barnabas.coordinator.group.classic.group_memory import member_bytes
 
 if TYPE_CHECKING:
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
@@ -45,6 +46,13 @@ class Joining(msgspec.Struct, frozen=True):
         for each in self.request.protocols:
             found.setdefault(each.name, each.metadata)
         return found
+
+    def held_bytes(self, member_id: str) -> int:
+        """Return the memory accounting of the member that the request describes."""
+        request, client = self.request, self.client
+        names = len(member_id) + len(request.group_instance_id or "")
+        names += len(client.client_id) + len(client.host)
+        return member_bytes(names, self.protocols())
 
     def member(self, member_id: str) -> ClassicMember:
         """Return the member that the request describes."""

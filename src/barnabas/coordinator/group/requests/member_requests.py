@@ -69,7 +69,7 @@ class MemberRequests:
             return
         if version < _JOIN_REBALANCE_TIMEOUT_SINCE:
             request.rebalance_timeout_ms = request.session_timeout_ms
-        self._runtime.write(
+        self._runtime.write_jointly(
             request.group_id,
             lambda shard: shard.join(joining),
             lambda _, error: response.on_written(
@@ -105,7 +105,7 @@ class MemberRequests:
         elif not request.group_id:
             response.complete(failed_sync(ErrorCode.INVALID_GROUP_ID))
         else:
-            self._runtime.write(
+            self._runtime.write_jointly(
                 request.group_id,
                 lambda shard: shard.sync(request, response),
                 lambda _, error: response.on_written(
@@ -127,7 +127,9 @@ class MemberRequests:
         if not request.group_id:
             respond(None, ErrorCode.INVALID_GROUP_ID)
         else:
-            self._runtime.write(request.group_id, lambda shard: shard.heartbeat(request), respond)
+            self._runtime.write_jointly(
+                request.group_id, lambda shard: shard.heartbeat(request), respond
+            )
 
     def leave(
         self,

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from barnabas.coordinator.group.classic.joining import ClientIdentity  # noqa: TC001 - field type
 from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
 from barnabas.coordinator.group.request_limits import check_topic_names
+from barnabas.coordinator.group.share.quiet_share_heartbeats import quiet_share_heartbeat
 from barnabas.coordinator.group.share.share_member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from barnabas.coordinator.group.share.share_records import (
     current_record,
@@ -86,6 +87,9 @@ class ShareMembership:
         self, request: ShareGroupHeartbeatRequest, client: ClientIdentity
     ) -> CoordinatorResult[ShareHeartbeat]:
         """Return the response and the records of a heartbeat whose fields are valid."""
+        response = quiet_share_heartbeat(self._shard, self.timers, request, client)
+        if response is not None:
+            return CoordinatorResult(ShareHeartbeat(response))
         try:
             if request.member_epoch == LEAVE_EPOCH:
                 return self._leave(request)
@@ -241,14 +245,14 @@ class ShareMembership:
 
 def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     """Check the fields whose validity does not depend on the group. Raises RefusalError."""
-    for name, text in (
-        ("member id", request.member_id),
-        ("group id", request.group_id),
-        ("rack id", request.rack_id),
-    ):
-        if text is not None and not text.strip():
-            raise RefusalError(ErrorCode.INVALID_REQUEST, f"The {name} is blank.")
-    check_topic_names(request.subscribed_topic_names)
+    if not request.member_id.strip():
+        raise RefusalError(ErrorCode.INVALID_REQUEST, "The member id is blank.")
+    if not request.group_id.strip():
+        raise RefusalError(ErrorCode.INVALID_REQUEST, "The group id is blank.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise RefusalError(ErrorCode.INVALID_REQUEST, "The rack id is blank.")
+    if request.subscribed_topic_names is not None:
+        check_topic_names(request.subscribed_topic_names)
     if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
         raise RefusalError(ErrorCode.INVALID_REQUEST, "The heartbeat that joins needs topic names.")
     if request.member_epoch < LEAVE_EPOCH:
