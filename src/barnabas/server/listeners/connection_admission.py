@@ -8,6 +8,7 @@ as long as the kernel's queue. Further connections are closed.
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class ConnectionAdmission:
         self.check()
 
 
+@lru_cache(maxsize=1024)
 def address_of(peer: str) -> str:
     """Return the host of "HOST:PORT", with an IPv4-mapped IPv6 address converted to IPv4."""
     host = peer.rpartition(":")[0].strip("[]")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
+from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
     ) -> ConsumerGroupHeartbeatResponse | None:
         if not cluster.image.features.has_consumer_groups:
             return failed_heartbeat(ErrorCode.UNSUPPORTED_VERSION, None)
-        client = ClientIdentity(context.client_id or "", f"/{context.host}")
+        client = client_of(context)
         heartbeat = Heartbeating(request, client, _may_describe(context))
         consumers.heartbeat(heartbeat, context.version, context.respond)
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
+from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -27,9 +27,7 @@ def join_group(dependencies: BrokerDependencies) -> Handle:
     members = dependencies.groups.members
 
     def handle_join_group(context: RequestContext, request: JoinGroupRequest) -> None:
-        host = context.connection.peer.rpartition(":")[0].strip("[]")
-        client = ClientIdentity(context.client_id or "", f"/{host}")
-        members.join(request, context.version, client, context.respond)
+        members.join(request, context.version, client_of(context), context.respond)
 
     return handle_join_group
 

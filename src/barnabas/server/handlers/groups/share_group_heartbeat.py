@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
 from barnabas.protocol.errors import ErrorCode
+from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.share_group_heartbeat import (
@@ -30,7 +30,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
             return failed_share_heartbeat(ErrorCode.UNSUPPORTED_VERSION, None)
         if not 1 <= len(request.member_id) <= _MEMBER_ID_LENGTH_MAX:
             return failed_share_heartbeat(ErrorCode.INVALID_REQUEST, None)
-        client = ClientIdentity(context.client_id or "", f"/{context.host}")
+        client = client_of(context)
         shares.heartbeat(request, client, context.respond)
         return None
 

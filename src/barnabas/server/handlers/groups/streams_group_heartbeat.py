@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     StreamsClient,
     failed_streams_heartbeat,
@@ -15,6 +14,7 @@ from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_group_heartbeat import Status
 from barnabas.server.cluster.streams_topic_names import topology_problem
+from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_heartbeat import StreamsHeartbeat
@@ -55,7 +55,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
     ) -> StreamsGroupHeartbeatResponse | None:
         if problem is not None:
             return failed_streams_heartbeat(ErrorCode.STREAMS_INVALID_TOPOLOGY, problem)
-        identity = ClientIdentity(context.client_id or "", f"/{context.host}")
+        identity = client_of(context)
 
         def respond(heartbeat: StreamsHeartbeat) -> None:
             if heartbeat.to_create:
