@@ -17,9 +17,10 @@ from barnabas.testing.server_process import ServerProcess
 from jvm.kafka_process import KafkaProcess
 
 LISTENER = "SASL_PLAINTEXT"
-# Clients of this listener must authenticate again within SESSION_MS.
+# Clients of this listener must authenticate again within SESSION_MS. librdkafka and Java's client
+# do so when 85 to 95 percent of the time have passed. On a busy machine they need the rest of it.
 SHORT_LISTENER = "SHORT"
-SESSION_MS = 1_200
+SESSION_MS = 5_000
 PREFIX = f"listener.name.{LISTENER.lower()}"
 USERS = ("admin", "alice", "bob")
 PLAIN_USERS = " ".join(f'user_{name}="{name}-secret"' for name in USERS)

@@ -49,9 +49,10 @@ class ShareGroup:
         configs = {"share.auto.offset.reset": "earliest"}
         configs |= {key.replace("_", "."): value for key, value in group_configs.items()}
         with barnabas.Client(bootstrap) as client:
-            client.create_topic(self.topic, partitions, replicas)
             resource = ConfigResource(ResourceType.GROUP, self.name)
             client.admin.alter_configs(resource, configs)
+            # Kafka's coordinator has the configs before it can assign a later topic.
+            client.create_topic(self.topic, partitions, replicas)
 
     def produce(self, *values: bytes, partition: int = 0, batch: bool = False) -> None:
         """Write records, each in a separate batch or all in one batch."""

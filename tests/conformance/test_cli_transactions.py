@@ -70,7 +70,10 @@ def test_an_open_transaction_is_listed_described_and_terminated(
 ) -> None:
     name = f"id-{uuid.uuid4().hex[:8]}"
     words = ("transactions", "list", f"{name}.*", "--json")
-    producer = barnabas.Producer(broker.bootstrap, transactional_id=name)
+    # The transaction outlasts all commands, even on a slow machine.
+    producer = barnabas.Producer(
+        broker.bootstrap, transactional_id=name, transaction_timeout_ms=600_000
+    )
     try:
         producer.init_transactions()
         producer.begin_transaction()
@@ -80,7 +83,11 @@ def test_an_open_transaction_is_listed_described_and_terminated(
         empty = json.loads(shell.ok(*words, "--state", "Empty"))
         assert empty == []
         (shown,) = json.loads(shell.ok("transactions", "describe", name, "--json"))
-        assert (shown["state"], shown["coordinator"], shown["timeout_ms"]) == ("Ongoing", 1, 60_000)
+        assert (shown["state"], shown["coordinator"], shown["timeout_ms"]) == (
+            "Ongoing",
+            1,
+            600_000,
+        )
         assert shown["partitions"] == [{"topic": shell.topic, "partition": 1}]
         assert shown["producer_id"] == listed["producer_id"]
         (row,) = shell.ok("transactions", "producers", f"{shell.topic}:1").splitlines()

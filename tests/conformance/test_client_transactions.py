@@ -499,7 +499,7 @@ def test_the_asyncio_producer_has_transactions(
 def test_the_abort_by_the_coordinator_raises_the_epoch_once(
     broker: Broker, client: Client, topic: str, transactional_id: str
 ) -> None:
-    with producer_of(broker, transactional_id, transaction_timeout_ms=100) as producer:
+    with producer_of(broker, transactional_id, transaction_timeout_ms=5_000) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"x", partition=0)

@@ -231,12 +231,26 @@ def test_an_expired_session_can_still_be_extended(short: RawClient) -> None:
     assert len(response.brokers) == 1
 
 
-def test_a_second_login_within_a_second_is_an_illegal_state(short: RawClient) -> None:
-    log_in(short)
-    log_in(short)
-    assert handshake(short).error_code == ErrorCode.ILLEGAL_SASL_STATE
-    response: Any = short.ask(METADATA, 1)
-    assert len(response.brokers) == 1
+def test_a_second_login_within_a_second_is_an_illegal_state(
+    broker: SaslBarnabas | SaslKafka,
+) -> None:
+    def error_within_a_second() -> int | None:
+        """Return the error of the second login; None if the machine paused for too long."""
+        client = RawClient(broker.short_bootstrap)
+        log_in(client)
+        began = time.monotonic()
+        log_in(client)
+        error: int = handshake(client).error_code
+        is_in_time = time.monotonic() - began < 1.0
+        if is_in_time:
+            response: Any = client.ask(METADATA, 1)
+            assert len(response.brokers) == 1
+        client.close()
+        return error if is_in_time else None
+
+    attempts = (error_within_a_second() for _ in range(50))
+    error = next(each for each in attempts if each is not None)
+    assert error == ErrorCode.ILLEGAL_SASL_STATE
 
 
 def test_another_user_cannot_take_over_a_connection(short: RawClient) -> None:

@@ -264,8 +264,8 @@ def test_another_scheme_than_bearer_is_refused(broker: Broker) -> None:
 
 def test_a_session_ends_with_the_token(broker: Broker) -> None:
     client = RawClient(broker.sasl_bootstrap)
-    done = authenticate(client, bearer_message(token(exp=int(time.time()) + 2), {"traceId": "x"}))
-    assert 0 < done.session_lifetime_ms <= 2000
+    done = authenticate(client, bearer_message(token(exp=now_s() + 5), {"traceId": "x"}))
+    assert 0 < done.session_lifetime_ms <= 5000
     time.sleep(done.session_lifetime_ms / 1000 + 0.3)
     client.send(MetadataRequest(topics=[]), 1)
     assert client.is_closed_by_broker()
@@ -336,7 +336,7 @@ def test_our_client_reports_a_rejected_token(broker: Broker) -> None:
 
 
 def test_our_client_gets_tokens_from_an_issuer(broker: Broker, issuer: str) -> None:
-    Issuing.lifetime_s = 2
+    Issuing.lifetime_s = 5
     keys = {
         "sasl_oauthbearer_token_endpoint_url": issuer,
         "sasl_oauthbearer_client_id": "the-client",
@@ -346,22 +346,22 @@ def test_our_client_gets_tokens_from_an_issuer(broker: Broker, issuer: str) -> N
         **KEYS,
     }
     with barnabas.Admin(broker.sasl_bootstrap, **keys) as admin:
-        for _ in range(8):
+        for _ in range(14):
             assert admin.describe_cluster().brokers
             time.sleep(0.5)
     assert Issuing.requests[0] == {"grant_type": "client_credentials", "scope": "a b"}
-    assert 2 <= len(Issuing.requests) <= 8, "a token is used for most of its time"
+    assert 2 <= len(Issuing.requests) <= 7, "a token is used for most of its time"
 
 
 def test_our_client_reads_a_token_from_a_file(broker: Broker, tmp_path: Path) -> None:
     path = tmp_path / "token"
-    path.write_text(token(exp=int(time.time()) + 2))
+    path.write_text(token(exp=now_s() + 5))
     keys = {"sasl_oauthbearer_token_endpoint_url": path.as_uri(), **KEYS}
     with barnabas.Admin(broker.sasl_bootstrap, **keys) as admin:
         assert admin.describe_cluster().brokers
         # The file is replaced before the first token has expired.
         path.write_text(token())
-        for _ in range(5):
+        for _ in range(11):
             assert admin.describe_cluster().brokers
             time.sleep(0.5)
 
@@ -371,7 +371,7 @@ def test_our_client_reports_the_response_of_the_issuer(broker: Broker, issuer: s
         "sasl_oauthbearer_token_endpoint_url": issuer,
         "sasl_oauthbearer_client_id": "the-client",
         "sasl_oauthbearer_client_secret": "wrong",
-        "default_api_timeout_ms": 1500,
+        "default_api_timeout_ms": 5000,
         **KEYS,
     }
     with (
@@ -392,15 +392,15 @@ def test_librdkafka_logs_in(broker: Broker) -> None:
             "logger": logging.getLogger("librdkafka"),
         }
     )
-    deadline = time.monotonic() + 20
-    while True:
+
+    def is_logged_in() -> bool:
         client.poll(0.1)
         try:
-            assert client.list_topics(timeout=2).brokers
+            return bool(client.list_topics(timeout=2).brokers)
         except KafkaException:
-            assert time.monotonic() < deadline
-        else:
-            break
+            return False
+
+    eventually(is_logged_in)
 
 
 def test_aiokafka_logs_in(broker: Broker) -> None:

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 HEARTBEAT, DESCRIBE = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE
 # Enough groups to reach each partition of the offsets topic.
 PROBES = 12
+INTERVAL = "consumer.assignment.interval.ms"
+# A config resource of type group, and the operation that sets a config.
+_GROUP, _SET = 32, 0
 KINDS: dict[int, tuple[Any, Any]] = {
     2: (GroupMetadataKey, GroupMetadataValue),
     3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
@@ -61,12 +64,44 @@ KINDS: dict[int, tuple[Any, Any]] = {
 class Members(GroupMembers):
     """The members of a consumer group on one broker."""
 
-    def __init__(self, side: Side, group: str, topics: dict[str, int]) -> None:
+    def __init__(
+        self, side: Side, group: str, topics: dict[str, int], interval_ms: int | None = None
+    ) -> None:
+        """Create the topics, and wait until the coordinators have them.
+
+        Args:
+            side: the broker.
+            group: the group id.
+            topics: the number of partitions by topic name.
+            interval_ms: the minimum time between two assignments; the broker's default if None.
+        """
         super().__init__(side, group)
+        if interval_ms is not None:
+            self._set_interval(interval_ms)
+        self._create(topics)
+
+    def change_interval(self, interval_ms: int) -> None:
+        """Change the minimum time between two assignments, and wait until it is effective.
+
+        The coordinators get the config before the topic, because the topic is created later.
+        """
+        self._set_interval(interval_ms)
+        self._create({f"{self.group}-after-change": 1})
+
+    def _set_interval(self, interval_ms: int) -> None:
+        config = {"name": INTERVAL, "config_operation": _SET, "value": str(interval_ms)}
+        resource = {"resource_type": _GROUP, "resource_name": self.group, "configs": [config]}
+        response = exchange(
+            self.side, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]}
+        )
+        assert not response.responses[0].error_code, response
+
+    def _create(self, topics: dict[str, int]) -> None:
+        """Create topics, and wait until the coordinators of all groups assign them."""
         for name, count in topics.items():
             self.create_topic(name, count)
         for number in range(PROBES):
-            eventually(partial(self._assigns_all, f"{group}-probe-{number}", [*topics]))
+            eventually(partial(self._assigns_all, f"{self.group}-probe-{number}", [*topics]))
 
     def _assigns_all(self, group: str, topics: list[str]) -> bool:
         """Return whether the coordinator of a group assigns all of the topics."""

@@ -16,7 +16,7 @@ from barnabas.protocol.records.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from differential.consumer_members import Members
+from differential.consumer_members import Members, records
 from differential.request import request
 from differential.response import as_text, read_response
 from differential.scene import exchange
@@ -28,18 +28,13 @@ if TYPE_CHECKING:
     from differential.side import Side
 
 CLASSIC, CONSUMER = "classic", "consumer"
-_GROUP_RESOURCE, _SET = 32, 0
 
 
 class Mixed(Members):
     """Members of both protocols. Each classic member has a separate connection."""
 
     def __init__(self, side: Side, group: str, topics: dict[str, int]) -> None:
-        config = {"name": "consumer.assignment.interval.ms", "config_operation": _SET, "value": "0"}
-        resource = {"resource_type": _GROUP_RESOURCE, "resource_name": group, "configs": [config]}
-        exchange(side, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
-        # This waits for topics that are created later. So the coordinator has the config then.
-        super().__init__(side, group, topics)
+        super().__init__(side, group, topics, interval_ms=0)
 
     def note(self, what: str, response: Any) -> Any:
         self.lines.append(f"{what}: {as_text(response, self.side)}")
@@ -302,7 +297,7 @@ def only_static_member_is_replaced(members: Mixed, topic: str) -> None:
 
 
 def fenced_and_expired(members: Mixed, topic: str) -> None:
-    c1, generation = classic_group(members, topic, session_timeout_ms=6_000)
+    c1, generation = classic_group(members, topic, session_timeout_ms=60_000)
     members.heartbeat("m1", 0, subscribed_topic_names=[topic], instance_id="i")
     members.heartbeat("m1", -2, instance_id="i")
     members.describe_everywhere()
@@ -378,6 +373,8 @@ def invalid_subscriptions(members: Mixed, topic: str) -> None:
 def topics_change(members: Mixed, topic: str) -> None:
     c1, generation = classic_group(members, topic)
     members.heartbeat("m1", 0, subscribed_topic_regex="no-such-.*", subscribed_topic_names=[])
+    # Kafka evaluates the expression after the response.
+    eventually(lambda: any("RegularExpression" in line for line in records(members)))
     members.heartbeat_classic(c1, generation)
     first = members.join(c1, topic, "no-such-topic", owned={topic: range(4)})
     members.sync(c1, first.generation_id)
@@ -401,7 +398,7 @@ def late_members_leave(members: Mixed, topic: str) -> None:
     eventually(lambda: is_gone("c1", first.generation_id))
     members.describe_everywhere()
     # The member does not rejoin.
-    second = members.join("c2", "no-such-topic", rebalance_timeout_ms=1_000)
+    second = members.join("c2", "no-such-topic", rebalance_timeout_ms=5_000)
     members.sync("c2", second.generation_id)
     members.heartbeat("m2", 0, subscribed_topic_names=["no-such-topic"])
     members.heartbeat_classic("c2", second.generation_id)

@@ -16,6 +16,7 @@ from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPa
 from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
 from barnabas.protocol.messages.share_fetch import ShareFetchResponse
 from barnabas.protocol.schema import ZERO_UUID
+from differential.coordinator_topics import await_topic
 from differential.matrix.objects import id_of, resolved, value_of
 from differential.request import request
 from differential.scene import batch
@@ -268,6 +269,7 @@ def share_group_heartbeat(scene: SecuredScene, names: Names) -> Values:
 def share_group_describe(scene: SecuredScene, names: Names) -> Values:
     # Only one group: Kafka lists several groups in the order of a hash table.
     hidden = scene.name("group")
+    await_topic(scene, hidden, names.may)
     joining = {"member_id": "m", "member_epoch": 0, "subscribed_topic_names": [names.may]}
     scene.do(ApiKey.SHARE_GROUP_HEARTBEAT, 1, {"group_id": hidden, **joining})
     return {"group_ids": [hidden], "include_authorized_operations": True}
@@ -298,7 +300,9 @@ def describe_share_group_offsets(scene: SecuredScene, names: Names) -> Values:
 def alter_share_group_offsets(scene: SecuredScene, names: Names) -> Values:
     partitions = [{"partition_index": 0, "start_offset": 0}]
     topics = [{"topic_name": name, "partitions": partitions} for name in names.each()]
-    return {"group_id": f"{PREFIX}{scene.name('group')}", "topics": topics}
+    group = f"{PREFIX}{scene.name('group')}"
+    await_topic(scene, group, names.hidden)
+    return {"group_id": group, "topics": topics}
 
 
 @case(ApiKey.DELETE_SHARE_GROUP_OFFSETS)

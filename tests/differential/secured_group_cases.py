@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.protocol.api_table import ApiKey
-from differential.broker_pair import SETTINGS
+from differential.coordinator_topics import await_topic
 from differential.matrix.objects import id_of, resolved
-from differential.scene import batch, exchange
+from differential.scene import batch
 from differential.secured import PREFIX
 from differential.secured_cases import CASES, Names, Values, case
 from differential.share_fetches import LOADING_MS_MAX, initialize
 
 if TYPE_CHECKING:
     from differential.secured import SecuredScene
-    from differential.side import Side
 
 
 _FETCH_LIMITS = {
@@ -46,23 +43,8 @@ def _joining(group: str, topics: list[str], **more: Any) -> Values:
 
 
 def _joining_known(scene: SecuredScene, group: str, topics: list[str], known: str) -> Values:
-    """Return a first heartbeat, after the group's coordinator has a topic.
-
-    Kafka publishes a new topic to its coordinators after Metadata shows it. A heartbeat of another
-    group of the same coordinator shows when.
-    """
-    count = int(SETTINGS["offsets.topic.num.partitions"])
-    others = (f"{group}-other-{number}" for number in itertools.count())
-    other = next(
-        each for each in others if partition_for(each, count) == partition_for(group, count)
-    )
-
-    def is_known(side: Side) -> bool:
-        joining = _joining(other, [known])
-        response = exchange(side, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
-        return response.assignment is not None and bool(response.assignment.topic_partitions)
-
-    scene.until(is_known)
+    """Return a first heartbeat, after the group's coordinator has a topic."""
+    await_topic(scene, group, known)
     return _joining(group, topics)
 
 
@@ -247,7 +229,9 @@ def streams_group_heartbeat(scene: SecuredScene, names: Names) -> Values:
 def streams_group_heartbeat_for_a_missing_internal_topic(
     scene: SecuredScene, names: Names
 ) -> Values:
-    made = _streams_joining(_group(scene), names.may)
+    group = _group(scene)
+    await_topic(scene, group, names.may)
+    made = _streams_joining(group, names.may)
     changelog = {"name": names.hidden_absent, "partitions": 0, "replication_factor": 1}
     made["topology"]["subtopologies"][0]["state_changelog_topics"] = [changelog]
     return made
@@ -257,6 +241,7 @@ def streams_group_heartbeat_for_a_missing_internal_topic(
 def streams_group_describe(scene: SecuredScene, names: Names) -> Values:
     # Only one group: Kafka lists several groups in the order of a hash table.
     group = scene.name("group")
+    await_topic(scene, group, names.may)
     scene.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, _streams_joining(group, names.may))
     return {"group_ids": [group], "include_authorized_operations": True}
 
@@ -264,5 +249,7 @@ def streams_group_describe(scene: SecuredScene, names: Names) -> Values:
 @case(ApiKey.STREAMS_GROUP_DESCRIBE)
 def streams_group_describe_with_a_hidden_topic(scene: SecuredScene, names: Names) -> Values:
     group = _group(scene)
+    # The coordinator gets topics in the order of their creation.
+    await_topic(scene, group, names.hidden)
     scene.do(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, _streams_joining(group, names.may, names.hidden))
     return {"group_ids": [group], "include_authorized_operations": True}

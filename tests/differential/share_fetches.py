@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from differential.side import Side
 
 LOADING_MS_MAX = 5_000
+# Kafka releases the lock of a share partition only after its last response.
+LOCKED_MS_MAX = 200
 
 # First offset, last offset, acknowledge types.
 Acknowledged = tuple[int, int, "Sequence[int]"]
@@ -44,8 +46,8 @@ class ShareMember:
         epoch = self._next_epoch(fields)
         made = {
             # The first fetch waits until the state is loaded.
-            "max_wait_ms": 0 if epoch else LOADING_MS_MAX,
-            "min_bytes": 0 if epoch else 1,
+            "max_wait_ms": LOCKED_MS_MAX if epoch else LOADING_MS_MAX,
+            "min_bytes": 1,
             "max_bytes": 1 << 20,
             "max_records": 500,
             "batch_size": 500,

@@ -119,6 +119,8 @@ def expressions(members: Members, topic: str) -> None:
         return response.member_epoch == 2
 
     eventually(is_assigned)
+    # The next assignment is due only after the end of the story.
+    members.change_interval(15_000)
     members.describe()
     members.heartbeat("m1", 2, subscribed_topic_regex="", subscribed_topic_names=[topic])
     members.describe()

@@ -53,8 +53,8 @@ pytestmark = pytest.mark.conformance
 STATE_PARTITIONS = int(SETTINGS["transaction.state.log.num.partitions"])
 OFFSET_PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 SAFE_DOWNGRADE, UPGRADE = 2, 1
-# Long enough to write a record, short enough to wait for.
-TIMEOUT_MS = 1_000
+# Long enough to write a record on a busy machine, short enough to wait for.
+TIMEOUT_MS = 3_000
 WALKS = 2
 SOFTWARE = {"client_software_name": "records", "client_software_version": "1"}
 

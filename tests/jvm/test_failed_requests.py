@@ -19,6 +19,11 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -30,6 +35,7 @@ from barnabas.testing.free_ports import free_ports
 from conformance.raw_client import RawClient
 from jvm.jmx import Jmx, machine_with_jmx
 from jvm.kafka_process import KafkaProcess
+from waiting import eventually
 
 PLAIN, SMALL, KEYED, OLD = "plain", "small", "keyed", "old"
 TOPICS = {
@@ -131,8 +137,17 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Side
             5,
         )
         assert [each.error_code for each in response.topics] == [0] * len(TOPICS)
+        # Kafka responds before it leads the partitions.
+        eventually(lambda: are_led(client))
         client.close()
         yield found
+
+
+def are_led(client: RawClient) -> bool:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topics = [ListOffsetsTopic(name=name, partitions=[partition]) for name in TOPICS]
+    response: Any = client.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 5)
+    return all(each.partitions[0].error_code == 0 for each in response.topics)
 
 
 def idempotent(epoch: int, sequence: int) -> bytearray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.api_table import ApiKey
 from differential.matrix import objects
 from differential.matrix.objects import id_of
-from differential.share_fetches import LOADING_MS_MAX, ShareMember, initialize
+from differential.share_fetches import LOADING_MS_MAX, LOCKED_MS_MAX, ShareMember, initialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,7 @@ def _fetch(scene: Scene) -> dict[str, Any]:
         "group_id": member.group,
         "member_id": "another member",
         "share_session_epoch": 0,
-        # Kafka releases the lock of a share partition only after its last response.
-        "max_wait_ms": 200,
+        "max_wait_ms": LOCKED_MS_MAX,
         "min_bytes": 1,
         "max_bytes": 1 << 20,
         "max_records": 10,
