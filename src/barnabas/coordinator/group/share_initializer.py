@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.share.state_store import ShareStateStore
+    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.initialize_share_group_state import (
         InitializeShareGroupStateRequest,
         InitializeShareGroupStateResponse,
     )
+
+    Operation = Callable[[GroupShard], CoordinatorResult[None]]
+    Write = Callable[[str, Operation, Callable[[None, ErrorCode], None]], None]
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +39,9 @@ class ShareInitializer:
 
         If one of them fails, all are given up, and a later heartbeat requests them again.
         """
+        write = self._runtime.write_jointly
         self._store.initialize(
-            request, lambda response: self._record(request.group_id, response, gives_up=True)
+            request, lambda response: self._record(request.group_id, response, write, gives_up=True)
         )
 
     def alter(
@@ -52,13 +57,19 @@ class ShareInitializer:
         """
 
         def respond(response: InitializeShareGroupStateResponse) -> None:
-            self._record(request.group_id, response, gives_up=False)
+            # Not jointly: the client's next request must see the result.
+            self._record(request.group_id, response, self._runtime.write, gives_up=False)
             on_response(response)
 
         self._store.initialize(request, respond)
 
     def _record(
-        self, group_id: str, response: InitializeShareGroupStateResponse, *, gives_up: bool
+        self,
+        group_id: str,
+        response: InitializeShareGroupStateResponse,
+        write: Write,
+        *,
+        gives_up: bool,
     ) -> None:
         partitions = {
             topic.topic_id: frozenset(each.partition for each in topic.partitions)
@@ -82,9 +93,7 @@ class ShareInitializer:
                 )
                 self._give_up(group_id, partitions)
 
-        self._runtime.write_jointly(
-            group_id, lambda shard: shard.share_state.complete(group_id, partitions), on_written
-        )
+        write(group_id, lambda shard: shard.share_state.complete(group_id, partitions), on_written)
 
     def _give_up(self, group_id: str, partitions: dict[bytes, frozenset[int]]) -> None:
         def on_written(_: None, error: ErrorCode) -> None:
