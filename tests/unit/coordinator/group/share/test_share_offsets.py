@@ -8,6 +8,12 @@ from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.shares_world import SharesWorld
 
 
+class JointWorld(SharesWorld):
+    """A coordinator whose writes share batches, as on a broker."""
+
+    shares_batches = True
+
+
 @pytest.fixture
 def world() -> SharesWorld:
     made = SharesWorld()
@@ -60,6 +66,15 @@ def test_altered_offsets_of_a_new_group_are_initialized(world: SharesWorld) -> N
     world.restart()
     world.latest_offsets.offsets = {("a", 1): 7}
     assert world.offsets() == {"a": {1: (5, 2, 0)}}
+
+
+def test_altered_offsets_are_recorded_before_the_response() -> None:
+    world = JointWorld()
+    world.create_topic("a", 1)
+    world.alter(a={0: 5})
+    # No turn of the loop has passed since the response.
+    world.latest_offsets.offsets = {("a", 0): 7}
+    assert world.offsets() == {"a": {0: (5, 2, 0)}}
 
 
 def test_errors_of_the_share_coordinators_are_in_the_response(world: SharesWorld) -> None:
