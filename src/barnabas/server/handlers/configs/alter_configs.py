@@ -10,12 +10,11 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.server.configs.dynamic.config_admin import handle_legacy_locally, merge_results
+from barnabas.server.configs.dynamic.config_admin import handle_legacy_locally
 from barnabas.server.handlers.configs.broker_limits import create_limits
+from barnabas.server.handlers.configs.forwarded_changes import forward_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from barnabas.protocol.schema import Message
     from barnabas.server.configs.dynamic.config_admin import Outcomes
     from barnabas.server.dispatch.request import Handle, RequestContext
@@ -49,21 +48,11 @@ class AlterConfigsHandler:
     def _forward(
         self, context: RequestContext, request: AlterConfigsRequest, outcomes: Outcomes
     ) -> None:
-        rest = [each for index, each in enumerate(request.resources) if index not in outcomes]
-
-        def build(
-            forwarded: list[AlterConfigsResourceResponse],
-        ) -> Generator[None, None, AlterConfigsResponse]:
-            responses = yield from merge_results(
-                AlterConfigsResourceResponse, request.resources, outcomes, forwarded
-            )
-            return AlterConfigsResponse(responses=responses)
-
-        if not rest:
-            context.respond_in_slices(build([]))
-            return
-        self._forwarding.send(
-            AlterConfigsRequest(resources=rest, validate_only=request.validate_only),
-            lambda response: context.respond_in_slices(build(response.responses)),
-            client_context=context,
+        forward_changes(
+            context,
+            request,
+            AlterConfigsResponse,
+            AlterConfigsResourceResponse,
+            self._forwarding,
+            outcomes,
         )
