@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +20,7 @@ from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.protocol.headers import decode_response, encode_request, peek_correlation_id
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.tls.tls_error import TlsError
+from barnabas.waiting.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Chunk, Sockets
     from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.sasl.client_login import ClientLogin
-    from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
+    from barnabas.waiting.timing_wheel import TimingWheel
 
 # No limit: the client's requests limit the size of the responses.
 FRAME_BYTES_MAX = 0x7FFFFFFF
@@ -54,22 +54,24 @@ class ChannelDependencies(msgspec.Struct, frozen=True):
 class _Pending:
     """A request that waits for its response."""
 
-    __slots__ = ("due_ms", "on_response", "request_cls", "timeout_ms", "version")
+    __slots__ = ("correlation_id", "delay_ms", "expire", "on_response", "request_cls", "version")
 
     def __init__(
         self,
+        correlation_id: int,
         request_cls: type[Message],
         version: int,
         on_response: Callable[[Any, NetworkError | None], None],
-        timeout_ms: float,
-        due_ms: float,
+        delay_ms: float,
+        on_expired: Callable[[_Pending], None],
     ) -> None:
+        self.correlation_id = correlation_id
         self.request_cls = request_cls
         self.version = version
         self.on_response = on_response
-        self.timeout_ms = timeout_ms
-        # When the request and the connection fail, in monotonic ms.
-        self.due_ms = due_ms
+        # After this time the request and the connection fail.
+        self.delay_ms = delay_ms
+        self.expire = partial(on_expired, self)
 
 
 class Channel(FramedHandler):
@@ -89,10 +91,8 @@ class Channel(FramedHandler):
         "_pending",
         "_session",
         "_sockets",
-        "_timeout",
-        "_timeout_due_ms",
+        "_timeouts",
         "_waiting",
-        "_wheel",
         "_why",
         "address",
         "client_id",
@@ -124,7 +124,6 @@ class Channel(FramedHandler):
         self.client_id = client_id
         self._clock = dependencies.clock
         self._sockets = dependencies.sockets
-        self._wheel = dependencies.wheel
         self._on_closed = on_closed
         self._on_connected: Callable[[NetworkError | None], None] | None = None
         self._connect_timeout_ms = 0.0
@@ -139,11 +138,7 @@ class Channel(FramedHandler):
         # Pending requests by correlation id, oldest first.
         self._pending: dict[int, _Pending] = {}
         self._correlation_id = 0
-        # The timer of all pending requests, and its time in monotonic ms; infinity without a timer.
-        # It is not after the first `due_ms`. It may be earlier, since a response does not cancel
-        # it: most requests then need no timer of their own.
-        self._timeout: WheelEntry | None = None
-        self._timeout_due_ms = inf
+        self._timeouts = Timeouts(dependencies.wheel)
         self._last_activity_ms = dependencies.clock.monotonic_ms()
         # Whether a complete frame has arrived: the peer then speaks Kafka's protocol.
         self._has_answered = False
@@ -203,14 +198,13 @@ class Channel(FramedHandler):
                 gone = NetworkError(NetworkErrorKind.DISCONNECTED, f"{self.address} is not open")
                 self._timer.call_soon(partial(on_response, None, gone))
             return
-        self._last_activity_ms = now_ms = self._clock.monotonic_ms()
+        self._last_activity_ms = self._clock.monotonic_ms()
         if on_response is not None:
-            due_ms = now_ms + timeout_ms
-            self._pending[correlation_id] = _Pending(
-                type(request), version, on_response, timeout_ms, due_ms
+            pending = _Pending(
+                correlation_id, type(request), version, on_response, timeout_ms, self._on_timed_out
             )
-            if due_ms < self._timeout_due_ms:
-                self._set_timeout(due_ms, timeout_ms)
+            self._pending[correlation_id] = pending
+            self._timeouts.add(pending)
         if self._session is not None and not is_login and self._hold(self._session, chunks):
             return
         self.send_chunks(chunks)
@@ -289,6 +283,7 @@ class Channel(FramedHandler):
         pending = self._pending.pop(peek_correlation_id(frame), None)
         if pending is None:
             raise ProtocolError("a response without a request")
+        self._timeouts.remove(pending)
         try:
             _, response = decode_response(pending.request_cls, pending.version, frame)
         except ProtocolError as error:
@@ -318,8 +313,7 @@ class Channel(FramedHandler):
             reason = NetworkError(NetworkErrorKind.DISCONNECTED, detail)
         failed = list(self._pending.values())
         self._pending.clear()
-        if self._timeout is not None:
-            self._timeout.cancel()
+        self._timeouts.close()
         for pending in failed:
             pending.on_response(None, reason)
         if self._is_logged_in:
@@ -344,26 +338,10 @@ class Channel(FramedHandler):
         failed = NetworkError(kind, detail, is_refusal=is_refusal)
         self._on_connected(failed)
 
-    def _set_timeout(self, due_ms: float, delay_ms: float) -> None:
-        if self._timeout is not None:
-            self._timeout.cancel()
-        self._timeout_due_ms = due_ms
-        self._timeout = self._wheel.add(delay_ms, self._on_timeout)
-
-    def _on_timeout(self) -> None:
-        """Fail the first request that is due, or set the timer for it."""
-        self._timeout, self._timeout_due_ms = None, inf
-        if not self._pending:
-            return
-        correlation_id = min(self._pending, key=lambda each: self._pending[each].due_ms)
-        pending = self._pending[correlation_id]
-        rest_ms = pending.due_ms - self._clock.monotonic_ms()
-        if rest_ms > 0:
-            self._set_timeout(pending.due_ms, rest_ms)
-            return
-        del self._pending[correlation_id]
+    def _on_timed_out(self, pending: _Pending) -> None:
+        del self._pending[pending.correlation_id]
         name = pending.request_cls.__name__
-        detail = f"{self.address}: no response to {name} within {pending.timeout_ms:.0f} ms"
+        detail = f"{self.address}: no response to {name} within {pending.delay_ms:.0f} ms"
         timed_out = NetworkError(NetworkErrorKind.TIMED_OUT, detail)
         if self._why is None:
             self._why = NetworkError(NetworkErrorKind.DISCONNECTED, detail)
