@@ -52,9 +52,4 @@ class StateMachine(Generic[S, E]):
 
     def on(self, event: E) -> None:
         """Change the state as the table says; assert that it has an entry for the event."""
-        # The same as `state_after`, without a call.
-        following = self._table[self._state].get(event)
-        assert following is not None, (
-            f"{self._name}: event {event.name} is not allowed in state {self._state.name}"
-        )
-        self._state = following
+        self._state = state_after(self._name, self._table, self._state, event)

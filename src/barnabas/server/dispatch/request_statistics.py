@@ -60,10 +60,7 @@ class Times:
 
     def add(self, duration_ms: float) -> None:
         """Count a time."""
-        # The same as `bucket_of`, without a call, because each parked request counts three times.
-        mantissa, exponent = frexp(duration_ms + SHORTEST_MS)
-        bucket = FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)
-        self.counts[bucket if bucket < _BUCKETS else -1] += 1
+        self.counts[min(bucket_of(duration_ms), _BUCKETS - 1)] += 1
         self.total_ms += duration_ms
 
     def remove(self, duration_ms: float) -> None:
