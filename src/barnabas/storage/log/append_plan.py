@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
     from barnabas.storage.producers.producer_entry import ProducerEntry, RememberedBatch
     from barnabas.storage.producers.producer_state import ProducerState
-    from barnabas.storage.validation.validator import Batches
+    from barnabas.storage.validation.inspected_records import Batches
 
 _RAFT = AppendOrigin.RAFT
 

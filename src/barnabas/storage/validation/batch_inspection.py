@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.record.compiled import CompiledRecord
     from barnabas.storage.config import LogConfig
-
-    Batches = list[tuple[int, BatchHeader]]
+    from barnabas.storage.validation.inspected_records import Batches
 
 # Maximum bytes decompressed on the loop: for records in the receive buffer, and for a kept copy.
 _FIRST_BYTES = 64 << 10

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
 
-    Batches = list[tuple[int, BatchHeader]]
+# Position and header of each batch.
+Batches: TypeAlias = "list[tuple[int, BatchHeader]]"
 
 
 class InspectedRecords(NamedTuple):

@@ -6,7 +6,7 @@ the topic or a header requires it. The log then sets the offsets and the leader 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from barnabas.record.batch import (
     ATTRIBUTES_POSITION,
@@ -40,9 +40,7 @@ from barnabas.storage.validation.inspection_needed import InspectionNeededError
 
 if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.validation.inspected_records import InspectedRecords
-
-Batches: TypeAlias = list[tuple[int, BatchHeader]]
+    from barnabas.storage.validation.inspected_records import Batches, InspectedRecords
 
 # Module constants, because an enum lookup costs 100 ns, as much as a call.
 _CLIENT = AppendOrigin.CLIENT
