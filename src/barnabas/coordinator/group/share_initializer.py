@@ -12,15 +12,11 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.share.state_store import ShareStateStore
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.initialize_share_group_state import (
         InitializeShareGroupStateRequest,
         InitializeShareGroupStateResponse,
     )
-
-    Operation = Callable[[GroupShard], CoordinatorResult[None]]
-    Write = Callable[[str, Operation, Callable[[None, ErrorCode], None]], None]
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +35,8 @@ class ShareInitializer:
 
         If one of them fails, all are given up, and a later heartbeat requests them again.
         """
-        write = self._runtime.write_jointly
         self._store.initialize(
-            request, lambda response: self._record(request.group_id, response, write, gives_up=True)
+            request, lambda response: self._record(request.group_id, response, is_altered=False)
         )
 
     def alter(
@@ -57,20 +52,19 @@ class ShareInitializer:
         """
 
         def respond(response: InitializeShareGroupStateResponse) -> None:
-            # Not jointly: the client's next request must see the result.
-            self._record(request.group_id, response, self._runtime.write, gives_up=False)
+            self._record(request.group_id, response, is_altered=True)
             on_response(response)
 
         self._store.initialize(request, respond)
 
     def _record(
-        self,
-        group_id: str,
-        response: InitializeShareGroupStateResponse,
-        write: Write,
-        *,
-        gives_up: bool,
+        self, group_id: str, response: InitializeShareGroupStateResponse, *, is_altered: bool
     ) -> None:
+        """Record that partitions are initialized.
+
+        If the offsets are altered, this does not wait for other writes of the turn: the response
+        follows, and the client's next request must see the result.
+        """
         partitions = {
             topic.topic_id: frozenset(each.partition for each in topic.partitions)
             for topic in response.results
@@ -80,7 +74,7 @@ class ShareInitializer:
             _log.warning(
                 "Cannot initialize share partitions: group=%s error=%s", group_id, error.name
             )
-            if gives_up:
+            if not is_altered:
                 self._give_up(group_id, partitions)
             return
 
@@ -93,6 +87,7 @@ class ShareInitializer:
                 )
                 self._give_up(group_id, partitions)
 
+        write = self._runtime.write if is_altered else self._runtime.write_jointly
         write(group_id, lambda shard: shard.share_state.complete(group_id, partitions), on_written)
 
     def _give_up(self, group_id: str, partitions: dict[bytes, frozenset[int]]) -> None:

@@ -49,20 +49,20 @@ class Joining(msgspec.Struct, frozen=True):
 
     def held_bytes(self, member_id: str) -> int:
         """Return the memory accounting of the member that the request describes."""
-        request, client = self.request, self.client
-        names = len(member_id) + len(request.group_instance_id or "")
-        names += len(client.client_id) + len(client.host)
-        return member_bytes(names, self.protocols())
+        return member_bytes(self._identity(member_id).length, self.protocols())
 
     def member(self, member_id: str) -> ClassicMember:
         """Return the member that the request describes."""
         request = self.request
-        identity = MemberIdentity(
+        times = MemberTimes(request.session_timeout_ms, request.rebalance_timeout_ms)
+        return ClassicMember(self._identity(member_id), times, self.protocols())
+
+    def _identity(self, member_id: str) -> MemberIdentity:
+        request, client = self.request, self.client
+        return MemberIdentity(
             member_id,
             request.group_instance_id,
-            self.client.client_id,
-            self.client.host,
+            client.client_id,
+            client.host,
             request.protocol_type,
         )
-        times = MemberTimes(request.session_timeout_ms, request.rebalance_timeout_ms)
-        return ClassicMember(identity, times, self.protocols())
