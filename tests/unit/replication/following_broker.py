@@ -47,7 +47,7 @@ def records(*values: bytes, offset: int = 0, epoch: int = 0) -> bytes:
     return bytes(made)
 
 
-def data(content: bytes = b"", **fields: Any) -> PartitionData:
+def data(content: bytes | memoryview = b"", **fields: Any) -> PartitionData:
     """Return the response data of a partition."""
     fields = {"error_code": 0, "high_watermark": 0, "log_start_offset": 0, **fields}
     diverging = fields.pop("diverging", None)

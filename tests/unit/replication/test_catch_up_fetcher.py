@@ -77,9 +77,7 @@ def test_a_fetch_of_a_replica_in_the_isr_does_not_wait_for_records_of_other_repl
     # Each step ends a slice: the large response is appended over several turns.
     monkeypatch.setattr(steps, "SLICE_MS", -1.0)
     broker = Follower()
-    broker.catch_up_channel.give(
-        {broker.lagging: data(memoryview(many()), high_watermark=COUNT)}  # type: ignore[arg-type]
-    )
+    broker.catch_up_channel.give({broker.lagging: data(memoryview(many()), high_watermark=COUNT)})
     broker.in_sync_channel.give({broker.in_sync: data(records(b"a"), high_watermark=1)})
     assert broker.cluster.until(lambda: broker.in_sync_channel.waiting is not None)
     assert broker.asked(broker.in_sync_channel)[broker.in_sync].fetch_offset == 1
