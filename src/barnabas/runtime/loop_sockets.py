@@ -11,8 +11,10 @@ import logging
 import os
 import resource
 import socket
+import time
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.busy_poll import BusyPoll
 from barnabas.runtime.loop_stream import LoopStream, WatchedStream
 from barnabas.runtime.sockets import USUAL_OPTIONS
 
@@ -61,7 +63,7 @@ class LoopSockets:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
         if options.receive_buffer_bytes > 0:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
-        return _LoopListening(self._loop, bound, factory, options.backlog)
+        return _LoopListening(self._loop, bound, factory, options)
 
     def connect(
         self,
@@ -82,6 +84,7 @@ class _LoopListening:
     __slots__ = (
         "_backlog",
         "_bound",
+        "_busy_poll",
         "_descriptor_max",
         "_factory",
         "_loop",
@@ -98,7 +101,7 @@ class _LoopListening:
         loop: asyncio.AbstractEventLoop,
         bound: socket.socket,
         factory: Callable[[], StreamHandler],
-        backlog: int,
+        options: ListenOptions,
     ) -> None:
         self.host: str
         self.port: int
@@ -107,7 +110,10 @@ class _LoopListening:
         # Listens all the time. Each server gets a duplicate, because it closes its socket.
         self._bound = bound
         self._factory = factory
-        self._backlog = backlog
+        self._backlog = options.backlog
+        self._busy_poll: BusyPoll | None = None
+        if options.busy_poll_us > 0:
+            self._busy_poll = BusyPoll(time.monotonic_ns, loop.call_soon, options.busy_poll_us)
         self._descriptor_max = _descriptor_max()
         self._server: asyncio.Server | None = None
         self._starting: asyncio.Task[asyncio.Server] | None = None
@@ -144,7 +150,7 @@ class _LoopListening:
 
     def _accept(self) -> LoopStream:
         if self._has_free_descriptors():
-            return LoopStream(self._loop, self._factory())
+            return LoopStream(self._loop, self._factory(), busy_poll=self._busy_poll)
         self._pause()
         # The connection is already accepted, so close it. The client connects again.
         return LoopStream(self._loop, self._factory(), lambda _: False)

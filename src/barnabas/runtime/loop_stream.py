@@ -28,6 +28,7 @@ from barnabas.runtime.system.system_calls import HAS_SENDFILE, send_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.runtime.busy_poll import BusyPoll
     from barnabas.runtime.disk import Bytes
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.sockets import Chunk, Sliceable, StreamHandler
@@ -60,6 +61,7 @@ class LoopStream(asyncio.BufferedProtocol):
     """A TCP connection on the loop, which calls its handler for each event."""
 
     __slots__ = (
+        "_busy_poll",
         "_error",
         "_fd",
         "_handler",
@@ -84,6 +86,7 @@ class LoopStream(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         handler: StreamHandler,
         on_opened: Callable[[LoopStream], bool] | None = None,
+        busy_poll: BusyPoll | None = None,
     ) -> None:
         """Store the handler.
 
@@ -91,10 +94,12 @@ class LoopStream(asyncio.BufferedProtocol):
             loop: the event loop.
             handler: receives the events of the connection.
             on_opened: may return False to close a connection that was established too late.
+            busy_poll: told of each write, because the peer may soon send its next request.
         """
         self._loop = loop
         self._handler = handler
         self._on_opened = on_opened
+        self._busy_poll = busy_poll
         # The transport calls the handler directly; a method in between would cost 50 ns a call.
         # mypy does not allow methods to be replaced on an instance.
         self.get_buffer = handler.get_buffer  # type: ignore[method-assign, assignment]  # see above
@@ -151,6 +156,8 @@ class LoopStream(asyncio.BufferedProtocol):
         """Send chunks in order; data that the kernel does not take now waits in the queue."""
         if self.is_closing:
             return False
+        if self._busy_poll is not None:
+            self._busy_poll.on_sent()
         if self._watched_fd < 0 and self._wrote_at_once(chunks):
             return not self._queue
         self._enqueue(chunks, sum(map(len, chunks)))

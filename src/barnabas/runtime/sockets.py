@@ -175,6 +175,8 @@ class ListenOptions(msgspec.Struct, frozen=True):
     # Buffer sizes of a connection; -1 for the kernel's default.
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
+    # Time after a response in which the loop polls its sockets without waiting (µs); 0 for none.
+    busy_poll_us: int = 0
 
 
 USUAL_OPTIONS = ListenOptions()

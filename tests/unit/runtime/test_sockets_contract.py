@@ -259,6 +259,22 @@ def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
     stepper.close()
 
 
+def test_a_response_keeps_the_loop_awake_if_the_listener_wants_it() -> None:
+    stepper = LoopStepper()
+    place = real_place(stepper)
+    pair = Pair(place, options=ListenOptions(busy_poll_us=1_000_000))
+    assert isinstance(pair.far, LoopStream)
+    poll = pair.far._busy_poll
+    assert poll is not None
+    pair.near.write([b"request"])
+    place.until(lambda: bool(pair.server.data))
+    assert not poll._is_polling
+    pair.far.write([b"response"])
+    place.until(lambda: bool(pair.client.data))
+    assert poll._is_polling
+    stepper.close()
+
+
 def test_bytes_are_reported_when_the_wanted_number_has_arrived(place: Place) -> None:
     pair = Pair(place, lambda: Collector(5000))
     for _ in range(8):

@@ -13,7 +13,7 @@ from barnabas.server.configs.endpoint import parse_address
 from barnabas.server.configs.tls_config import TLS_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
-from barnabas.settings.range import at_least, not_empty, one_of, satisfying
+from barnabas.settings.range import at_least, between, not_empty, one_of, satisfying
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
@@ -188,6 +188,14 @@ LISTENER_KEYS = [
         -1,
         "The kernel's receive buffer of a connection; -1 leaves it to the kernel.",
         satisfying("-1, or at least 1", _is_buffer_size),
+    ),
+    ConfigKey(
+        "barnabas.busy.poll.us",
+        I,
+        60,
+        "The time after a response in which the broker polls for the next request instead of"
+        " waiting for it, while requests usually arrive in that time; 0: never.",
+        between(0, 1000),
     ),
 ]
 

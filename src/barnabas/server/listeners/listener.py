@@ -67,6 +67,7 @@ class Listener:
             config.integer("socket.listen.backlog.size"),
             config.integer("socket.send.buffer.bytes"),
             config.integer("socket.receive.buffer.bytes"),
+            config.integer("barnabas.busy.poll.us"),
         )
         self._idle_ms = config.integer("connections.max.idle.ms")
         # The bound socket. None before `bind`, and after the listener stops accepting.
