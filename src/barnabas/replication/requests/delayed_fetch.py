@@ -212,6 +212,11 @@ class DelayedFetch(DelayedOperation):
         data = waiting.data
         if self._takes_any_record and self._has_more(partition, waiting, waiting.position):
             return True  # G, or another case that the read reports
+        params = self._params
+        if params.is_from_follower and not waiting.available:
+            # The usual case after a move of the high watermark.
+            if partition.has_nothing_for(params.replica_id, data):
+                return False
         error = partition.check_access(data.current_leader_epoch, self._params.fetch_only_leader)
         if error is not _NONE:
             return True  # A, E, H
