@@ -40,9 +40,7 @@ def fetch_of(replica_id: int) -> FetchParams:
     )
 
 
-def test_both_ways_have_the_same_results(
-    pair: ReplicaSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_ways_have_the_same_results(pair: ReplicaSet, monkeypatch: pytest.MonkeyPatch) -> None:
     short = 0
     epochs = (-1, LEADER_EPOCH - 1, LEADER_EPOCH, LEADER_EPOCH + 1)
     for replica_id, offset, current_epoch, last_epoch in product(

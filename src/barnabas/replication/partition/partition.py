@@ -302,8 +302,11 @@ class Partition:
 
     def has_diverged(self, data: FetchPartitionData) -> bool:
         """Whether the follower's log diverges from this log, or its last epoch is unknown here."""
-        last_epoch = data.last_fetched_epoch
-        epoch, end_offset = self._state.log.end_offset_for_epoch(last_epoch)
+        last_epoch, log = data.last_fetched_epoch, self._state.log
+        if last_epoch == log.leader_epochs.latest_epoch:
+            # The usual case. The log ends with this epoch.
+            return log.offsets.log_end_offset < data.fetch_offset
+        epoch, end_offset = log.end_offset_for_epoch(last_epoch)
         # An unknown epoch or offset is -1.
         return epoch != last_epoch or end_offset < data.fetch_offset
 
