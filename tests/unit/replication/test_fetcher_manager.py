@@ -7,6 +7,7 @@ import pytest
 from barnabas.metrics import names
 from barnabas.metrics.registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetcher.fetch_state import InitialFetchState
 from barnabas.replication.fetcher.fetcher_key import FetcherKey, fetcher_id
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.replica_gauges import publish_replica_metrics
@@ -91,6 +92,44 @@ def test_fetchers_are_resized_while_the_broker_runs() -> None:
     broker.node.manager.set_fetchers_per_leader(1)
     assert [key for key, _ in broker.fetchers.fetchers()] == [FetcherKey(2, 0)]
     assert len(broker.fetchers._fetchers[FetcherKey(2, 0)]) == 8
+
+
+def syncing_follower() -> FollowingBroker:
+    """Return a follower whose appended record is being synced for 200 ms."""
+    broker = FollowingBroker(log_settings={"flush_messages": 1})
+    broker.node.host.runtime.executor.delay_max_ms = 200.0
+    broker.leader.give({PARTITION: data(records(b"a"), high_watermark=1)})
+    assert broker.state().is_syncing
+    return broker
+
+
+def fetched_offsets(broker: FollowingBroker) -> list[int]:
+    """Return the fetch offset of the pending fetch of the newest fetcher, if there is one."""
+    channel = broker.leader
+    return [] if channel.waiting is None else [broker.asked(channel)[PARTITION].fetch_offset]
+
+
+def test_a_resize_waits_for_the_sync_of_appended_records() -> None:
+    """The next fetch reports that the records before its offset are on disk."""
+    broker = syncing_follower()
+    broker.node.manager.set_fetchers_per_leader(3)
+    assert fetched_offsets(broker) == []
+    broker.run_for(250)
+    assert fetched_offsets(broker) == [1]
+    assert broker.log.recovery_point == 1
+
+
+def test_the_fetcher_of_a_new_leader_waits_for_the_sync_of_appended_records() -> None:
+    broker = syncing_follower()
+    leader_epoch = broker.state().current_leader_epoch + 1
+    broker.fetchers.remove([PARTITION])
+    initial = InitialFetchState(topic_id_of(TOPIC), 3, leader_epoch, 1, is_in_isr=True)
+    broker.fetchers.add({PARTITION: initial})
+    assert broker.leader.broker_id == 3
+    assert fetched_offsets(broker) == []
+    broker.run_for(250)
+    assert fetched_offsets(broker) == [1]
+    assert broker.log.recovery_point == 1
 
 
 def test_all_fetchers_are_closed_at_shutdown() -> None:

@@ -242,6 +242,7 @@ class ReplicaFetcher:
 
     def _add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
         has_new = False
+        to_sync: list[TopicPartition] = []
         for key, initial in partitions.items():
             known = self._states.get(key)
             if known is not None and known.current_leader_epoch == initial.current_leader_epoch:
@@ -256,14 +257,24 @@ class ReplicaFetcher:
                 state.last_fetched_epoch = epoch
             self._states.pop(key)
             self._states.put(key, state)
-        is_fetching = self._machine.state is FetcherState.FETCHING
-        if has_new and is_fetching and self._give_up_entry is None:
+            if partition is not None and partition.log.sync.is_due:
+                # Another fetcher appended these records, and did not wait for their sync.
+                state.is_syncing = True
+                to_sync.append(key)
+        for key in to_sync:
+            self._sync(key, self._on_added_synced)
+        if has_new:
+            self._include_soon()
+        self._continue()
+
+    def _include_soon(self) -> None:
+        """Limit the time that a partition waits for a fetch that is pending without it."""
+        if self._machine.state is FetcherState.FETCHING and self._give_up_entry is None:
             waited_ms = self._clock.monotonic_ms() - self._sent_ms
             limit_ms = max(_PENDING_FETCH_MS, _PENDING_FETCH_PER_PARTITION_MS * len(self._states))
             rest_ms = max(0.0, limit_ms - waited_ms)
             abandon = partial(self._abandon_fetch, self.requests)
             self._give_up_entry = self._wheel.add(rest_ms, lambda: self._guarded(abandon))
-        self._continue()
 
     # The request cycle.
 
@@ -511,7 +522,7 @@ class ReplicaFetcher:
             # All of them before the first sync, which may complete immediately.
             self._syncing = len(processed.to_sync)
             for key in processed.to_sync:
-                self._sync(key)
+                self._sync(key, self._on_appended_synced)
         elif processed.bytes_appended >= _PAUSE_BYTES and self._owner.is_catch_up(self):
             self._machine.on(FetcherEvent.PAUSE_STARTED)
             self._entry = self._wheel.add(_PAUSE_MS, lambda: self._guarded(self._on_pause_ended))
@@ -534,8 +545,8 @@ class ReplicaFetcher:
             # A full request has no session that could fail: delay the retry.
             self._states.delay(requested.partitions)
 
-    def _sync(self, key: TopicPartition) -> None:
-        """Sync a partition before the next fetch, for flush.messages.
+    def _sync(self, key: TopicPartition, on_synced: Callable[[], None]) -> None:
+        """Sync a partition before its next fetch, for flush.messages.
 
         The next fetch reports to the leader that the records before its fetch offset are on disk.
         """
@@ -543,29 +554,32 @@ class ReplicaFetcher:
         partition = self._local.find(key)
 
         def synced(error: BaseException | None) -> None:
-            self._guarded(partial(self._on_synced, key, state, error))
+            if state is not None and self._states.get(key) is state:
+                state.is_syncing = False
+                if error is not None:
+                    _log.error(
+                        "Sync failed, fetching stopped until the leader changes: "
+                        "partition=%s error=%s",
+                        key,
+                        error,
+                    )
+                    self._states.fail(key)
+            on_synced()
 
         if partition is None:
             synced(None)
         else:
-            partition.log.flush_async(synced)
+            partition.log.flush_async(lambda error: self._guarded(partial(synced, error)))
 
-    def _on_synced(
-        self, key: TopicPartition, state: FetchState | None, error: BaseException | None
-    ) -> None:
+    def _on_appended_synced(self) -> None:
         self._syncing -= 1
-        if state is not None and self._states.get(key) is state:
-            state.is_syncing = False
-            if error is not None:
-                _log.error(
-                    "Sync failed, fetching stopped until the leader changes: partition=%s error=%s",
-                    key,
-                    error,
-                )
-                self._states.fail(key)
         if self._syncing == 0:
             self._machine.on(FetcherEvent.SYNCED)
             self._continue()
+
+    def _on_added_synced(self) -> None:
+        self._include_soon()
+        self._continue()
 
 
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.

@@ -216,6 +216,8 @@ class Partition:
         Raises:
             StorageError: the disk failed.
         """
+        if params.is_from_follower and self.has_nothing_for(params.replica_id, data):
+            return self._read_at_end(params.replica_id)
         error = self.check_access(data.current_leader_epoch, params.fetch_only_leader)
         if error is _NONE and params.replica_id >= 0:
             error = self._check_replica(params.replica_id, data.current_leader_epoch)
@@ -247,6 +249,35 @@ class Partition:
             result.records = read.records
         return result
 
+    def has_nothing_for(self, follower_id: int, data: FetchPartitionData) -> bool:
+        """Whether the usual fetch of a follower finds no records, no error and no divergence.
+
+        It may wait then. False means that `read` must decide.
+        """
+        log, leader = self._state.log, self.role
+        return (
+            data.fetch_offset == log.offsets.log_end_offset
+            and leader.__class__ is LeaderRole
+            and data.current_leader_epoch == leader.leader_epoch
+            and data.last_fetched_epoch == log.leader_epochs.latest_epoch
+            and follower_id in leader.remote_replicas
+        )
+
+    def _read_at_end(self, follower_id: int) -> FetchResult:
+        """Return the result of a fetch for which `has_nothing_for` is true."""
+        log = self._state.log
+        offsets = log.offsets
+        return FetchResult(
+            _NONE,
+            offsets.high_watermark,
+            offsets.last_stable_offset,
+            offsets.log_start_offset,
+            b"",
+            is_reassignment=follower_id in self._state.adding_replicas,
+            position=log.reader.end_offset_metadata(),
+            leader_log_end_offset=offsets.log_end_offset,
+        )
+
     def _check_replica(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:
         leader = self.leader
         if leader is not None and broker_id in leader.remote_replicas:
@@ -271,8 +302,11 @@ class Partition:
 
     def has_diverged(self, data: FetchPartitionData) -> bool:
         """Whether the follower's log diverges from this log, or its last epoch is unknown here."""
-        last_epoch = data.last_fetched_epoch
-        epoch, end_offset = self._state.log.end_offset_for_epoch(last_epoch)
+        last_epoch, log = data.last_fetched_epoch, self._state.log
+        if last_epoch == log.leader_epochs.latest_epoch:
+            # The usual case. The log ends with this epoch.
+            return log.offsets.log_end_offset < data.fetch_offset
+        epoch, end_offset = log.end_offset_for_epoch(last_epoch)
         # An unknown epoch or offset is -1.
         return epoch != last_epoch or end_offset < data.fetch_offset
 

@@ -212,7 +212,11 @@ class DelayedFetch(DelayedOperation):
         data = waiting.data
         if self._takes_any_record and self._has_more(partition, waiting, waiting.position):
             return True  # G, or another case that the read reports
-        error = partition.check_access(data.current_leader_epoch, self._params.fetch_only_leader)
+        params = self._params
+        if not waiting.available and partition.has_nothing_for(params.replica_id, data):
+            # The usual case after a move of the high watermark.
+            return False
+        error = partition.check_access(data.current_leader_epoch, params.fetch_only_leader)
         if error is not _NONE:
             return True  # A, E, H
         available = self._available(partition, waiting, waiting.position)
@@ -220,7 +224,7 @@ class DelayedFetch(DelayedOperation):
             return True  # F
         self._accumulated += available - waiting.available
         waiting.available = available
-        if self._accumulated >= self._params.min_bytes:
+        if self._accumulated >= params.min_bytes:
             return True  # G
         return data.last_fetched_epoch >= 0 and partition.has_diverged(data)  # H
 

@@ -51,6 +51,9 @@ class FollowerIdlePartitions(IdlePartitionSet):
 
     def begin_fetch(self, now_ms: float, replica_epoch: int) -> None:
         """Record the fetch, and make all partitions active that it must check."""
+        if not self._partitions:
+            self._replica_epoch, self.fetched_ms = replica_epoch, now_ms
+            return
         known_epoch = self._registry.broker_epoch(self.replica_id)
         is_outdated = known_epoch is not None and NO_BROKER_EPOCH < replica_epoch < known_epoch
         if is_outdated or replica_epoch != self._replica_epoch:
