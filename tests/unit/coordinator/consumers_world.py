@@ -84,6 +84,7 @@ class ConsumersWorld(MembersWorld):
         self, member: str, epoch: int, owned: Partitions | None = None, **fields
     ) -> ConsumerGroupHeartbeatResponse:
         version = fields.pop("version", 1)
+        client = ClientIdentity(CLIENT.client_id, fields.pop("host", CLIENT.host))
         if owned is not None:
             fields["topic_partitions"] = [
                 TopicPartitionsRequest(topic_id=self.id_of(name), partitions=sorted(indexes))
@@ -93,7 +94,7 @@ class ConsumersWorld(MembersWorld):
             group_id=fields.pop("group", "g"), member_id=member, member_epoch=epoch, **fields
         )
         answers: list[ConsumerGroupHeartbeatResponse] = []
-        heartbeat = Heartbeating(request, CLIENT, lambda topic: topic not in self.hidden)
+        heartbeat = Heartbeating(request, client, lambda topic: topic not in self.hidden)
         self.coordinator.consumers.heartbeat(heartbeat, version, answers.append)
         (answer,) = answers
         return answer

@@ -359,10 +359,10 @@ class StatePartition(Generic[S]):
         producer: TransactionalProducer | None = None,
     ) -> None:
         if not (result.records or result.needs_leadership or result.on_appended or self._held):
-            high_watermark = self._high_watermark()
-            if high_watermark is not None and self._written_end <= high_watermark:
+            if self._shown_end != self._written_end:
+                self._advance()
+            if self._shown_end == self._written_end:
                 # The response depends on committed records only.
-                self._show(self._written_end)
                 on_done(result.response, _NONE)
                 return
 

@@ -75,6 +75,21 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
+    def is_settled(self, member: ConsumerMember, now_ms: int) -> bool:
+        """Whether a heartbeat that reports no change leaves the group and the member as they are.
+
+        Args:
+            member: the member that sends the heartbeat.
+            now_ms: the wall clock.
+        """
+        epoch = self.assignment_epoch
+        return (
+            epoch >= self.group_epoch
+            and member.is_reconciled_to(epoch)
+            and not self._regexes
+            and not self.needs_refresh(now_ms)
+        )
+
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the static member of an instance, or None."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)

@@ -33,6 +33,9 @@ from barnabas.coordinator.group.consumer.heartbeats.membership_checks import (
     find_member,
     find_static,
 )
+from barnabas.coordinator.group.consumer.heartbeats.quiet_consumer_heartbeats import (
+    quiet_consumer_heartbeat,
+)
 from barnabas.coordinator.group.consumer.members.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -91,6 +94,9 @@ class ConsumerMembership:
 
     def heartbeat(self, heartbeat: Heartbeating) -> Answer:
         """Return the response and the records of a heartbeat whose fields are valid."""
+        response = quiet_consumer_heartbeat(self._shard, self.timers, heartbeat)
+        if response is not None:
+            return CoordinatorResult(response)
         try:
             if heartbeat.request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 return self._leave(heartbeat)
@@ -166,7 +172,7 @@ class ConsumerMembership:
                 self._shard.check_memory(group, updated)
                 heartbeat.records.append(member_record(group.group_id, updated))
         elif not group.regexes() and not group.needs_refresh(self._shard.clock.wall_ms()):
-            # The usual heartbeat, which has only an epoch.
+            # The heartbeat has only an epoch.
             return group.group_epoch, False
         has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
         regex_change = self._regexes.update(group, member, updated, heartbeat)

@@ -50,8 +50,25 @@ class Heartbeating(msgspec.Struct):
             and request.topic_partitions is not None
         )
 
+    def has_changes(self, member: ConsumerMember) -> bool:
+        """Whether the request has fields of the member. They may be equal to the known ones."""
+        request, client = self.request, self.client
+        return (
+            request.subscribed_topic_names is not None
+            or request.rebalance_timeout_ms != -1
+            or request.instance_id is not None
+            or request.rack_id is not None
+            or request.server_assignor is not None
+            or request.subscribed_topic_regex is not None
+            or member.classic is not None
+            or client.client_id != member.client_id
+            or client.host != member.client_host
+        )
+
     def updated(self, member: ConsumerMember) -> ConsumerMember:
         """Return the member with the fields that the request has."""
+        if not self.has_changes(member):
+            return member
         request, client = self.request, self.client
         changes: dict[str, object] = {}
         if client.client_id != member.client_id or client.host != member.client_host:
@@ -71,4 +88,4 @@ class Heartbeating(msgspec.Struct):
             changes["subscribed_topic_names"] = frozenset(request.subscribed_topic_names)
         if request.subscribed_topic_regex is not None:
             changes["subscribed_topic_regex"] = request.subscribed_topic_regex
-        return msgspec.structs.replace(member, **changes) if changes else member
+        return msgspec.structs.replace(member, **changes)

@@ -1,0 +1,133 @@
+"""Heartbeats that change nothing get the response that they would get from the general code."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.coordinator.group.consumer import consumer_membership
+from barnabas.coordinator.group.consumer.heartbeats.quiet_consumer_heartbeats import (
+    quiet_consumer_heartbeat,
+)
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from unit.coordinator.consumers_world import ConsumersWorld, Partitions
+
+ROUNDS = 600
+# Member "s" is static.
+MEMBERS = ("a", "b", "s")
+TOPICS = ("t1", "t2")
+
+
+class Storm:
+    """Random heartbeats of three members, and changes of what their responses depend on."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        interval_ms = self.chance.choice((0, 50))
+        self.world = ConsumersWorld(group_consumer_assignment_interval_ms=interval_ms)
+        self.world.create_topic("t1", 4)
+        self.has_second = False
+        self.epochs = dict.fromkeys(MEMBERS, 0)
+        self.owned: dict[str, Partitions] = {}
+        # Responses to heartbeats, and descriptions of the group.
+        self.seen: list[object] = []
+        self.errors: set[int] = set()
+
+    def play(self) -> list[object]:
+        """Return what the members and an administrator see."""
+        for _ in range(ROUNDS):
+            self.world.run_for(self.chance.choice((1, 10)))
+            if self.chance.random() < 0.06:
+                self._change()
+            self._beat(self.chance.choice(MEMBERS))
+        return self.seen
+
+    def _change(self) -> None:
+        match self.chance.randrange(7):
+            case 0:
+                self._change_topics()
+            case 1:
+                interval_ms = self.chance.choice(("6000", "7000"))
+                self.world.overrides["g"] = {"consumer.heartbeat.interval.ms": interval_ms}
+            case 2:
+                self.world.restart()
+            case 3:
+                self._send(self.chance.choice(MEMBERS), -1)
+            case 4:
+                # All sessions expire.
+                self.world.run_for(100_000)
+            case 5:
+                self.seen.append(self.world.describe_consumers())
+            case 6:
+                # Members with regular expressions stay until the expressions are resolved again.
+                for _ in range(4):
+                    self.world.run_for(10_000)
+                    for member in MEMBERS:
+                        self._beat(member)
+
+    def _change_topics(self) -> None:
+        if self.has_second:
+            self.world.delete_topic("t2")
+        else:
+            self.world.create_topic("t2", 3)
+        self.has_second = not self.has_second
+
+    def _beat(self, member: str) -> None:
+        epoch, fields = self.epochs[member], {}
+        if not epoch:
+            fields = {"rebalance_timeout_ms": 20_000, **self._subscription()}
+        elif self.chance.random() < 0.03:
+            fields = self._subscription()
+        if self.chance.random() < 0.02:
+            fields["rack_id"] = self.chance.choice("rs")
+        if self.chance.random() < 0.02:
+            fields["host"] = "/1.2.3.4"
+        if self.chance.random() < 0.02:
+            fields["server_assignor"] = self.chance.choice(("uniform", "range"))
+        self._send(member, epoch, **fields)
+
+    def _subscription(self) -> dict[str, object]:
+        if self.chance.random() < 0.1:
+            return {"subscribed_topic_regex": self.chance.choice(("t.*", "t2", ""))}
+        topics = self.chance.choice((TOPICS, TOPICS[:1]))
+        return {"subscribed_topic_names": list(topics)}
+
+    def _send(self, member: str, epoch: int, **fields: object) -> None:
+        if epoch > 0 and self.chance.random() < 0.03:
+            epoch -= 1
+        if member == "s" and (epoch < 1 or self.chance.random() < 0.5):
+            fields["instance_id"] = "i"
+        owned: Partitions | None = None
+        if not epoch:
+            owned = {}
+        elif epoch > 0 and self.chance.random() < 0.3:
+            owned = self.owned.get(member)
+        response = self.world.beat(member, epoch, owned, **fields)
+        self.seen.append(response)
+        self.errors.add(response.error_code)
+        self.epochs[member] = 0 if response.error_code or epoch < 0 else response.member_epoch
+        assigned = self.world.owned(response)
+        if assigned is not None:
+            self.owned[member] = assigned
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quiet_heartbeats_have_the_responses_of_the_general_code(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = 0
+
+    def counting(*given: object) -> ConsumerGroupHeartbeatResponse | None:
+        nonlocal quiet
+        response = quiet_consumer_heartbeat(*given)
+        quiet += response is not None
+        return response
+
+    monkeypatch.setattr(consumer_membership, "quiet_consumer_heartbeat", counting)
+    storm = Storm(seed)
+    seen = storm.play()
+    monkeypatch.setattr(consumer_membership, "quiet_consumer_heartbeat", lambda *_: None)
+    assert Storm(seed).play() == seen
+    assert quiet > 10
+    assert storm.errors > {0}
