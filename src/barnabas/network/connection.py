@@ -413,7 +413,8 @@ class Connection(FramedHandler):
         else:
             if times is not None:
                 self._unwritten.append(times)
-            self.flush_later()
+            if not self._receiving:
+                self.flush_later()
         if self._paused:
             self._maybe_resume()
             self._maybe_close()

@@ -137,8 +137,10 @@ class FramedHandler(ABC):
         self.bytes_in += count
         self._receiving = True
         self._share_ends_ms = inf
+        has_frame = False
         try:
             for frame in self._splitter.received(count):
+                has_frame = True
                 self.on_frame(frame)
                 stream = self._stream
                 if stream is None or stream.is_closing:
@@ -155,6 +157,10 @@ class FramedHandler(ABC):
         if self._output:
             self.flush_collected()
         if self._splitter.own_bytes or self._frame_bytes:
+            if has_frame and self._frame_bytes:
+                # The frame that was incomplete is complete, and another one may have begun.
+                self.on_frame_memory(0)
+                self._frame_bytes = 0
             self._note_partial_frame(self._splitter.own_bytes)
 
     def on_closed(self, error: Exception | None) -> None:
