@@ -1,7 +1,7 @@
 """`python -m bench.steps`: number of interpreter instructions of a Produce and a Fetch.
 
 `python -m bench.steps --acls 10000` counts them with an authorizer and this number of entries.
-`python -m bench.steps --in-flight 16` sends this number of requests at once, and counts per request.
+`python -m bench.steps --in-flight 16` sends 16 requests at once, and counts those of one request.
 `python -m bench.steps --replicas` counts those of each of three nodes for a Produce with acks=all.
 
 For a single request, code and branches are not in the processor's caches, so each instruction
@@ -89,9 +89,7 @@ def count(steps: Steps, address: str, request: bytes, in_flight: int) -> Counter
     return next(each for each in counted if each.total() == usual)
 
 
-def measure(
-    steps: Steps, address: str, control: ProcessControl, acls: int, in_flight: int
-) -> None:
+def measure(steps: Steps, address: str, control: ProcessControl, acls: int, in_flight: int) -> None:
     """Run the client in a separate thread, then end the process."""
     create_topic(Broker("barnabas", address, psutil.Process(), 0.0), TOPIC, 1)
     if acls:

@@ -137,10 +137,8 @@ class FramedHandler(ABC):
         self.bytes_in += count
         self._receiving = True
         self._share_ends_ms = inf
-        has_frame = False
         try:
             for frame in self._splitter.received(count):
-                has_frame = True
                 self.on_frame(frame)
                 stream = self._stream
                 if stream is None or stream.is_closing:
@@ -157,8 +155,8 @@ class FramedHandler(ABC):
         if self._output:
             self.flush_collected()
         if self._splitter.own_bytes or self._frame_bytes:
-            if has_frame and self._frame_bytes:
-                # The frame that was incomplete is complete, and another one may have begun.
+            if self._splitter.follows_frame and self._frame_bytes:
+                # The frame that was incomplete is complete, and another one has begun.
                 self.on_frame_memory(0)
                 self._frame_bytes = 0
             self._note_partial_frame(self._splitter.own_bytes)

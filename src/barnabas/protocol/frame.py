@@ -60,6 +60,7 @@ class FrameSplitter:
         "_shared_view",
         "_small_frame_bytes",
         "_small_view",
+        "follows_frame",
         "has_more",
         "max_frame_bytes",
         "own_bytes",
@@ -91,6 +92,8 @@ class FrameSplitter:
         self.own_bytes = 0
         # The first four bytes of the frame that caused the ProtocolError; empty before the error.
         self.refused_start = b""
+        # Whether the incomplete frame began behind another one in the last read.
+        self.follows_frame = False
         # While a frame is yielded: whether more bytes followed it in the same read.
         self.has_more = False
 
@@ -111,8 +114,9 @@ class FrameSplitter:
         if self._own_end:
             assert self._own is not None
             return self._own[self._filled : self._own_end]
-        is_full = self._memory is not None and self._memory.is_full
-        view = self._small_view if is_full else self._shared_view
+        view = self._shared_view
+        if self._memory is not None and self._memory.is_full:
+            view = self._small_view
         # Leave room for the start of a small incomplete frame.
         return view[self._filled :] if self._filled else view
 
@@ -129,12 +133,14 @@ class FrameSplitter:
         Raises:
             ProtocolError: A length is negative or above the limit. The stream cannot be continued.
         """
+        own = self._own
+        if own is None:
+            return self._cut(self._shared_view, count)
         if self._own_end:
             return self._continue(count)
-        own, filled = self._own, self._filled
-        if own is not None:
-            self._shared_view[:filled] = own
-            self._forget_own()
+        filled = self._filled
+        self._shared_view[:filled] = own
+        self._forget_own()
         return self._cut(self._shared_view, filled + count)
 
     def _cut(self, view: memoryview, end: int) -> Iterator[memoryview]:
@@ -154,11 +160,13 @@ class FrameSplitter:
             position = stop
         if position < end:
             self._keep(view[position:end])
+            self.follows_frame = position > 0
 
     def _continue(self, count: int) -> Iterator[memoryview]:
         """Add `count` bytes to the incomplete frame; they never extend beyond its end."""
         own = self._own
         assert own is not None
+        self.follows_frame = False
         self._filled += count
         whole = 4 + self._checked_length(own, 0)
         if self._filled == whole:
