@@ -45,8 +45,8 @@ class Producer(Protocol):
         """Send the response."""
         ...
 
-    def on_joint_append(self, *, must_wait: bool) -> None:
-        """Count the time until now. `on_appended` follows, now or after the wait."""
+    def on_joint_append(self, now_ms: float, must_wait: bool) -> None:
+        """Count the time until `now_ms`. `on_appended` follows, now or after the wait."""
         ...
 
     def wait_for(self, operation: DelayedProduce) -> None:
@@ -136,14 +136,15 @@ class JointAppends:
             if infos:
                 appended.append((partition, infos))
         # Send these responses first: the requests that are woken do not depend on them.
+        appended_ms = self._clock.monotonic_ms()
         for request in requests:
             if not request.pending:
-                request.producer.on_joint_append(must_wait=False)
+                request.producer.on_joint_append(appended_ms, False)
                 request.producer.on_appended(request.results)
         self._appends.after_append(appended)
         for request in requests:
             if request.pending:
-                request.producer.on_joint_append(must_wait=True)
+                request.producer.on_joint_append(appended_ms, True)
                 operation = self._appends.park(
                     request.timeout_ms,
                     request.required_acks,

@@ -400,15 +400,15 @@ class RequestContext:
         if self._queued_ms > 0:
             self._statistics.request_queue.add(self._queued_ms)
 
-    def end_joint(self, *, must_wait: bool) -> None:
+    def end_joint(self, now_ms: float, must_wait: bool) -> None:
         """Count the local time of a request that was handled with others of its read.
 
         They are handled as one, so the local time of each begins with the read.
 
         Args:
+            now_ms: monotonic time.
             must_wait: whether the response must wait. Otherwise it follows now.
         """
-        now_ms = self._dependencies.clock.monotonic_ms()
         self.local_ms = now_ms - self.connection.read_ms
         if must_wait:
             self._parked_ms = now_ms

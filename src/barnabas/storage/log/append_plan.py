@@ -112,14 +112,13 @@ class JointPlan:
         first_offset = whole.last_offset + 1
         if header.producer_id != NO_PRODUCER_ID and not self._stage(records, header, first_offset):
             return
-        epoch, count = whole.last_leader_epoch, header.record_count
+        epoch, count, start = whole.last_leader_epoch, header.record_count, whole.log_start_offset
         set_offset_and_epoch(records, 0, first_offset, epoch)
         placed = place(whole, whole.size, header, first_offset)
         size, last_offset, max_timestamp = placed.size, placed.last_offset, placed.max_timestamp
         whole.size += size
         self.placed.append(placed)
         self.buffers.append(records)
-        start = whole.log_start_offset
         self.outcomes.append(
             AppendInfo(first_offset, last_offset, start, max_timestamp, -1, epoch, count, size)
         )

@@ -406,9 +406,9 @@ class PendingProduce:
         else:
             self.begin_work()
 
-    def on_joint_append(self, *, must_wait: bool) -> None:
-        """Count the time until now. `on_appended` follows, now or after the wait."""
-        self.context.end_joint(must_wait=must_wait)
+    def on_joint_append(self, now_ms: float, must_wait: bool) -> None:
+        """Count the time until `now_ms`. `on_appended` follows, now or after the wait."""
+        self.context.end_joint(now_ms, must_wait)
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Send the response with the result of each partition."""
