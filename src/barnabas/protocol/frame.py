@@ -111,14 +111,15 @@ class FrameSplitter:
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
         """Return the buffer for the next bytes; it is never empty."""
-        if self._own_end:
-            assert self._own is not None
-            return self._own[self._filled : self._own_end]
         view = self._shared_view
         if self._memory is not None and self._memory.is_full:
             view = self._small_view
+        if self._own is None:
+            return view
+        if self._own_end:
+            return self._own[self._filled : self._own_end]
         # Leave room for the start of a small incomplete frame.
-        return view[self._filled :] if self._filled else view
+        return view[self._filled :]
 
     def unfinished_start(self) -> bytes:
         """Return the first four bytes of the incomplete frame, or fewer if fewer have arrived."""
