@@ -1,6 +1,7 @@
 """`python -m bench.steps`: number of interpreter instructions of a Produce and a Fetch.
 
 `python -m bench.steps --acls 10000` counts them with an authorizer and this number of entries.
+`python -m bench.steps --in-flight 16` sends 16 requests at once, and counts those of one request.
 `python -m bench.steps --replicas` counts those of each of three nodes for a Produce with acks=all.
 
 For a single request, code and branches are not in the processor's caches, so each instruction
@@ -24,6 +25,7 @@ import psutil
 
 from barnabas import Admin
 from barnabas.client.admin.security.acls import Acl
+from barnabas.network import connection as connection_module
 from barnabas.protocol.acls import AclOperation, AclResourceType, PatternType
 from barnabas.runtime.loop import ProcessControl, Runtime, run
 from barnabas.server.configs.authorizer_config import STANDARD_AUTHORIZER
@@ -46,6 +48,8 @@ SETTLED_S = 0.05
 BEGIN_MS = 20.0
 ROWS = 25
 ACLS_AT_ONCE = 2_000
+# Share of a turn for the requests of one read (ms): counting makes each request many times slower.
+SHARE_MS = 60_000.0
 
 
 class Steps:
@@ -66,22 +70,26 @@ class Steps:
         return self.trace
 
 
-def count(steps: Steps, address: str, request: bytes) -> Counter[str]:
-    """Return the instructions of a request with the most frequent number."""
+def count(steps: Steps, address: str, request: bytes, in_flight: int) -> Counter[str]:
+    """Return the instructions of `in_flight` requests with the most frequent number."""
     host, port = address.rsplit(":", 1)
     counted: list[Counter[str]] = []
-    with socket.create_connection((host, int(port))) as connection:
+    with (
+        socket.create_connection((host, int(port))) as connection,
+        connection.makefile("rb") as responses,
+    ):
         for _ in range(REQUESTS):
             steps.by_function = Counter()
-            connection.sendall(request)
-            connection.recv(65536)
+            connection.sendall(request * in_flight)
+            for _ in range(in_flight):
+                responses.read(int.from_bytes(responses.read(4)))
             time.sleep(SETTLED_S)
             counted.append(steps.by_function)
     usual = Counter(each.total() for each in counted).most_common(1)[0][0]
     return next(each for each in counted if each.total() == usual)
 
 
-def measure(steps: Steps, address: str, control: ProcessControl, acls: int) -> None:
+def measure(steps: Steps, address: str, control: ProcessControl, acls: int, in_flight: int) -> None:
     """Run the client in a separate thread, then end the process."""
     create_topic(Broker("barnabas", address, psutil.Process(), 0.0), TOPIC, 1)
     if acls:
@@ -90,15 +98,15 @@ def measure(steps: Steps, address: str, control: ProcessControl, acls: int) -> N
     while not steps.is_tracing:
         time.sleep(SETTLED_S)
     for name, request in (("Produce", produce_request(TOPIC)), ("Fetch", fetch_request())):
-        show(name, count(steps, address, request))
+        show(name, count(steps, address, request, in_flight), in_flight)
     control.request_stop()
 
 
-def show(name: str, found: Counter[str]) -> None:
-    """Print the functions with the most instructions."""
-    print(f"{name}: {found.total()} steps in {len(found)} functions")
+def show(name: str, found: Counter[str], requests: int = 1) -> None:
+    """Print the functions with the most instructions, per request."""
+    print(f"{name}: {found.total() / requests:.0f} steps in {len(found)} functions")
     for function, number in found.most_common(ROWS):
-        print(f"{number:6} {function}")
+        print(f"{number / requests:6.0f} {function}")
 
 
 def create_acls(address: str, count: int) -> None:
@@ -124,18 +132,21 @@ def main() -> None:
     """Run the benchmark from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--acls", type=int, default=0, metavar="N")
+    parser.add_argument("--in-flight", type=int, default=1, metavar="N")
     parser.add_argument("--replicas", action="store_true")
     options = parser.parse_args()
     if options.replicas:
         for name, found in count_replicated().items():
             show(name, found)
         return
-    acls = options.acls
+    acls, in_flight = options.acls, options.in_flight
+    connection_module.SHARE_MS = SHARE_MS
     steps = Steps()
 
     def start(runtime: Runtime, control: ProcessControl) -> None:
         def on_ready(address: str) -> None:
-            threading.Thread(target=measure, args=(steps, address, control, acls)).start()
+            arguments = (steps, address, control, acls, in_flight)
+            threading.Thread(target=measure, args=arguments).start()
 
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory}
         if acls:

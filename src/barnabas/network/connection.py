@@ -277,6 +277,11 @@ class Connection(FramedHandler):
         """Whether the quota currently delays the client."""
         return bool(self._paused & _THROTTLED)
 
+    @property
+    def read_ms(self) -> float:
+        """Time of the current read, if it has several frames; in monotonic ms."""
+        return self._share_ends_ms - SHARE_MS
+
     def idle_ms(self) -> float:
         """Return the time since the last received request, in ms. 0 while a request is pending."""
         if self._slots:
@@ -413,7 +418,8 @@ class Connection(FramedHandler):
         else:
             if times is not None:
                 self._unwritten.append(times)
-            self.flush_later()
+            if not self._receiving:
+                self.flush_later()
         if self._paused:
             self._maybe_resume()
             self._maybe_close()

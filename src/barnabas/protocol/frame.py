@@ -2,7 +2,9 @@
 
 This module does no I/O. `get_buffer` and `received` correspond to the calls of a buffered protocol
 of asyncio. All connections of an event loop share one receive buffer, so complete frames are not
-copied. Only a frame that is incomplete at the end of a read moves into its own buffer. That buffer
+copied. Only a frame that is incomplete at the end of a read moves into its own buffer. The start of
+a small frame moves back into the shared buffer when the next bytes have arrived behind its place,
+so one read receives its rest and the next frames. A large frame stays in its own buffer, which
 grows with the data that has arrived, so a forged length costs no memory. A client trusts its
 brokers and receives large responses, so it reuses its buffers (`frame_buffers`).
 """
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
 _unpack_length = struct.Struct(">i").unpack_from
 
-# First size of the buffer of an incomplete frame. It doubles up to the size of the frame.
+# First size of the buffer of a large incomplete frame. It doubles up to the size of the frame.
 OWN_BYTES_MIN = 16 * 1024
-
+# An incomplete frame up to this size is received into the shared buffer: to copy its start twice
+# costs less than a read of its own.
+_SMALL_FRAME_BYTES = 32 * 1024
 
 # Size of one read while the memory for incomplete frames is used up.
 _SMALL_READ_BYTES = 32 * 1024
@@ -54,7 +58,9 @@ class FrameSplitter:
         "_own",
         "_own_end",
         "_shared_view",
+        "_small_frame_bytes",
         "_small_view",
+        "follows_frame",
         "has_more",
         "max_frame_bytes",
         "own_bytes",
@@ -72,18 +78,22 @@ class FrameSplitter:
         self._shared_view = memoryview(bytearray(64 * 1024) if shared is None else shared)
         assert len(self._shared_view) >= 16
         self._small_view = self._shared_view[:_SMALL_READ_BYTES]
+        self._small_frame_bytes = min(_SMALL_FRAME_BYTES, len(self._shared_view) // 2)
         self._large = large
         self._memory = memory
         # Start of an incomplete frame, including its length prefix; None between frames.
-        # `_filled` bytes of it have arrived. `_own_end` is the end of the next read.
+        # `_filled` bytes of it have arrived. `_own_end` is the end of the next read; 0 if the next
+        # bytes are received into the shared buffer, because the frame is small or its length is
+        # unknown.
         self._own: memoryview | None = None
         self._own_end = 0
         self._filled = 0
-        # Size of the buffer of an incomplete frame (bytes); 0 between frames and before the length
-        # is known.
+        # Size of the buffer of an incomplete frame (bytes); 0 between frames.
         self.own_bytes = 0
         # The first four bytes of the frame that caused the ProtocolError; empty before the error.
         self.refused_start = b""
+        # Whether the incomplete frame began behind another one in the last read.
+        self.follows_frame = False
         # While a frame is yielded: whether more bytes followed it in the same read.
         self.has_more = False
 
@@ -101,11 +111,15 @@ class FrameSplitter:
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
         """Return the buffer for the next bytes; it is never empty."""
+        view = self._shared_view
+        if self._memory is not None and self._memory.is_full:
+            view = self._small_view
         if self._own is None:
-            if self._memory is not None and self._memory.is_full:
-                return self._small_view
-            return self._shared_view
-        return self._own[self._filled : self._own_end]
+            return view
+        if self._own_end:
+            return self._own[self._filled : self._own_end]
+        # Leave room for the start of a small incomplete frame.
+        return view[self._filled :]
 
     def unfinished_start(self) -> bytes:
         """Return the first four bytes of the incomplete frame, or fewer if fewer have arrived."""
@@ -120,9 +134,15 @@ class FrameSplitter:
         Raises:
             ProtocolError: A length is negative or above the limit. The stream cannot be continued.
         """
-        if self._own is None:
+        own = self._own
+        if own is None:
             return self._cut(self._shared_view, count)
-        return self._continue(count)
+        if self._own_end:
+            return self._continue(count)
+        filled = self._filled
+        self._shared_view[:filled] = own
+        self._forget_own()
+        return self._cut(self._shared_view, filled + count)
 
     def _cut(self, view: memoryview, end: int) -> Iterator[memoryview]:
         """Yield the frames in the shared buffer and keep the remaining bytes."""
@@ -141,19 +161,17 @@ class FrameSplitter:
             position = stop
         if position < end:
             self._keep(view[position:end])
+            self.follows_frame = position > 0
 
     def _continue(self, count: int) -> Iterator[memoryview]:
         """Add `count` bytes to the incomplete frame; they never extend beyond its end."""
         own = self._own
         assert own is not None
+        self.follows_frame = False
         self._filled += count
-        if self._filled < 4:
-            return
         whole = 4 + self._checked_length(own, 0)
         if self._filled == whole:
-            self._own = None
-            self._filled = 0
-            self.own_bytes = 0
+            self._forget_own()
             self.has_more = False
             with own[4:whole] as frame:
                 yield frame
@@ -166,12 +184,16 @@ class FrameSplitter:
         """Copy an incomplete frame out of the shared buffer, which other connections use next."""
         self._filled = len(left_over)
         if self._filled >= 4:
-            self._own = self._copy_to_larger(left_over, 4 + self._checked_length(left_over, 0))
-            return
-        # Read the length alone first, so that a read never includes bytes of the next frame.
-        self._own = memoryview(bytearray(4))
-        self._own[: self._filled] = left_over
-        self._own_end = 4
+            whole = 4 + self._checked_length(left_over, 0)
+            if whole > self._small_frame_bytes:
+                self._own = self._copy_to_larger(left_over, whole)
+                return
+        self._own = memoryview(bytearray(left_over))
+        self.own_bytes = self._filled
+
+    def _forget_own(self) -> None:
+        self._own = None
+        self._own_end = self._filled = self.own_bytes = 0
 
     def _copy_to_larger(self, arrived: memoryview, whole: int) -> memoryview:
         """Copy the start of a frame of `whole` bytes into a buffer that has room for more."""

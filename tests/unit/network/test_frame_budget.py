@@ -193,6 +193,25 @@ def test_slow_large_requests_use_no_more_than_the_budget() -> None:
     assert world.run_until(lambda: len(polite.data) == 8 + 5 + len(body), 60_000)
 
 
+def test_a_connection_whose_reads_all_end_within_a_request_is_not_slow() -> None:
+    world = SimWorld(4)
+    server = BudgetedServer(world, MEGABYTE)
+    pipelining = connect(world, server, "pipelining")
+    assert pipelining.stream is not None
+    whole = frame(bytes(1000))
+    pipelining.stream.write([whole[:500]])
+    world.run_for(10)
+    for number in range(40):
+        slow = connect(world, server, f"slow-{number}")
+        assert slow.stream is not None
+        slow.stream.write([struct.pack(">i", 90 * MEGABYTE), bytes(MEGABYTE)])
+    seconds = int(AGE_MAX_MS / 1000) + 5
+    for _ in range(seconds):
+        pipelining.stream.write([whole[500:] + whole[:500]])
+        world.run_for(1_000)
+    assert len(pipelining.data) == seconds * len(whole)
+
+
 def test_large_requests_of_many_connections_all_arrive() -> None:
     world = SimWorld(2)
     server = BudgetedServer(world, MEGABYTE)

@@ -104,6 +104,19 @@ def test_the_last_frame_of_a_read_has_no_other_one_behind_it() -> None:
     assert found == [(b"defgh", False)]
 
 
+@pytest.mark.parametrize("first", [1, 3, 4, 10])
+def test_the_rest_of_a_small_frame_arrives_with_the_next_frames(first: int) -> None:
+    splitter = FrameSplitter(100, bytearray(64))
+    data = frame(b"abcdefgh") + frame(b"ij")
+    splitter.get_buffer()[:first] = data[:first]
+    assert list(splitter.received(first)) == []
+    assert splitter.own_bytes == first
+    splitter.get_buffer()[: len(data) - first] = data[first:]
+    found = [(bytes(each), splitter.has_more) for each in splitter.received(len(data) - first)]
+    assert found == [(b"abcdefgh", True), (b"ij", False)]
+    assert splitter.own_bytes == 0
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
 def test_an_invalid_length_is_an_error(length: int) -> None:
     splitter = FrameSplitter(1000)

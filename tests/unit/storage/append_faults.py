@@ -163,9 +163,10 @@ class JointSide(LeaderSide):
         joined = []
         together = (append, *self.plan.after[:2])
         for each in together:
-            found = self.log.validate_for_joint_append(memoryview(each.records()), NOW_MS)
-            assert found is not None
-            joined.append(found)
+            records = memoryview(each.records())
+            header = self.log.validate_for_joint_append(records, NOW_MS)
+            assert header is not None
+            joined.append((records, header))
         for outcome in self.log.append_jointly(joined, append.epoch, NOW_MS):
             if isinstance(outcome, KafkaStorageError):
                 raise outcome

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import random
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.record.batch import (
+    HEADER,
+    BatchHeader,
+    CorruptBatchError,
+    UnsupportedMagicError,
+    read_header,
+    set_crc,
+)
 from barnabas.sim.disk import DiskFault
-from barnabas.storage.append_info import AppendInfo
+from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import KafkaStorageError, OutOfOrderSequenceError, StorageError
+from barnabas.storage.validation.inspection_needed import InspectionNeededError
+from barnabas.storage.validation.validator import ordinary_header, validate
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     LEADER_EPOCH,
@@ -23,16 +34,19 @@ from unit.storage.storage_fixtures import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.storage.validation.inspected_records import InspectedRecords
+    from barnabas.storage.validation.inspected_records import JoinedBatch
 
 PRODUCER = 7
+HOUR_MS = 3_600_000
+CRC_FIELD = BatchHeader._fields.index("crc")
+MAX_TIMESTAMP_FIELD = BatchHeader._fields.index("max_timestamp")
 
 
-def validated(bench: Bench, records: bytes | bytearray) -> InspectedRecords:
+def validated(bench: Bench, records: bytes | bytearray) -> JoinedBatch:
     view = memoryview(bytearray(records))
-    found = bench.log.validate_for_joint_append(view, bench.clock.wall_ms())
-    assert found is not None
-    return found
+    header = bench.log.validate_for_joint_append(view, bench.clock.wall_ms())
+    assert header is not None
+    return view, header
 
 
 def jointly(
@@ -229,6 +243,48 @@ def test_after_a_power_loss_each_batch_of_a_joint_append_is_whole_or_gone(seed: 
     # The producer continues with the batches that are gone.
     outcomes = jointly(bench, *(of_producer(sequence) for sequence in range(1, 6)))
     assert offsets(outcomes) == [(sequence, sequence) for sequence in range(1, 6)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_short_validation_agrees_with_the_general_one(seed: int) -> None:
+    rng = random.Random(seed)
+    config = LogConfig(max_message_bytes=rng.choice((100, 1 << 20)))
+    accepted = 0
+    for _ in range(200):
+        records = random_header(rng)
+        header = ordinary_header(memoryview(records), config, NOW_MS)
+        try:
+            received = read_header(records)
+            found = validate(memoryview(records), config, AppendOrigin.CLIENT, NOW_MS)
+        except (CorruptBatchError, StorageError, InspectionNeededError, UnsupportedMagicError):
+            assert header is None
+        else:
+            is_late = received.max_timestamp > NOW_MS + HOUR_MS
+            assert (header is None) == (received.has_log_append_time or is_late)
+            assert header is None or found == (records, [(0, header)])
+            accepted += header is not None
+    assert 0 < accepted < 200
+
+
+def random_header(rng: random.Random) -> bytearray:
+    """Return a batch in which one field of the header may have another value."""
+    has_producer = rng.random() < 0.5
+    records = of_producer(3) if has_producer else batch([b"a", b"b"])
+    fields = list(HEADER.unpack_from(records))
+    changed = rng.randrange(-3, len(fields))
+    if changed >= 0:
+        old = fields[changed]
+        near = rng.choice((-2, -1, 0, 1, 2, 8, 16, 32))
+        fields[changed] = old ^ near if fields[changed] > 0 or near > 0 else near
+        if changed == MAX_TIMESTAMP_FIELD:
+            fields[changed] = NOW_MS + rng.choice((-1, 0, HOUR_MS, HOUR_MS + 1, 10 * HOUR_MS))
+    try:
+        HEADER.pack_into(records, 0, *fields)
+    except struct.error:
+        return records
+    if changed != CRC_FIELD:
+        set_crc(records, 0, len(records))
+    return records
 
 
 def test_batches_that_must_be_inspected_or_refused_do_not_join() -> None:

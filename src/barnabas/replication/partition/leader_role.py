@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.partition_state import PartitionState
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
-    from barnabas.storage.validation.inspected_records import InspectedRecords
+    from barnabas.storage.validation.inspected_records import InspectedRecords, JoinedBatch
 
 ACKS_ALL = -1
 # Greater than every offset: no sync is required.
@@ -162,7 +162,7 @@ class LeaderRole:
         return info
 
     def append_jointly(
-        self, joined: Sequence[InspectedRecords], now_ms: int
+        self, joined: Sequence[JoinedBatch], now_ms: int
     ) -> list[AppendInfo | StorageError]:
         """Append the batches of several requests of clients, as `append` does with one of them.
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.storage.append_info import AppendInfo
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.inspected_records import InspectedRecords
+    from barnabas.storage.validation.inspected_records import JoinedBatch
 
-    Entry = tuple["_Request", InspectedRecords]
+    Entry = tuple["_Request", JoinedBatch]
 
 # Requests of one joint append. A connection may have more in flight, so that collecting requests
 # does not pause it.
@@ -43,6 +43,10 @@ class Producer(Protocol):
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Send the response."""
+        ...
+
+    def on_joint_append(self, now_ms: float, must_wait: bool) -> None:
+        """Count the time until `now_ms`. `on_appended` follows, now or after the wait."""
         ...
 
     def wait_for(self, operation: DelayedProduce) -> None:
@@ -97,8 +101,10 @@ class JointAppends:
         """
         if required_acks not in VALID_ACKS:
             return False
+        if len(self._requests) >= REQUESTS_MAX:
+            self.finish()
         now_ms = self._clock.wall_ms()
-        validated: list[tuple[Partition, InspectedRecords]] = []
+        validated: list[tuple[Partition, JoinedBatch]] = []
         for key, records in entries.items():
             partition = self._online.get(key)
             leader = None if partition is None else partition.leader
@@ -106,19 +112,17 @@ class JointAppends:
                 return False
             if required_acks == ACKS_ALL and leader.is_under_min_isr:
                 return False
-            found = partition.log.validate_for_joint_append(records, now_ms)
-            if found is None:
+            header = partition.log.validate_for_joint_append(records, now_ms)
+            if header is None:
                 return False
             # A rejected sequence would close the connection, and no later request may be executed.
-            if not required_acks and found.batches[0][1].producer_id != NO_PRODUCER_ID:
+            if not required_acks and header.producer_id != NO_PRODUCER_ID:
                 return False
-            validated.append((partition, found))
+            validated.append((partition, (records, header)))
         request = _Request(timeout_ms, required_acks, producer, {}, [])
         self._requests.append(request)
-        for partition, found in validated:
-            self._entries.setdefault(partition, []).append((request, found))
-        if len(self._requests) >= REQUESTS_MAX:
-            self.finish()
+        for partition, batch in validated:
+            self._entries.setdefault(partition, []).append((request, batch))
         return True
 
     def finish(self) -> None:
@@ -132,12 +136,15 @@ class JointAppends:
             if infos:
                 appended.append((partition, infos))
         # Send these responses first: the requests that are woken do not depend on them.
+        appended_ms = self._clock.monotonic_ms()
         for request in requests:
             if not request.pending:
+                request.producer.on_joint_append(appended_ms, False)
                 request.producer.on_appended(request.results)
         self._appends.after_append(appended)
         for request in requests:
             if request.pending:
+                request.producer.on_joint_append(appended_ms, True)
                 operation = self._appends.park(
                     request.timeout_ms,
                     request.required_acks,
@@ -153,11 +160,11 @@ class JointAppends:
         assert leader is not None, f"{key}: a role changes by metadata only"
         outcomes: Sequence[AppendInfo | Exception]
         try:
-            outcomes = leader.append_jointly([records for _, records in part], now_ms)
+            outcomes = leader.append_jointly([batch for _, batch in part], now_ms)
         except Exception as error:  # noqa: BLE001 - the other partitions are still handled
             outcomes = [error] * len(part)
         infos: list[AppendInfo] = []
-        for (request, records), info in zip(part, outcomes, strict=True):
+        for (request, (records, _)), info in zip(part, outcomes, strict=True):
             if isinstance(info, Exception):
                 request.results[key] = appends.failed(key, info, records.nbytes)
                 continue

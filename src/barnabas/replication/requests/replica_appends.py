@@ -212,12 +212,12 @@ class ReplicaAppends:
             key = partition.topic_partition
             counts = topics[key.topic]
             needs_flush = False
+            counts.produce_requests += len(infos)
             for info in infos:
-                counts.produce_requests += 1
-                if not info.duplicate:
-                    counts.messages_in += info.record_count
-                    counts.bytes_in += info.size
-                    needs_flush = needs_flush or info.needs_flush
+                # All three are 0 or false for a duplicate.
+                counts.messages_in += info.record_count
+                counts.bytes_in += info.size
+                needs_flush = needs_flush or info.needs_flush
             if needs_flush:
                 self._maybe_sync(partition)
             if infos[-1].moved_high_watermark:

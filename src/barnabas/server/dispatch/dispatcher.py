@@ -98,7 +98,9 @@ class Dispatcher:
         statistics.versions[version] += 1
         statistics.request_bytes += size
         if not slot.is_answered:
-            context.park(now_ms, local_ms)
+            # A joint append counts the times of its requests.
+            if not context.is_joint:
+                context.park(now_ms, local_ms)
         elif connection.queued_ms > 0:
             context.count_queued(local_ms)
         else:

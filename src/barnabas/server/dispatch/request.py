@@ -124,6 +124,7 @@ class RequestContext:
         "client_id",
         "connection",
         "correlation_id",
+        "is_joint",
         "local_ms",
         "request_bytes",
         "version",
@@ -147,6 +148,8 @@ class RequestContext:
         self._statistics = statistics
         # When the handler returned without a response, in ms of the monotonic clock; 0 before that.
         self._parked_ms = 0.0
+        # Whether the request is handled together with others of its read. `end_joint` counts it.
+        self.is_joint = False
         # Set later, all in ms. `local_ms` is the time in the handler, set when the handler returns.
         # `_queued_ms` is the time before the handler was called. `_total_ms` is the total time that
         # the statistics contain. Both stay unset if the handler responds immediately.
@@ -396,6 +399,22 @@ class RequestContext:
         self._queued_ms = self.connection.queued_ms
         if self._queued_ms > 0:
             self._statistics.request_queue.add(self._queued_ms)
+
+    def end_joint(self, now_ms: float, must_wait: bool) -> None:
+        """Count the local time of a request that was handled with others of its read.
+
+        They are handled as one, so the local time of each begins with the read.
+
+        Args:
+            now_ms: monotonic time.
+            must_wait: whether the response must wait. Otherwise it follows now.
+        """
+        self.local_ms = now_ms - self.connection.read_ms
+        if must_wait:
+            self._parked_ms = now_ms
+            self._queued_ms = 0.0
+        else:
+            self._statistics.immediate.add(self.local_ms)
 
     def _count_parked(self) -> None:
         remote_ms = self._dependencies.clock.monotonic_ms() - self._parked_ms

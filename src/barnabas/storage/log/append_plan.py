@@ -88,12 +88,12 @@ class JointPlan:
     Each batch is accepted or rejected as if it were appended alone.
     """
 
-    __slots__ = ("_leader_epoch", "_staging", "buffers", "info", "outcomes", "placed")
+    __slots__ = ("_staging", "buffers", "info", "outcomes", "placed")
 
     def __init__(self, info: AppendInfo, leader_epoch: int, producers: ProducerState) -> None:
         # The write as a whole. `add` raises its end.
         self.info = info
-        self._leader_epoch = leader_epoch
+        info.last_leader_epoch = leader_epoch
         self._staging = _Staging(producers, AppendOrigin.CLIENT)
         # The accepted batches and their places.
         self.buffers: list[memoryview] = []
@@ -110,27 +110,33 @@ class JointPlan:
         """Write offset and epoch into a client's batch in place, and stage its producer state."""
         whole = self.info
         first_offset = whole.last_offset + 1
-        info = AppendInfo(first_offset, whole.last_offset, whole.log_start_offset)
-        if header.producer_id != NO_PRODUCER_ID:
-            known = self._staging.find_duplicate(header)
-            if known is not None:
-                note_duplicate(info, known)
-                self.outcomes.append(info)
-                return
+        if header.producer_id != NO_PRODUCER_ID and not self._stage(records, header, first_offset):
+            return
+        epoch, count, start = whole.last_leader_epoch, header.record_count, whole.log_start_offset
+        set_offset_and_epoch(records, 0, first_offset, epoch)
+        placed = place(whole, whole.size, header, first_offset)
+        size, last_offset, max_timestamp = placed.size, placed.last_offset, placed.max_timestamp
+        whole.size += size
+        self.placed.append(placed)
+        self.buffers.append(records)
+        self.outcomes.append(
+            AppendInfo(first_offset, last_offset, start, max_timestamp, -1, epoch, count, size)
+        )
+
+    def _stage(self, records: memoryview, header: BatchHeader, first_offset: int) -> bool:
+        """Stage the producer state of a batch. Return False for a duplicate or a rejected batch."""
+        known = self._staging.find_duplicate(header)
+        if known is None:
             try:
                 self._staging.add(records, header, first_offset)
             except StorageError as error:
                 self.outcomes.append(error)
-                return
-        set_offset_and_epoch(records, 0, first_offset, self._leader_epoch)
-        self.placed.append(place(whole, whole.size, header, first_offset))
-        self.buffers.append(records)
-        whole.size += header.size
-        info.last_offset = whole.last_offset
-        info.max_timestamp = header.max_timestamp
-        info.last_leader_epoch = whole.last_leader_epoch = self._leader_epoch
-        info.record_count, info.size = header.record_count, header.size
+                return False
+            return True
+        info = AppendInfo(first_offset, first_offset - 1, self.info.log_start_offset)
+        note_duplicate(info, known)
         self.outcomes.append(info)
+        return False
 
 
 class _Staging:

@@ -30,6 +30,7 @@ from barnabas.storage.segment.roll_rules import roll_jitter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.record.batch import BatchHeader
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.config import LogConfig
     from barnabas.storage.errors import StorageError
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from barnabas.storage.recovery.log_loader import LoadedLog
     from barnabas.storage.segment.segments import Segments
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.inspected_records import InspectedRecords, LeaderRecords
+    from barnabas.storage.validation.inspected_records import JoinedBatch, LeaderRecords
 
 # The largest leader epoch, that is, no limit.
 EPOCH_MAX = 0x7FFF_FFFF
@@ -218,14 +219,12 @@ class Log:
         """
         return self._appender.append_as_leader(records, leader_epoch, origin, now_ms)
 
-    def validate_for_joint_append(
-        self, records: memoryview, now_ms: int
-    ) -> InspectedRecords | None:
+    def validate_for_joint_append(self, records: memoryview, now_ms: int) -> BatchHeader | None:
         """Validate a client's batch for `append_jointly`; None if it must be appended alone."""
         return self._appender.validate_for_joint_append(records, now_ms)
 
     def append_jointly(
-        self, joined: Sequence[InspectedRecords], leader_epoch: int, now_ms: int
+        self, joined: Sequence[JoinedBatch], leader_epoch: int, now_ms: int
     ) -> list[AppendInfo | StorageError]:
         """Append the batches of several requests of clients, with one system call if possible.
 

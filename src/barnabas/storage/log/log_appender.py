@@ -31,12 +31,16 @@ from barnabas.storage.log.append_plan import (
 )
 from barnabas.storage.segment.roll_rules import should_roll
 from barnabas.storage.validation.inspected_records import InspectedRecords
-from barnabas.storage.validation.inspection_needed import InspectionNeededError
-from barnabas.storage.validation.validator import read_followed_batches, validate
+from barnabas.storage.validation.validator import (
+    ordinary_header,
+    read_followed_batches,
+    validate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.record.batch import BatchHeader
     from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
     from barnabas.storage.log.disk_guard import DiskGuard
     from barnabas.storage.log.local_log import LocalLog
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
     from barnabas.storage.producers.producer_change import ProducerChange
     from barnabas.storage.producers.producer_state import ProducerState
     from barnabas.storage.segment.placed_batch import PlacedBatch
-    from barnabas.storage.validation.inspected_records import LeaderRecords
+    from barnabas.storage.validation.inspected_records import JoinedBatch, LeaderRecords
 
 _CLIENT = AppendOrigin.CLIENT
 
@@ -121,26 +125,25 @@ class LogAppender:
         info.needs_flush = self._local.is_flush_due
         return info
 
-    def validate_for_joint_append(
-        self, records: memoryview, now_ms: int
-    ) -> InspectedRecords | None:
-        """Validate a client's batch for `append_jointly`; None if it must be appended alone."""
+    def validate_for_joint_append(self, records: memoryview, now_ms: int) -> BatchHeader | None:
+        """Validate a client's batch for `append_jointly`.
+
+        Returns:
+            The header of the batch, or None if it must be appended alone.
+        """
         config = self._local.config
         if not config.keeps_batches or len(records) > config.segment_bytes:
             return None
-        try:
-            content, found = validate(records, config, _CLIENT, now_ms)
-        except (StorageError, InspectionNeededError):
-            return None
-        return InspectedRecords(content, found) if len(found) == 1 else None
+        return ordinary_header(records, config, now_ms)
 
     def append_jointly(
-        self, joined: Sequence[InspectedRecords], leader_epoch: int, now_ms: int
+        self, joined: Sequence[JoinedBatch], leader_epoch: int, now_ms: int
     ) -> list[AppendInfo | StorageError]:
         """Append the batches of several requests of clients, with one system call if possible.
 
         Args:
-            joined: results of `validate_for_joint_append`, in the order of the requests.
+            joined: batches and the results of `validate_for_joint_append`, in the order of the
+                requests.
             leader_epoch: the epoch of this broker's leadership.
             now_ms: wall clock.
 
@@ -153,14 +156,15 @@ class LogAppender:
             end = offsets.log_end_offset
             info = AppendInfo(end, end - 1, offsets.log_start_offset)
             plan = JointPlan(info, leader_epoch, self._producers)
-            for content, ((_, header),) in joined:
-                plan.add(content, header)
+            for records, header in joined:
+                plan.add(records, header)
             if self._has_room_for(plan, now_ms):
                 return self._append_plan(plan, now_ms)
         outcomes: list[AppendInfo | StorageError] = []
-        for each in joined:
+        for records, header in joined:
+            validated = InspectedRecords(records, [(0, header)])
             try:
-                outcomes.append(self.append_as_leader(each, leader_epoch, _CLIENT, now_ms))
+                outcomes.append(self.append_as_leader(validated, leader_epoch, _CLIENT, now_ms))
             except StorageError as error:
                 outcomes.append(error)
         return outcomes

@@ -25,3 +25,5 @@ class InspectedRecords(NamedTuple):
 
 # Batches as sent by the client, or batches after their validation.
 LeaderRecords: TypeAlias = memoryview | InspectedRecords
+# A client's batch for a joint append, and its header after the validation.
+JoinedBatch: TypeAlias = "tuple[memoryview, BatchHeader]"

@@ -23,6 +23,7 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from barnabas.record.builder import BatchBuilder
+from barnabas.replication.requests.joint_appends import REQUESTS_MAX
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.topic_partition import TopicPartition
 from unit.runtime.streams import Recorder
@@ -366,6 +367,19 @@ def test_acknowledgements_wait_for_the_sync_of_the_joint_write(broker: Simulated
     client.receive(append, append)
     assert broker.node.broker.replicas.waiting()["Produce"] == 2
     assert results(client.responses()) == [("NONE", 0), ("NONE", 1)]
+    times = broker.node.shared.statistics.by_api[0]
+    counts = [each.count for each in (times.parked_local, times.remote, times.parked_total)]
+    assert (counts, times.immediate.count) == ([2, 2, 2], 0)
+
+
+def test_each_request_of_a_joint_append_is_counted_once(broker: SimulatedBroker) -> None:
+    client = PipeliningClient(broker)
+    append = produce_request("t", broker.batch(b"a"), 1)
+    client.receive(*[append] * (REQUESTS_MAX + 3))
+    assert len(client.responses()) == REQUESTS_MAX + 3
+    times = broker.node.shared.statistics.by_api[0]
+    assert (times.requests, times.immediate.count) == (REQUESTS_MAX + 3, REQUESTS_MAX + 3)
+    assert (times.parked_total.count, times.request_queue.count) == (0, 0)
 
 
 def test_too_few_replicas_refuse_each_request(broker: SimulatedBroker) -> None:

@@ -165,6 +165,8 @@ def test_committed_records_that_the_leader_lost_are_fetched_from_followers(
     assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
     damaged.cluster.until(lambda: damaged.leader != leader)
     damaged.cluster.until(damaged.is_healed)
+    # A new leader's high watermark follows the fetches of its followers.
+    damaged.cluster.until(lambda: damaged.log(damaged.leader).high_watermark == len(values))
     assert damaged.values() == values
     assert damaged.damage_counts(leader) == 1
     # The replica is assigned to its directory again.

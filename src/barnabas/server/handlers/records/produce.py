@@ -162,13 +162,12 @@ class ProduceHandler:
         """
         context, joint = pending.context, self._replicas.joint_appends
         connection = context.connection
-        if (
-            len(entries) <= _AT_ONCE
-            and not context.quotas.is_active
-            and joint.join(request.timeout_ms, request.acks, entries, pending)
-        ):
-            connection.collected = joint.finish
-            return True
+        if len(entries) <= _AT_ONCE and not context.quotas.is_active:
+            context.is_joint = True
+            if joint.join(request.timeout_ms, request.acks, entries, pending):
+                connection.collected = joint.finish
+                return True
+            context.is_joint = False
         connection.do_collected()
         return False
 
@@ -406,6 +405,10 @@ class PendingProduce:
             self.context.on_client_gone(operation.cancel)
         else:
             self.begin_work()
+
+    def on_joint_append(self, now_ms: float, must_wait: bool) -> None:
+        """Count the time until `now_ms`. `on_appended` follows, now or after the wait."""
+        self.context.end_joint(now_ms, must_wait)
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Send the response with the result of each partition."""
