@@ -59,7 +59,8 @@ _FETCHER_KEYS = [
         "replica.fetch.backoff.ms",
         ConfigType.INT,
         1_000,
-        "Time after an error before a follower fetches the partition again.",
+        "Longest time after an error before a follower fetches the partition again. After errors"
+        " that are usual during an election, it begins with 20 ms and doubles.",
         at_least(0),
         DynamicMode.READ_ONLY,
     ),

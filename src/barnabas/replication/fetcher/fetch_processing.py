@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
@@ -46,8 +47,12 @@ _USUAL = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-# After this many consecutive errors, with a backoff between them, log a warning.
-_USUAL_MAX = 5
+# After this many consecutive errors, log a warning. They take more than two seconds.
+_USUAL_MAX = 8
+# Backoff after the first of them; it doubles up to `replica.fetch.backoff.ms`. A new leader that
+# learns of its election after the follower would otherwise not be fetched from for a whole backoff,
+# and no write could be committed in that time.
+_FIRST_BACKOFF_MS = 20.0
 # Bytes of batches that are appended in one step. The batches may be small: a thousand of them take
 # some milliseconds.
 STEP_BYTES = 128 << 10
@@ -236,7 +241,9 @@ class FetchProcessing:
         else:
             level = logging.WARNING if state.errors_in_a_row == _USUAL_MAX else logging.DEBUG
         _log.log(level, "Fetch failed at the leader: partition=%s error=%s", key, error.name)
-        self._states.delay([key])
+        is_early = error in _USUAL and state.errors_in_a_row <= _USUAL_MAX
+        limit_ms = _FIRST_BACKOFF_MS * 2 ** (state.errors_in_a_row - 1) if is_early else inf
+        self._states.delay([key], limit_ms)
 
 
 class _Processing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
 
 from barnabas.replication.fetcher.fetch_state import FetchPhase
@@ -113,13 +114,17 @@ class FetchStates:
         self._changed.pop(key, None)
         self.mark_changed(key)
 
-    def delay(self, keys: Iterable[TopicPartition]) -> None:
-        """Delay partitions by `replica.fetch.backoff.ms`. A delay in progress is not extended."""
+    def delay(self, keys: Iterable[TopicPartition], limit_ms: float = inf) -> None:
+        """Delay partitions by `replica.fetch.backoff.ms`, but at most by `limit_ms`.
+
+        A delay in progress is not extended.
+        """
         now_ms = self._clock.monotonic_ms()
+        delay_ms = min(self._backoff_ms, limit_ms)
         for key in keys:
             state = self._states.get(key)
             if state is not None and state.delayed_until_ms <= now_ms:
-                state.delayed_until_ms = now_ms + self._backoff_ms
+                state.delayed_until_ms = now_ms + delay_ms
                 self.move_to_end(key)
 
     def fail(self, key: TopicPartition) -> None:

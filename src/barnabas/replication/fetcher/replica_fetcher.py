@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -318,9 +319,12 @@ class ReplicaFetcher:
             wanted = {key: self._wanted(key, now_ms) for key, _ in self._states.items()}
             wanted.update(dict.fromkeys(given_up))
         request = self._session.build(wanted)
+        delay_ms: float | None = None
         for key in changed:
             if wanted[key] is not None or self._states.get(key) is None:
                 self._states.mark_sent(key)
+            elif delay_ms is None:
+                delay_ms = self._states.next_delay_ms()
         if request.is_empty:
             self._wait()
             return
@@ -328,6 +332,9 @@ class ReplicaFetcher:
         max_wait_ms = self._dependencies.settings.config.replica_fetch_wait_max_ms
         if self._is_expecting:
             max_wait_ms = min(max_wait_ms, _EXPECTING_WAIT_MS)
+        if delay_ms is not None:
+            # The next fetch shall include the delayed partition.
+            max_wait_ms = min(max_wait_ms, ceil(delay_ms))
         self._leader.fetch(request, max_wait_ms, on_response)
 
     def _wanted(self, key: TopicPartition, now_ms: float) -> RequestedPartition | None:
