@@ -26,6 +26,7 @@ class RecordSet(NamedTuple):
     first_offset: int
     # End offset (exclusive); the next set begins here.
     end_offset: int
+    # In the sets that only a consumer reads, this may be a view of a receive buffer.
     data: bytes
     # High watermark as of this response.
     high_watermark: int
