@@ -80,8 +80,8 @@ class FrameBuffers:
             if len(spare[index]) >= needed and sys.getrefcount(spare[index]) == _WITHOUT_VIEWS:
                 self._kept_bytes -= len(spare[index])
                 return memoryview(spare.pop(index))
-        # Round up to an eighth of a power of two, so the buffer fits frames of similar size.
-        step = 1 << max(0, needed.bit_length() - 3)
+        # Round up to a 32nd of a power of two, so the buffer fits frames of similar size.
+        step = 1 << max(0, needed.bit_length() - 5)
         return memoryview(_FrameBuffer(-(-needed // step) * step))
 
     def give_back(self, view: memoryview) -> None:
