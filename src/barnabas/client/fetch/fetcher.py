@@ -9,7 +9,7 @@ Sources: KIP-227, KIP-516, KIP-320.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import (
     BrokerError,
@@ -326,7 +326,7 @@ class Fetcher:
         if scan.invalid is not None:
             self._fail_at_invalid_batch(state, scan.invalid)
 
-    def _kept(self, records: object) -> bytes:
+    def _kept(self, records: object) -> bytes | memoryview:
         """Return records that stay valid after the response was handled.
 
         This is the only copy: the records are a view of the connection's receive buffer. Readers of
@@ -334,7 +334,7 @@ class Fetcher:
         """
         assert isinstance(records, memoryview | bytes), type(records)
         if self._options.keeps_views and isinstance(records, memoryview) and may_keep(records):
-            return cast("bytes", records)
+            return records
         return bytes(records)
 
     def _on_no_progress(self, state: FetchState, scan: Scan, size: int) -> None:

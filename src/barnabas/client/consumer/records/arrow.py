@@ -40,7 +40,7 @@ class _Run(NamedTuple):
     selected.
     """
 
-    data: bytes
+    data: bytes | memoryview
     start: int
     end: int
     first_offset: int
