@@ -42,7 +42,8 @@ def read_range(
     while position is not None and position < wanted.end:
         try:
             for part in client.fetch_range({tp: (position, wanted.end)}):
-                yield from rows.add(part.data, part.first_offset, part.end_offset, part.aborted)
+                records = bytes(part.data)
+                yield from rows.add(records, part.first_offset, part.end_offset, part.aborted)
                 position = part.end_offset
         except (OffsetOutOfRangeError, RangeStalledError, UnknownTopicError) as problem:
             if options.fail_on_data_loss:

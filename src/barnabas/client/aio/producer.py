@@ -171,7 +171,7 @@ class Producer(AsyncWithBlock, ProducerBase):
         if core.needs_preparation:
             given = ProducerRecord(topic, value, key, partition)
             (topic, value, key, partition, _, _), options = await self._prepare(given, options)
-        now = self._clock.wall_ms()
+        now = self._wall_ms()
         batch = core.enqueue(topic, key, value, partition, options, now)
         if batch is None:
             record = (key, value, partition)
@@ -217,7 +217,7 @@ class Producer(AsyncWithBlock, ProducerBase):
                     *(made.headers, made.timestamp_ms),
                 )
                 options = {"headers": headers, "timestamp_ms": timestamp}
-            now = self._clock.wall_ms()
+            now = self._wall_ms()
             if core.enqueue(topic, key, value, partition, options, now) is None:
                 record = (key, value, partition)
                 await self._run(producer_plans.enqueue(core, topic, record, options, now))

@@ -95,7 +95,11 @@ class ConsumerCore:
         # The group membership; set by `subscribe`, None without a group subscription.
         self.membership: Membership | None = None
         options = ReaderOptions(
-            config.client_rack or "", True, self._on_leader_changed, self.metrics.on_fetch
+            config.client_rack or "",
+            True,
+            self._on_leader_changed,
+            self.metrics.on_fetch,
+            keeps_views=True,
         )
         assignment = self.subscription.assignment
         self.fetcher = Fetcher(cluster, assignment, self.wake, options)

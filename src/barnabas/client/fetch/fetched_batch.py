@@ -66,7 +66,12 @@ class FetchedBatch:
     )
 
     def __init__(
-        self, data: bytes, span: BatchSpan, first: int, end: int, origin: BatchOrigin
+        self,
+        data: bytes | memoryview,
+        span: BatchSpan,
+        first: int,
+        end: int,
+        origin: BatchOrigin,
     ) -> None:
         # Bytes of the whole record set; the batch begins at `span.start`.
         self.data = data

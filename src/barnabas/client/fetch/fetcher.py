@@ -26,6 +26,7 @@ from barnabas.client.fetch.node_fetches import NodeFetches
 from barnabas.client.fetch.record_scan import scan_records
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.frame_buffers import may_keep
 from barnabas.runtime.system.memory import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class ReaderOptions(NamedTuple):
     on_leader_changed: Callable[[TopicPartition], None] | None = None
     # Called with the latency (ms) of each response.
     on_latency: Callable[[float], None] | None = None
+    # Whether the data of record sets may be views of receive buffers, instead of bytes.
+    keeps_views: bool = False
 
 
 _RANGES = ReaderOptions()
@@ -293,9 +296,7 @@ class Fetcher:
             state.attempts = 0
 
     def _on_records(self, state: FetchState, data: PartitionData) -> None:
-        # The only copy: the records are a view of the connection's receive buffer.
-        assert isinstance(data.records, memoryview | bytes), type(data.records)
-        raw = bytes(data.records)
+        raw = self._kept(data.records)
         scan = scan_records(raw, check_crcs=self._config.check_crcs)
         if scan.next_offset <= state.fetch_offset:
             self._on_no_progress(state, scan, len(raw))
@@ -324,6 +325,17 @@ class Fetcher:
         self._has_new_output = True
         if scan.invalid is not None:
             self._fail_at_invalid_batch(state, scan.invalid)
+
+    def _kept(self, records: object) -> bytes | memoryview:
+        """Return records that stay valid after the response was handled.
+
+        This is the only copy: the records are a view of the connection's receive buffer. Readers of
+        a consumer's sets accept a view as well as bytes.
+        """
+        assert isinstance(records, memoryview | bytes), type(records)
+        if self._options.keeps_views and isinstance(records, memoryview) and may_keep(records):
+            return records
+        return bytes(records)
 
     def _on_no_progress(self, state: FetchState, scan: Scan, size: int) -> None:
         """Handle a response of `size` bytes without a valid batch after the fetch offset."""

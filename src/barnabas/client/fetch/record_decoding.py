@@ -99,7 +99,7 @@ def _committed(records: RecordSet) -> Iterator[CompiledRecord]:
         yield from span_records(records.data, span)
 
 
-def span_records(data: bytes, span: BatchSpan) -> Sequence[CompiledRecord]:
+def span_records(data: bytes | memoryview, span: BatchSpan) -> Sequence[CompiledRecord]:
     """Decode the records of one batch, or of one message of an old format.
 
     Raises:
@@ -110,7 +110,7 @@ def span_records(data: bytes, span: BatchSpan) -> Sequence[CompiledRecord]:
     return list(iter_records(memoryview(data)[span.start : span.end]))
 
 
-def iter_span_records(data: bytes, span: BatchSpan) -> Iterator[CompiledRecord]:
+def iter_span_records(data: bytes | memoryview, span: BatchSpan) -> Iterator[CompiledRecord]:
     """Yield the records of one batch; only a few of them are in memory at a time.
 
     Raises:
@@ -142,7 +142,7 @@ def iter_record_set(records: RecordSet) -> Iterator[ConsumerRecord]:
                 )
 
 
-def _is_abort(data: bytes, position: int, header: BatchHeader) -> bool:
+def _is_abort(data: bytes | memoryview, position: int, header: BatchHeader) -> bool:
     marker = batch_records(data, position, header)
     key = marker[0].key if marker else None
     return key is not None and key[:4] == _ABORT_KEY

@@ -59,7 +59,7 @@ class Scan(NamedTuple):
     invalid: InvalidBatch | None = None
 
 
-def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
+def scan_records(data: bytes | memoryview, *, check_crcs: bool) -> Scan:
     """Scan the complete batches of `data`; an incomplete batch at the end is not counted.
 
     An invalid length or the wrong CRC of a v2 batch ends the scan; the batches before it are valid.

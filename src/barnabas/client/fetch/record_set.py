@@ -26,7 +26,8 @@ class RecordSet(NamedTuple):
     first_offset: int
     # End offset (exclusive); the next set begins here.
     end_offset: int
-    data: bytes
+    # Bytes, except in sets that only a consumer reads: it may have a view of a receive buffer.
+    data: bytes | memoryview
     # High watermark as of this response.
     high_watermark: int
     # Start offset of the log as of this response.

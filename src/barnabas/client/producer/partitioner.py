@@ -62,6 +62,11 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 class TopicPartitioner(Protocol):
     """Chooses the partition of each record of one topic."""
 
+    @property
+    def is_by_key(self) -> bool:
+        """Whether a record with a key always goes to the same partition, until `renew`."""
+        ...
+
     def renew(self, count: int, available: Sequence[int]) -> None:
         """Apply new metadata: the number of partitions, and which of them have a leader."""
         ...
@@ -114,6 +119,11 @@ class StickyPartitioner:
         # Bytes sent to the current partition since it was chosen.
         self._bytes = 0
 
+    @property
+    def is_by_key(self) -> bool:
+        """See `TopicPartitioner`."""
+        return not self._ignore_keys
+
     def renew(self, count: int, available: Sequence[int]) -> None:
         """See `TopicPartitioner`. A partition without a leader is no longer used."""
         self._count = count
@@ -158,6 +168,8 @@ class RoundRobinPartitioner:
 
     __slots__ = ("_available", "_turn")
 
+    is_by_key = False
+
     def __init__(self, first: int = 0) -> None:
         self._available: Sequence[int] = ()
         self._turn = first
@@ -180,6 +192,8 @@ class CallablePartitioner:
     """
 
     __slots__ = ("_available", "_function", "_partitions")
+
+    is_by_key = False
 
     def __init__(
         self, function: Callable[[bytes | None, Sequence[int], Sequence[int]], int]

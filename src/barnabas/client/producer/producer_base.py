@@ -20,6 +20,7 @@ class ProducerBase:
         self, session: ProducerSession, config: ClientConfig, parts: ProducerParts
     ) -> None:
         self._clock = session.cluster.runtime.clock
+        self._wall_ms = self._clock.wall_ms
         self._core = ProducerCore(session, config, parts)
         self._accumulator = self._core.accumulator
         # `closed_count` of the accumulator at the last loop iteration.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.errors import ClientError
-    from barnabas.client.producer.batches.accumulator import BatchRecord
+    from barnabas.client.producer.batches.accumulator import BatchRecord, PartitionQueue
     from barnabas.client.producer.batches.producer_batch import DeliveryCallback, ProducerBatch
     from barnabas.client.producer.partitioner import TopicPartitioner
     from barnabas.client.producer.producer_parts import ProducerParts
@@ -44,6 +44,8 @@ __all__ = ["ProducerCore", "SendOptions", "Target"]
 # Number of failed batches whose error is kept for a later flush.
 _UNREPORTED_MAX = 1_000
 _BYTES_PER_TURN = 512 * 1024
+# Number of keys of a topic whose queue is remembered.
+_KEYS_MAX = 65_536
 # Added to a limit (ms), so that the error of the operation itself arrives first.
 GRACE_MS = 5_000.0
 
@@ -63,12 +65,26 @@ class SendOptions(TypedDict, total=False):
 class Target:
     """Partitions and partitioner of one topic; replaced when metadata changes."""
 
-    __slots__ = ("choose", "count", "generation", "partitioner", "partitions")
+    __slots__ = (
+        "by_key",
+        "choose",
+        "count",
+        "generation",
+        "partitioner",
+        "partitions",
+        "queues",
+        "topic",
+    )
 
     def __init__(self, topic: TopicInfo, generation: int, partitioner: TopicPartitioner) -> None:
+        self.topic = topic.name
         self.generation = generation
         self.count = len(topic.partitions)
         self.partitions = [TopicPartition(topic.name, number) for number in range(self.count)]
+        # Queues of the partitions, by number; None before the first record.
+        self.queues: list[PartitionQueue | None] = [None] * self.count
+        # Queues of recent keys; empty unless the key alone decides.
+        self.by_key: dict[bytes, PartitionQueue] = {}
         self.partitioner = partitioner
         partitioner.renew(self.count, topic.available)
         self.choose = partitioner.choose
@@ -102,7 +118,6 @@ class ProducerCore:
             config, cluster.runtime.clock, cluster.runtime.timer, self.sender.pump
         )
         self._append = self.accumulator.append
-        self._queues = self.accumulator.queues
         self.sender.attach(self.accumulator)
         self.manager: TransactionManager | None = None
         if config.transactional_id is not None:
@@ -231,19 +246,17 @@ class ProducerCore:
             queued = (key, value, options.get("headers", ()), options.get("timestamp_ms"))
             on_delivery = options.get("on_delivery")
         try:
-            if partition is None:
-                partition = target.choose(key, value)
-            elif partition.__class__ is not int:
-                partition = exact_partition(topic, partition)
-            if not 0 <= partition < target.count:
-                return None
-            tp = target.partitions[partition]
+            # Most keys repeat.
+            queue = target.by_key.get(key) if partition is None and key.__class__ is bytes else None
+            if queue is None:
+                queue = self._choose_queue(target, key, value, partition)
+                if queue is None:
+                    return None
             if queued is None:
                 # The most frequent case, as `Accumulator.append` handles it.
-                queue = self._queues.get(tp)
+                batch = queue.open
                 if (
-                    queue is not None
-                    and (batch := queue.open) is not None
+                    batch is not None
                     and batch.append(batch.count, now_ms, key, value, _NO_HEADERS) is not None
                 ):
                     batch.count += 1
@@ -251,9 +264,29 @@ class ProducerCore:
                         batch.max_timestamp = now_ms
                     return batch
                 queued = (key, value, _NO_HEADERS, now_ms)
-            return self._append(tp, queued, now_ms, on_delivery)
+            return self._append(queue.tp, queued, now_ms, on_delivery)
         except REFUSALS as error:
             raise_unfit(topic, queued or (key, value, _NO_HEADERS, now_ms), error)
+
+    def _choose_queue(
+        self, target: Target, key: bytes | None, value: bytes | None, partition: int | None
+    ) -> PartitionQueue | None:
+        """Return the queue of a record's partition; None if the topic has no such partition."""
+        number = partition
+        if number is None:
+            number = target.choose(key, value)
+        elif number.__class__ is not int:
+            number = exact_partition(target.topic, number)
+        if not 0 <= number < target.count:
+            return None
+        queue = target.queues[number]
+        if queue is None:
+            queue = target.queues[number] = self.accumulator.queue(target.partitions[number])
+        if partition is None and key.__class__ is bytes and target.partitioner.is_by_key:
+            if len(target.by_key) >= _KEYS_MAX:
+                target.by_key.clear()
+            target.by_key[key] = queue
+        return queue
 
     def _on_completed(self, batch: ProducerBatch, error: ClientError | None) -> None:
         if error is None:

@@ -147,7 +147,7 @@ class SharedProducer(WithBlock, ProducerBase):
         if self._needs_preparation:
             given = ProducerRecord(topic, value, key, partition)
             (topic, value, key, partition, _, _), options = self._core.prepare(given, options)
-        now = self._clock.wall_ms()
+        now = self._wall_ms()
         batch = self._enqueue(topic, key, value, partition, options, now)
         if batch is None:
             record = (key, value, partition)
@@ -208,7 +208,7 @@ class SharedProducer(WithBlock, ProducerBase):
         iterator = iter(records)
         pending: BatchRecord | None = None
         while True:
-            now = self._clock.wall_ms()
+            now = self._wall_ms()
             pending = self._accumulator.extend(tp, iterator, pending, now)
             if self._accumulator.ready:
                 self._step(now)

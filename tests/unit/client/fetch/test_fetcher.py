@@ -9,9 +9,11 @@ import pytest
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
 from barnabas.client.fetch.fetch_state import FetchState
 from barnabas.client.fetch.fetcher import Fetcher, ReaderOptions
+from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.record.builder import BatchBuilder
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
@@ -27,7 +29,7 @@ def batch(base_offset: int, count: int) -> bytes:
     return bytes(builder.build())
 
 
-def answer(data: bytes = b"", code: int = 0, session_id: int = 7) -> FetchResponse:
+def answer(data: bytes | memoryview = b"", code: int = 0, session_id: int = 7) -> FetchResponse:
     partition = PartitionData(
         partition_index=0, error_code=code, high_watermark=100, log_start_offset=3, records=data
     )
@@ -73,6 +75,21 @@ def test_the_next_fetch_is_sent_before_the_first_response_is_taken() -> None:
     item = fetcher.take()
     assert isinstance(item, RecordSet)
     assert (item.first_offset, item.end_offset, item.high_watermark) == (0, 5, 100)
+
+
+@pytest.mark.parametrize("keeps_views", [True, False])
+def test_only_a_reader_that_allows_it_gets_a_view_of_the_receive_buffer(keeps_views: bool) -> None:
+    cluster = ScriptedCluster()
+    fetcher = started(cluster, options=ReaderOptions(keeps_views=keeps_views))
+    content = b"".join(batch(number * 1000, 1000) for number in range(50))
+    frame = FrameBuffers().take(len(content), 0)
+    frame[: len(content)] = content
+    cluster.take(VERSION)[1](answer(frame[: len(content)]))
+    item = fetcher.take()
+    assert isinstance(item, RecordSet)
+    assert type(item.data) is (memoryview if keeps_views else bytes)
+    assert (item.data, item.end_offset) == (content, 50_000)
+    assert len(read_records(item)) == 50_000
 
 
 def test_a_range_ends_at_its_end_offset_inside_a_batch() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from barnabas.client.errors import (
     UnknownTopicError,
 )
 from barnabas.client.producer.batches.producer_batch import RecordMetadata
+from barnabas.client.producer.partitioner import partition_for_key
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
 from barnabas.client.session.lifetime import Lifetime
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer.interceptors import ProducerRecord
 
 RECORD = (None, b"x", (), None)
+TURNS = cycle([0, 1])
 
 
 class HandStepper:
@@ -67,6 +70,35 @@ def test_a_partition_that_was_added_is_found() -> None:
     setup.cluster.on_refresh = [lambda: None, lambda: setup.cluster.set_partitions(4)]
     setup.producer.send("t", b"x", partition=3)
     assert setup.cluster.refreshes == 2
+
+
+def partition_of(delivery: Any) -> int:
+    number: int = delivery._batch.tp.partition
+    return number
+
+
+def test_a_repeated_key_moves_with_the_number_of_partitions() -> None:
+    setup = Setup()
+    before = [partition_of(setup.producer.send("t", b"x", b"21")) for _ in range(2)]
+    setup.cluster.set_partitions(7)
+    after = [partition_of(setup.producer.send("t", b"x", b"21")) for _ in range(2)]
+    assert before == [partition_for_key(b"21", 2)] * 2
+    assert after == [partition_for_key(b"21", 7)] * 2
+
+
+@pytest.mark.parametrize(
+    "partitioner", ["round_robin", lambda key, partitions, available: next(TURNS)]
+)
+def test_round_robin_and_functions_choose_anew_for_a_repeated_key(partitioner: Any) -> None:
+    setup = Setup({"partitioner": partitioner})
+    chosen = [partition_of(setup.producer.send("t", b"x", b"key")) for _ in range(4)]
+    assert chosen in ([0, 1, 0, 1], [1, 0, 1, 0])
+
+
+def test_a_bytearray_selects_the_partition_of_its_bytes() -> None:
+    setup = Setup()
+    key = bytearray(b"21")
+    assert partition_of(setup.producer.send("t", b"x", key)) == partition_for_key(b"21", 2)
 
 
 def test_a_batch_for_a_partition_that_was_added_is_taken() -> None:

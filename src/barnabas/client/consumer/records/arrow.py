@@ -40,7 +40,7 @@ class _Run(NamedTuple):
     selected.
     """
 
-    data: bytes
+    data: bytes | memoryview
     start: int
     end: int
     first_offset: int
@@ -65,7 +65,7 @@ def _record_batches(part: PartitionRecords) -> list[pa.RecordBatch]:
         return [
             _record_batch(*part.topic_partition, decoded.between(run.first_offset, run.end_offset))
             for run in _runs(part.pieces)
-            for decoded in decode_record_set(upgraded(run.data[run.start : run.end]))
+            for decoded in decode_record_set(upgraded(bytes(run.data[run.start : run.end])))
         ]
     except CorruptBatchError as error:
         part.raise_corrupt(error)
