@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from barnabas.runtime.web import verifying_context
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeOptions, NodeProcess
 
@@ -58,7 +58,7 @@ class Broker:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.authority is None:
             return connection
-        context = ssl.create_default_context(cafile=str(self.authority))
+        context = verifying_context(str(self.authority))
         return context.wrap_socket(connection, server_hostname=self.host_and_port[0])
 
     def cpu_seconds(self) -> float:

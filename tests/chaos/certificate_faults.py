@@ -16,6 +16,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.runtime.web import verifying_context
 from barnabas.testing.node_process import Address, NodeProcess
 from certificates import Certificate
 from chaos.cluster_view import ASK_TIMEOUT_S, IS_LATE, await_that
@@ -112,7 +113,7 @@ def refusal(files: TlsFiles, address: Address) -> str:
 
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(files.ca))
+    context = verifying_context(str(files.ca))
     context.load_cert_chain(files.client_certificate, files.client_key)
     return context
 

@@ -8,7 +8,6 @@ the serializers are used by asyncio clients without blocking the loop (see `look
 from __future__ import annotations
 
 import base64
-import ssl
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -21,6 +20,7 @@ from barnabas.serializers.schema import RegisteredSchema, Schema, SchemaReferenc
 from barnabas.serializers.wire_format import ID_MAX
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
 
 __all__ = ["RegistryOptions", "SchemaRegistry"]
@@ -354,7 +354,7 @@ def _tls(options: RegistryOptions) -> ssl.SSLContext | None:
     ca_file, certificate = options.get("ca_file"), options.get("certificate_file")
     if ca_file is None and certificate is None:
         return None
-    context = ssl.create_default_context(cafile=ca_file)
+    context = web.verifying_context(ca_file)
     if certificate is not None:
         context.load_cert_chain(certificate, options.get("key_file"))
     return context

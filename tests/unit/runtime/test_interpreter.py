@@ -1,4 +1,4 @@
-"""Whether a Python is compiled with profile-guided optimization, and the one that setup takes."""
+"""Which Pythons suit Barnabas, and the one that setup takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from barnabas.runtime.system.interpreter import is_optimized
+from barnabas.runtime.system.interpreter import has_packages, is_optimized
 
 ROOT = Path(__file__).parents[3]
 
@@ -15,6 +15,11 @@ def test_a_python_is_optimized_by_its_option_or_its_distribution() -> None:
     assert is_optimized("'--prefix=/opt/python' '--enable-optimizations' '--with-lto'", "/opt")
     assert is_optimized("'--enable-shared' '--prefix=/usr'", "/usr")
     assert not is_optimized("'--prefix=/opt/python' '--enable-shared'", "/opt/python")
+
+
+def test_the_locked_packages_exist_for_some_versions() -> None:
+    assert [minor for minor in range(8, 18) if has_packages((3, minor), "")] == [11, 12, 13, 14]
+    assert not has_packages((3, 14), "t")
 
 
 def chosen(path: str) -> tuple[str, str]:

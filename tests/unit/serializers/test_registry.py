@@ -136,7 +136,9 @@ def test_credentials_are_sent_and_never_shown() -> None:
     assert seen == ["Basic YW5hOnBhc3Mgd29yZA=="] * 2 + ["Bearer t0ken"]
 
 
-def test_tls_uses_the_given_authority(tmp_path: Path) -> None:
+def test_tls_uses_the_given_authority_or_those_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.pem)
     certificate = authority.issue("CN=registry")
@@ -146,6 +148,8 @@ def test_tls_uses_the_given_authority(tmp_path: Path) -> None:
         assert SchemaRegistry(server.url, ca_file=str(tmp_path / "ca.pem")).subjects() == []
         with pytest.raises(RegistryError, match="certificate verify failed"):
             SchemaRegistry(server.url).subjects()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        assert SchemaRegistry(server.url).subjects() == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Whether this Python was compiled with profile-guided optimization (PGO).
+"""Whether this Python suits Barnabas: its version, and profile-guided optimization (PGO).
 
-Without it the broker needs about a fifth more processor time. pyenv and a bare `./configure` build
+Without PGO the broker needs about a fifth more processor time. pyenv and a bare `./configure` build
 such a Python. The builds of Linux distributions, python.org, conda and uv are optimized.
 
 `make setup` runs this file as a program: exit status 0 if Barnabas runs well with this Python.
@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 import sysconfig
 
-__all__ = ["UNOPTIMIZED", "is_optimized"]
+__all__ = ["UNOPTIMIZED", "has_packages", "is_optimized"]
 
 UNOPTIMIZED = (
     "this Python was compiled without profile-guided optimization, so that the broker needs about "
     "a fifth more processor time"
 )
-OLDEST = (3, 11)
+OLDEST, NEWEST = (3, 11), (3, 14)
 # Distributions may build both forms in their own way, and then do not pass the option.
 _DISTRIBUTION_PREFIX = "/usr"
 
@@ -34,7 +34,19 @@ def is_optimized(arguments: str | None = None, base_prefix: str = sys.base_prefi
     return base_prefix == _DISTRIBUTION_PREFIX or "--enable-optimizations" in arguments
 
 
+def has_packages(
+    version: tuple[int, int] = sys.version_info[:2], flags: str = sys.abiflags
+) -> bool:
+    """Return whether all packages of `requirements.lock` have wheels for a Python.
+
+    Args:
+        version: The major and the minor version.
+        flags: The flags of its binary interface; `t` is the free-threaded one.
+    """
+    return OLDEST <= version <= NEWEST and "t" not in flags
+
+
 if __name__ == "__main__":
     import ensurepip  # noqa: F401 - some distributions have it in a package of its own
 
-    sys.exit(sys.version_info < OLDEST or not is_optimized())
+    sys.exit(not (has_packages() and is_optimized()))
