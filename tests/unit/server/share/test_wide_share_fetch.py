@@ -24,6 +24,7 @@ from barnabas.protocol.messages.share_fetch import (
     FetchTopic,
 )
 from barnabas.server.dispatch import slices
+from barnabas.server.handlers.share import requested_batches, share_acknowledge, share_fetch
 from barnabas.server.share.records.record_state import ACCEPT
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.waiting import steps
@@ -31,6 +32,8 @@ from unit.server.share.consumption import GROUP, Member, acquired, share_broker
 from unit.server.simulated_broker import produce_request
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from unit.server.simulated_broker import SimulatedBroker
 
 WIDE = "wide"
@@ -139,16 +142,31 @@ def test_share_partitions_are_loaded_and_acknowledged_in_several_turns(
     assert len(turns) == PARTITIONS
 
 
+def turns_of(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> Counter[int]:
+    """Count the calls of a function by the turn in which they happen, one step a turn."""
+    call, turns = getattr(module, name), Counter[int]()
+
+    def note_turn(*args: Any, **fields: Any) -> Any:
+        turns[broker.world.scheduler.events_run] += 1
+        return call(*args, **fields)
+
+    monkeypatch.setattr(module, name, note_turn)
+    monkeypatch.setattr(slices, "FIRST_SLICE_MS", -1.0)
+    monkeypatch.setattr(slices, "SLICE_MS", -1.0)
+    return turns
+
+
 def test_acknowledgements_are_checked_and_answered_one_by_one(
     broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = acquire_one_each(broker)
-    monkeypatch.setattr(slices, "FIRST_SLICE_MS", -1.0)
-    monkeypatch.setattr(slices, "SLICE_MS", -1.0)
-    before = broker.world.scheduler.events_run
+    checks = turns_of(broker, monkeypatch, requested_batches, "are_valid")
+    results = turns_of(broker, monkeypatch, share_acknowledge, "PartitionData")
     answer = member.client.ask(acknowledgement(broker, member), 2)
     assert [each.error_code for each in answer.responses[0].partitions] == [0] * PARTITIONS
-    assert broker.world.scheduler.events_run - before >= 2 * PARTITIONS
+    assert list(checks.values()) == list(results.values()) == [1] * PARTITIONS
 
 
 def test_a_fetch_checks_acknowledgements_and_responds_one_by_one(
@@ -159,10 +177,9 @@ def test_a_fetch_checks_acknowledgements_and_responds_one_by_one(
     topics = whole_topic(broker)
     for each in topics[0].partitions:
         each.acknowledgement_batches = [batch]
-    monkeypatch.setattr(slices, "FIRST_SLICE_MS", -1.0)
-    monkeypatch.setattr(slices, "SLICE_MS", -1.0)
-    before = broker.world.scheduler.events_run
+    checks = turns_of(broker, monkeypatch, requested_batches, "are_valid")
+    results = turns_of(broker, monkeypatch, share_fetch, "_partition_data")
     answer = member.client.ask(member.fetch_request(topics=topics), 2)
     partitions = answer.responses[0].partitions
     assert [each.acknowledge_error_code for each in partitions] == [0] * PARTITIONS
-    assert broker.world.scheduler.events_run - before >= 2 * PARTITIONS
+    assert list(checks.values()) == list(results.values()) == [1] * PARTITIONS
