@@ -28,6 +28,7 @@ from barnabas.server.handlers.share import requested_batches, share_acknowledge,
 from barnabas.server.share.records.record_state import ACCEPT
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.waiting import steps
+from unit.server.quotas.test_client_quotas import set_quota
 from unit.server.share.consumption import GROUP, Member, acquired, share_broker
 from unit.server.simulated_broker import produce_request
 
@@ -183,3 +184,18 @@ def test_a_fetch_checks_acknowledgements_and_responds_one_by_one(
     partitions = answer.responses[0].partitions
     assert [each.acknowledge_error_code for each in partitions] == [0] * PARTITIONS
     assert list(checks.values()) == list(results.values()) == [1] * PARTITIONS
+
+
+def test_a_throttled_fetch_has_no_records(broker: SimulatedBroker) -> None:
+    member = Member(broker, "a")
+    set_quota(broker, {"client-id": None}, "consumer_byte_rate", 100)
+    for partition in ALL:
+        produce(broker, partition, broker.batch(b"x" * 2_000))
+    topics = whole_topic(broker)
+    answers = []
+    for _ in range(PARTITIONS):
+        answers.append(member.client.ask(member.fetch_request(topics=topics), 2))
+        topics = []
+    throttled = [each for each in answers if each.throttle_time_ms]
+    assert throttled
+    assert not any(topic.partitions for each in throttled for topic in each.responses)
