@@ -14,6 +14,7 @@ Kafka is run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ TESTS = Path(__file__).parent
 
 # Folders with tests whose parameter "kafka" is the broker.
 BOTH_BROKERS = ("conformance", "documents", "spark")
+# Names of Apache Kafka as the broker of a test: a version or a group protocol may follow.
+_KAFKA = re.compile(r"kafka([ -](3\.9|classic|consumer))?")
 
 # Folders whose tests start no servers, or only a few.
 SHORT_FOLDERS = ("property", "simulation", "storms", "unit")
@@ -78,7 +81,9 @@ def has_kafka_as_broker(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
     if call is None or not any(TESTS / name in item.path.parents for name in BOTH_BROKERS):
         return False
-    return any(isinstance(value, str) and value == "kafka" for value in call.params.values())
+    values = call.params.values()
+    names = [value[0] if isinstance(value, tuple) and value else value for value in values]
+    return any(isinstance(name, str) and _KAFKA.fullmatch(name) for name in names)
 
 
 def needs_kafka(item: pytest.Item) -> bool:

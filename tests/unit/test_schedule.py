@@ -82,3 +82,44 @@ def test_the_short_selection_says_what_it_leaves_out() -> None:
     assert any("tests/differential: all" in line for line in selection.left_out())
     assert not selection.is_short(selection.TESTS / "jvm" / "test_connect.py")
     assert not any("tests/unit" in line for line in selection.left_out())
+
+
+@pytest.mark.parametrize(
+    ("parameter", "is_broker"),
+    [
+        ("kafka", True),
+        ("kafka-3.9", True),
+        ("kafka-classic", True),
+        ("kafka consumer", True),
+        (("kafka", 2), True),
+        ("barnabas", False),
+        ("barnabas-classic", False),
+        (("barnabas", 2), False),
+        ("kafka-features", False),
+        ("librdkafka", False),
+        ((), False),
+        (1, False),
+    ],
+)
+def test_tests_with_apache_kafka_as_their_broker_are_recognized(
+    parameter: object, is_broker: bool
+) -> None:
+    call = SimpleNamespace(params={"any": parameter})
+    item: Any = SimpleNamespace(
+        path=selection.TESTS / "conformance" / "test_any.py",
+        callspec=call,
+        get_closest_marker=lambda _: None,
+    )
+    assert selection.is_nightly(item) == is_broker
+    assert selection.needs_kafka(item) == is_broker
+
+
+def test_a_parameter_of_other_folders_is_not_a_broker() -> None:
+    call = SimpleNamespace(params={"any": "kafka"})
+    item: Any = SimpleNamespace(path=selection.TESTS / "unit" / "test_any.py", callspec=call)
+    assert not selection.has_kafka_as_broker(item)
+
+
+def test_the_table_of_durations_names_files_that_exist() -> None:
+    missing = [name for name in read_durations() if not (selection.TESTS.parent / name).is_file()]
+    assert not missing

@@ -18,14 +18,23 @@ from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
 )
-from barnabas.protocol.messages.share_fetch import FetchPartition, FetchTopic
+from barnabas.protocol.messages.share_fetch import (
+    AcknowledgementBatch as FetchBatch,
+    FetchPartition,
+    FetchTopic,
+)
+from barnabas.server.dispatch import slices
+from barnabas.server.handlers.share import requested_batches, share_acknowledge, share_fetch
 from barnabas.server.share.records.record_state import ACCEPT
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.waiting import steps
+from unit.server.quotas.test_client_quotas import set_quota
 from unit.server.share.consumption import GROUP, Member, acquired, share_broker
 from unit.server.simulated_broker import produce_request
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from unit.server.simulated_broker import SimulatedBroker
 
 WIDE = "wide"
@@ -90,6 +99,32 @@ def test_an_append_reads_only_its_partition_until_there_are_enough_bytes(
     assert sizes[-1] == PARTITIONS
 
 
+def acquire_one_each(broker: SimulatedBroker) -> Member:
+    """Produce a record to each partition, and return a member that has acquired all."""
+    for partition in ALL:
+        produce(broker, partition, broker.batch(b"x"))
+    member = Member(broker, "a")
+    fetched: list[Any] = []
+    topics = whole_topic(broker)
+    while len(fetched) < PARTITIONS:
+        fetched += member.fetch(topics=topics)
+        topics = []
+    return member
+
+
+def acknowledgement(broker: SimulatedBroker, member: Member) -> ShareAcknowledgeRequest:
+    batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
+    partitions = [
+        AcknowledgePartition(partition_index=each, acknowledgement_batches=[batch]) for each in ALL
+    ]
+    return ShareAcknowledgeRequest(
+        group_id=GROUP,
+        member_id=member.name,
+        share_session_epoch=member.epoch,
+        topics=[AcknowledgeTopic(topic_id=topic_id(broker), partitions=partitions)],
+    )
+
+
 @pytest.mark.parametrize("name", ["load", "acknowledge"])
 def test_share_partitions_are_loaded_and_acknowledged_in_several_turns(
     broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch, name: str
@@ -102,26 +137,65 @@ def test_share_partitions_are_loaded_and_acknowledged_in_several_turns(
         call(partition, *args)
 
     monkeypatch.setattr(SharePartition, name, note_turn)
-    for partition in ALL:
-        produce(broker, partition, broker.batch(b"x"))
-    member = Member(broker, "a")
-    fetched: list[Any] = []
-    topics = whole_topic(broker)
-    while len(fetched) < PARTITIONS:
-        fetched += member.fetch(topics=topics)
-        topics = []
-    batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
-    partitions = [
-        AcknowledgePartition(partition_index=each, acknowledgement_batches=[batch]) for each in ALL
-    ]
-    answer = member.client.ask(
-        ShareAcknowledgeRequest(
-            group_id=GROUP,
-            member_id=member.name,
-            share_session_epoch=member.epoch,
-            topics=[AcknowledgeTopic(topic_id=topic_id(broker), partitions=partitions)],
-        ),
-        2,
-    )
+    member = acquire_one_each(broker)
+    answer = member.client.ask(acknowledgement(broker, member), 2)
     assert [each.error_code for each in answer.responses[0].partitions] == [0] * PARTITIONS
     assert len(turns) == PARTITIONS
+
+
+def turns_of(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
+) -> Counter[int]:
+    """Count the calls of a function by the turn in which they happen, one step a turn."""
+    call, turns = getattr(module, name), Counter[int]()
+
+    def note_turn(*args: Any, **fields: Any) -> Any:
+        turns[broker.world.scheduler.events_run] += 1
+        return call(*args, **fields)
+
+    monkeypatch.setattr(module, name, note_turn)
+    monkeypatch.setattr(slices, "FIRST_SLICE_MS", -1.0)
+    monkeypatch.setattr(slices, "SLICE_MS", -1.0)
+    return turns
+
+
+def test_acknowledgements_are_checked_and_answered_one_by_one(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = acquire_one_each(broker)
+    checks = turns_of(broker, monkeypatch, requested_batches, "are_valid")
+    results = turns_of(broker, monkeypatch, share_acknowledge, "PartitionData")
+    answer = member.client.ask(acknowledgement(broker, member), 2)
+    assert [each.error_code for each in answer.responses[0].partitions] == [0] * PARTITIONS
+    assert list(checks.values()) == list(results.values()) == [1] * PARTITIONS
+
+
+def test_a_fetch_checks_acknowledgements_and_responds_one_by_one(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = acquire_one_each(broker)
+    batch = FetchBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
+    topics = whole_topic(broker)
+    for each in topics[0].partitions:
+        each.acknowledgement_batches = [batch]
+    checks = turns_of(broker, monkeypatch, requested_batches, "are_valid")
+    results = turns_of(broker, monkeypatch, share_fetch, "_partition_data")
+    answer = member.client.ask(member.fetch_request(topics=topics), 2)
+    partitions = answer.responses[0].partitions
+    assert [each.acknowledge_error_code for each in partitions] == [0] * PARTITIONS
+    assert list(checks.values()) == list(results.values()) == [1] * PARTITIONS
+
+
+def test_a_throttled_fetch_has_no_records(broker: SimulatedBroker) -> None:
+    member = Member(broker, "a")
+    set_quota(broker, {"client-id": None}, "consumer_byte_rate", 100)
+    for partition in ALL:
+        produce(broker, partition, broker.batch(b"x" * 2_000))
+    topics = whole_topic(broker)
+    answers = []
+    for _ in range(PARTITIONS):
+        answers.append(member.client.ask(member.fetch_request(topics=topics), 2))
+        topics = []
+    throttled = [each for each in answers if each.throttle_time_ms]
+    assert throttled
+    assert not any(topic.partitions for each in throttled for topic in each.responses)

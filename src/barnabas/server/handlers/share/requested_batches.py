@@ -13,11 +13,12 @@ from barnabas.server.share.records.record_state import GAP, REJECT, RENEW
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import RequestContext
     from barnabas.server.share.share_partitions import SharePartitions
+    from barnabas.server.share.share_session import ShareSessionKey
 
     AcknowledgeResults = dict[TopicIdPartition, tuple[ErrorCode, str | None]]
 
@@ -67,8 +68,6 @@ class AckingTopic(Protocol):
 class Acknowledging(msgspec.Struct, frozen=True):
     """The fields of a request that apply to all its acknowledgements."""
 
-    group_id: str
-    member_id: str
     version: int
     # Whether the request may contain renewals of locks.
     is_renew_ack: bool
@@ -122,27 +121,31 @@ def topic_reader(context: RequestContext) -> Callable[[str], bool]:
     return may_read
 
 
-def acknowledge(
+class CheckedAcknowledgements(msgspec.Struct):
+    """The acknowledgements of a request, by the result of their checks."""
+
+    refused: AcknowledgeResults = msgspec.field(default_factory=dict)
+    # Results of partitions without acknowledgements.
+    empty: AcknowledgeResults = msgspec.field(default_factory=dict)
+    accepted: dict[TopicIdPartition, list[AcknowledgedBatch]] = msgspec.field(default_factory=dict)
+
+
+def check_acknowledgements(
     context: RequestContext,
     request: Acknowledging,
     topics: Iterable[AckingTopic],
-    dependencies: tuple[ClusterView, SharePartitions],
-    on_done: Callable[[AcknowledgeResults], None],
-) -> None:
-    """Check and execute the acknowledgements of a request.
+    cluster: ClusterView,
+) -> Generator[None, None, CheckedAcknowledgements]:
+    """Check the acknowledgements of a request, one partition per step.
 
     Args:
         context: the context of the request.
         request: the fields of the request as a whole.
         topics: its topics.
-        dependencies: the metadata and the share partitions.
-        on_done: gets a result for each partition when all are written, perhaps before this returns.
+        cluster: the metadata.
     """
-    cluster, shares = dependencies
     may_read = topic_reader(context)
-    refused: AcknowledgeResults = {}
-    empty: AcknowledgeResults = {}
-    accepted: dict[TopicIdPartition, list[AcknowledgedBatch]] = {}
+    checked = CheckedAcknowledgements()
     types_max = RENEW if request.version >= RENEWAL_SINCE else REJECT
     for topic in topics:
         name = cluster.topic_name(topic.topic_id)
@@ -150,29 +153,47 @@ def acknowledge(
             where = TopicIdPartition(topic.topic_id, name or "", partition.partition_index)
             batches = partition.acknowledgement_batches
             if name is None:
-                refused[where] = ErrorCode.UNKNOWN_TOPIC_ID, None
+                checked.refused[where] = ErrorCode.UNKNOWN_TOPIC_ID, None
             elif not are_valid(batches, types_max, may_renew=request.is_renew_ack):
-                refused[where] = ErrorCode.INVALID_REQUEST, None
+                checked.refused[where] = ErrorCode.INVALID_REQUEST, None
             elif not may_read(name):
-                refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+                checked.refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
             elif not cluster.has_partition(name, partition.partition_index):
-                refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+                checked.refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
             elif not batches:
-                empty[where] = ErrorCode.NONE, None
+                checked.empty[where] = ErrorCode.NONE, None
             else:
-                accepted[where] = [
+                checked.accepted[where] = [
                     AcknowledgedBatch(each.first_offset, each.last_offset, each.acknowledge_types)
                     for each in batches
                 ]
-    if not accepted:
+            yield
+    return checked
+
+
+def acknowledge(
+    shares: SharePartitions,
+    key: ShareSessionKey,
+    checked: CheckedAcknowledgements,
+    on_done: Callable[[AcknowledgeResults], None],
+) -> None:
+    """Execute the acknowledgements that passed the checks.
+
+    Args:
+        shares: the share partitions.
+        key: group and member.
+        checked: the acknowledgements of the request.
+        on_done: gets a result for each partition when all are written, perhaps before this returns.
+    """
+    if not checked.accepted:
         # As in Kafka, which leaves out partitions without acknowledgements in this case only.
-        on_done(refused)
+        on_done(checked.refused)
         return
     shares.acknowledge(
-        request.group_id,
-        request.member_id,
-        accepted,
-        lambda results: on_done({**refused, **empty, **results}),
+        key.group_id,
+        key.member_id,
+        checked.accepted,
+        lambda results: on_done({**checked.refused, **checked.empty, **results}),
     )
 
 

@@ -21,12 +21,16 @@ from barnabas.server.handlers.share.requested_batches import (
     Acknowledging,
     acknowledge,
     are_too_many,
+    check_acknowledgements,
     refuse_member,
 )
 from barnabas.server.share.share_session import FINAL_EPOCH, ShareSessionKey
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+    from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.server.handlers.share.requested_batches import AcknowledgeResults
@@ -48,7 +52,7 @@ class ShareAcknowledgeHandler:
 
     def handle_share_acknowledge(
         self, context: RequestContext, request: ShareAcknowledgeRequest
-    ) -> ShareAcknowledgeResponse | None:
+    ) -> Message | None:
         """Respond when all acknowledgements are written."""
         error = refuse_member(
             context,
@@ -66,14 +70,14 @@ class ShareAcknowledgeHandler:
         session = self._shares.sessions.advance(key, request.share_session_epoch)
         if isinstance(session, ErrorCode):
             return _failed(session)
-        acknowledge(
+        checks = check_acknowledgements(
             context,
-            Acknowledging(key.group_id, key.member_id, context.version, request.is_renew_ack),
+            Acknowledging(context.version, request.is_renew_ack),
             request.topics,
-            (self._cluster, self._shares),
-            partial(self._respond, context, key, request.share_session_epoch),
+            self._cluster,
         )
-        return None
+        respond = partial(self._respond, context, key, request.share_session_epoch)
+        return context.after(checks, lambda made: acknowledge(self._shares, key, made, respond))
 
     def _respond(
         self,
@@ -82,6 +86,16 @@ class ShareAcknowledgeHandler:
         epoch: int,
         results: AcknowledgeResults,
     ) -> None:
+        context.respond_in_slices(self._make_response(context, key, epoch, results))
+
+    def _make_response(
+        self,
+        context: RequestContext,
+        key: ShareSessionKey,
+        epoch: int,
+        results: AcknowledgeResults,
+    ) -> Generator[None, None, ShareAcknowledgeResponse]:
+        """Return the response, and end the session after its last request."""
         hints = LeaderHints(self._cluster, context.listener_name)
         topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
         for where, (error, message) in results.items():
@@ -99,6 +113,7 @@ class ShareAcknowledgeHandler:
             if found is not None:
                 data.current_leader = LeaderIdAndEpoch(leader_id=found[0], leader_epoch=found[1])
             topic.partitions.append(data)
+            yield
         limits = self._shares.settings.limits(key.group_id)
         response = ShareAcknowledgeResponse(
             error_code=ErrorCode.NONE,
@@ -111,7 +126,7 @@ class ShareAcknowledgeHandler:
         )
         if epoch == FINAL_EPOCH:
             self._shares.end_session(key)
-        context.respond(response)
+        return response
 
 
 def _failed(error: ErrorCode) -> ShareAcknowledgeResponse:

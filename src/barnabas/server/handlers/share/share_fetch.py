@@ -26,6 +26,7 @@ from barnabas.server.handlers.share.requested_batches import (
     Acknowledging,
     acknowledge,
     are_too_many,
+    check_acknowledgements,
     refuse_member,
     topic_reader,
 )
@@ -36,10 +37,16 @@ from barnabas.server.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, Shar
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.protocol.messages.share_fetch import ShareFetchRequest
+    from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
-    from barnabas.server.handlers.share.requested_batches import AcknowledgeResults
+    from barnabas.server.handlers.share.requested_batches import (
+        AcknowledgeResults,
+        CheckedAcknowledgements,
+    )
     from barnabas.server.share.share_session import ShareSession
 
     Results = dict[TopicIdPartition, ShareFetchResult]
@@ -68,7 +75,7 @@ class ShareFetchHandler:
 
     def handle_share_fetch(
         self, context: RequestContext, request: ShareFetchRequest
-    ) -> ShareFetchResponse | None:
+    ) -> Message | None:
         """Respond when enough bytes are available and all acknowledgements are written."""
         error = refuse_member(
             context,
@@ -100,20 +107,35 @@ class ShareFetchHandler:
         if isinstance(session, ErrorCode):
             return failed_share_fetch(session)
         pending = PendingShareFetch(context, self, key, session, request.share_session_epoch)
-        if acknowledges:
-            pending.expect_acknowledgements()
-            acknowledge(
-                context,
-                Acknowledging(key.group_id, key.member_id, context.version, request.is_renew_ack),
-                request.topics,
-                (self._cluster, self._shares),
-                pending.on_acknowledged,
-            )
+        if not acknowledges:
+            self._serve(context, request, pending)
+            return None
+        pending.expect_acknowledgements()
+        checks = check_acknowledgements(
+            context,
+            Acknowledging(context.version, request.is_renew_ack),
+            request.topics,
+            self._cluster,
+        )
+        return context.after(checks, partial(self._acknowledge, context, request, pending))
+
+    def _acknowledge(
+        self,
+        context: RequestContext,
+        request: ShareFetchRequest,
+        pending: PendingShareFetch,
+        checked: CheckedAcknowledgements,
+    ) -> None:
+        acknowledge(self._shares, pending.key, checked, pending.on_acknowledged)
+        self._serve(context, request, pending)
+
+    def _serve(
+        self, context: RequestContext, request: ShareFetchRequest, pending: PendingShareFetch
+    ) -> None:
         if request.is_renew_ack or request.share_session_epoch == FINAL_EPOCH:
             pending.on_fetched({})
         else:
             self._fetch(context, request, pending)
-        return None
 
     def _open(
         self,
@@ -201,7 +223,7 @@ class ShareFetchHandler:
         key: ShareSessionKey,
         results: Results,
         acknowledged: AcknowledgeResults,
-    ) -> ShareFetchResponse:
+    ) -> Generator[None, None, ShareFetchResponse]:
         """Return the response with results of fetches and of acknowledgements."""
         hints = LeaderHints(self._cluster, context.listener_name)
         topics: dict[bytes, dict[int, PartitionData]] = {}
@@ -211,6 +233,7 @@ class ShareFetchHandler:
             found = hints.find(where) if result.error in MOVED else None
             if found is not None:
                 data.current_leader = LeaderIdAndEpoch(leader_id=found[0], leader_epoch=found[1])
+            yield
         for where, (error, message) in acknowledged.items():
             # The name may be unknown by now: the topic id identifies the partition.
             partitions = topics.setdefault(where.topic_id, {})
@@ -220,6 +243,7 @@ class ShareFetchHandler:
             partitions[where.partition] = data
             data.acknowledge_error_code = error
             data.acknowledge_error_message = message
+            yield
         return ShareFetchResponse(
             error_code=_NONE,
             acquisition_lock_timeout_ms=self._shares.settings.limits(key.group_id).lock_duration_ms,
@@ -251,9 +275,9 @@ class PendingShareFetch:
         "_epoch",
         "_fetched",
         "_handler",
-        "_key",
         "_refused",
         "_session",
+        "key",
     )
 
     def __init__(
@@ -266,7 +290,7 @@ class PendingShareFetch:
     ) -> None:
         self._context = context
         self._handler = handler
-        self._key = key
+        self.key = key
         self._session = session
         self._epoch = epoch
         self._refused: Results = {}
@@ -305,30 +329,35 @@ class PendingShareFetch:
         if self._fetched is None or self._acknowledged is None:
             return
         try:
-            self._respond(self._fetched, self._acknowledged)
+            self._context.respond_in_slices(self._respond(self._fetched, self._acknowledged))
         except AssertionError:
             raise
         except Exception as error:  # noqa: BLE001 - other requests are completed by the same call
             self._context.give_up(error)
 
-    def _respond(self, fetched: Results, acknowledged: AcknowledgeResults) -> None:
+    def _respond(
+        self, fetched: Results, acknowledged: AcknowledgeResults
+    ) -> Generator[None, None, ShareFetchResponse | None]:
         context, handler = self._context, self._handler
         throttle_ms = 0
         if context.quotas.is_active:
-            throttle_ms = self._throttle_ms(fetched)
+            throttle_ms = yield from self._throttle_ms(fetched)
         results: Results = {}
         if throttle_ms <= 0:
             results = self._included(fetched)
             handler.count(results)
-        response = handler.make_response(context, self._key, results, acknowledged)
+        response = yield from handler.make_response(context, self.key, results, acknowledged)
         if self._epoch == FINAL_EPOCH:
-            handler.end_session(self._key)
+            handler.end_session(self.key)
+        if throttle_ms <= 0:
+            return response
         context.respond(response, throttle_ms)
+        return None
 
-    def _throttle_ms(self, fetched: Results) -> int:
+    def _throttle_ms(self, fetched: Results) -> Generator[None, None, int]:
         """Count the response against the quota. Above it the records are sent with a later one."""
         context, quota = self._context, self._context.quotas.fetch
-        sized = self._handler.make_response(context, self._key, fetched, {})
+        sized = yield from self._handler.make_response(context, self.key, fetched, {})
         size = sum(map(len, encode(sized, context.version)))
         client_id = context.client_id or ""
         throttle_ms = quota.record(context.user, client_id, size)
