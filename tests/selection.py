@@ -5,7 +5,8 @@
 - Tests with the mark `nightly`: more seeds, more steps at which a process is killed, more versions
   of what another test shows already.
 - The same test on Apache Kafka, of tests that run on both brokers. It shows that the test expects
-  what Kafka does. Comparisons with a running Kafka (`tests/differential`) are in `make check`.
+  what Kafka does. Comparisons with a running Kafka (`tests/differential`) are in `make check`, and
+  tests whose Kafka has a certain version or group protocol.
 
 `make test` is `pytest --short`: all tests that start no server and no Spark, and of the others the
 files below, which show that clients, brokers, replication and pipelines work. Nothing of Apache
@@ -26,7 +27,8 @@ TESTS = Path(__file__).parent
 # Folders with tests whose parameter "kafka" is the broker.
 BOTH_BROKERS = ("conformance", "documents", "spark")
 # Names of Apache Kafka as the broker of a test: a version or a group protocol may follow.
-_KAFKA = re.compile(r"kafka([ -](3\.9|classic|consumer))?")
+_KAFKA = "kafka"
+_ANY_KAFKA = re.compile(rf"{_KAFKA}([ -](3\.9|classic|consumer))?")
 
 # Folders whose tests start no servers, or only a few.
 SHORT_FOLDERS = ("property", "simulation", "storms", "unit")
@@ -73,22 +75,23 @@ def is_short(path: Path) -> bool:
 
 def is_nightly(item: pytest.Item) -> bool:
     """Return whether only `make nightly` runs a test."""
-    return item.get_closest_marker("nightly") is not None or has_kafka_as_broker(item)
-
-
-def has_kafka_as_broker(item: pytest.Item) -> bool:
-    """Return whether a test that runs on both brokers has Apache Kafka as its broker."""
-    call = getattr(item, "callspec", None)
-    if call is None or not any(TESTS / name in item.path.parents for name in BOTH_BROKERS):
-        return False
-    values = call.params.values()
-    names = [value[0] if isinstance(value, tuple) and value else value for value in values]
-    return any(isinstance(name, str) and _KAFKA.fullmatch(name) for name in names)
+    return item.get_closest_marker("nightly") is not None or _KAFKA in _parameters(item)
 
 
 def needs_kafka(item: pytest.Item) -> bool:
     """Return whether a test uses the jars of Apache Kafka, or has it as its broker."""
-    return "kafka_jars" in getattr(item, "fixturenames", ()) or has_kafka_as_broker(item)
+    return "kafka_jars" in getattr(item, "fixturenames", ()) or any(
+        isinstance(each, str) and _ANY_KAFKA.fullmatch(each) for each in _parameters(item)
+    )
+
+
+def _parameters(item: pytest.Item) -> list[Any]:
+    """Return the parameters that may name the broker of a test; of a tuple, its first item."""
+    call = getattr(item, "callspec", None)
+    if call is None or not any(TESTS / name in item.path.parents for name in BOTH_BROKERS):
+        return []
+    values = call.params.values()
+    return [value[0] if isinstance(value, tuple) and value else value for value in values]
 
 
 def left_out() -> list[str]:

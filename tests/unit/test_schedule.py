@@ -84,40 +84,34 @@ def test_the_short_selection_says_what_it_leaves_out() -> None:
     assert not any("tests/unit" in line for line in selection.left_out())
 
 
-@pytest.mark.parametrize(
-    ("parameter", "is_broker"),
-    [
-        ("kafka", True),
-        ("kafka-3.9", True),
-        ("kafka-classic", True),
-        ("kafka consumer", True),
-        (("kafka", 2), True),
-        ("barnabas", False),
-        ("barnabas-classic", False),
-        (("barnabas", 2), False),
-        ("kafka-features", False),
-        ("librdkafka", False),
-        ((), False),
-        (1, False),
-    ],
-)
-def test_tests_with_apache_kafka_as_their_broker_are_recognized(
-    parameter: object, is_broker: bool
-) -> None:
-    call = SimpleNamespace(params={"any": parameter})
-    item: Any = SimpleNamespace(
-        path=selection.TESTS / "conformance" / "test_any.py",
-        callspec=call,
+def item_with(parameter: object, folder: str = "conformance") -> Any:
+    return SimpleNamespace(
+        path=selection.TESTS / folder / "test_any.py",
+        callspec=SimpleNamespace(params={"any": parameter}),
         get_closest_marker=lambda _: None,
     )
-    assert selection.is_nightly(item) == is_broker
-    assert selection.needs_kafka(item) == is_broker
+
+
+@pytest.mark.parametrize(
+    "parameter", ["kafka", "kafka-3.9", "kafka-classic", "kafka consumer", ("kafka", 2)]
+)
+def test_tests_with_apache_kafka_as_their_broker_are_recognized(parameter: object) -> None:
+    assert selection.needs_kafka(item_with(parameter))
+
+
+@pytest.mark.parametrize("parameter", ["barnabas-classic", "kafka-features", "librdkafka", (), 1])
+def test_other_parameters_are_not_apache_kafka(parameter: object) -> None:
+    assert not selection.needs_kafka(item_with(parameter))
+    assert not selection.is_nightly(item_with(parameter))
+
+
+def test_only_the_plain_kafka_half_of_tests_is_left_to_the_nightly_run() -> None:
+    assert selection.is_nightly(item_with("kafka"))
+    assert not selection.is_nightly(item_with("kafka-3.9"))
 
 
 def test_a_parameter_of_other_folders_is_not_a_broker() -> None:
-    call = SimpleNamespace(params={"any": "kafka"})
-    item: Any = SimpleNamespace(path=selection.TESTS / "unit" / "test_any.py", callspec=call)
-    assert not selection.has_kafka_as_broker(item)
+    assert not selection.needs_kafka(item_with("kafka", "unit"))
 
 
 def test_the_table_of_durations_names_files_that_exist() -> None:

@@ -69,7 +69,7 @@ _EXPECTING_WAIT_MS = 10
 # loops of both brokers would always be busy with it, and each write of another partition would wait
 # for more than one of its responses.
 _PAUSE_BYTES = 256 << 10
-_PAUSE_MS = 1.0
+_PAUSE_MS = 2.0
 
 # Interval of the check of idle partitions, and the number of partitions per check.
 _SWEEP_MS = 450.0
