@@ -8,10 +8,8 @@ import pytest
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity
 from barnabas.coordinator.group.streams import streams_membership
-from barnabas.coordinator.group.streams.quiet_heartbeats import quiet_heartbeat
-from barnabas.protocol.messages.streams_group_describe import DescribedGroup
-from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from unit.coordinator.consumers_world import CLIENT
+from unit.coordinator.quiet_comparison import seen_both_ways
 from unit.coordinator.streams_world import StreamsWorld, by_subtopology, topology
 
 ROUNDS = 600
@@ -39,9 +37,9 @@ class Storm:
         self.reports: dict[str, object] = {}
         self.endpoint_epochs = dict.fromkeys(MEMBERS, 0)
         # Responses to heartbeats, and descriptions of the group.
-        self.seen: list[StreamsGroupHeartbeatResponse | DescribedGroup] = []
+        self.seen: list[object] = []
 
-    def play(self) -> list[StreamsGroupHeartbeatResponse | DescribedGroup]:
+    def play(self) -> list[object]:
         """Return what the members and an administrator see."""
         for _ in range(ROUNDS):
             self.world.run_for(self.chance.choice((1, 10)))
@@ -146,17 +144,6 @@ class Storm:
 def test_quiet_heartbeats_have_the_responses_of_the_general_code(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quiet = 0
-
-    def counting(*given: object) -> StreamsGroupHeartbeatResponse | None:
-        nonlocal quiet
-        response = quiet_heartbeat(*given)
-        quiet += response is not None
-        return response
-
-    monkeypatch.setattr(streams_membership, "quiet_heartbeat", counting)
-    seen = Storm(seed).play()
-    monkeypatch.setattr(streams_membership, "quiet_heartbeat", lambda *_: None)
-    assert Storm(seed).play() == seen
-    assert quiet > 10
-    assert {each.error_code for each in seen} > {0}
+    module, name = streams_membership, "quiet_heartbeat"
+    seen = seen_both_ways(monkeypatch, module, name, lambda: Storm(seed).play())
+    assert {getattr(each, "error_code", 0) for each in seen} > {0}
