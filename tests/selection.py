@@ -75,23 +75,26 @@ def is_short(path: Path) -> bool:
 
 def is_nightly(item: pytest.Item) -> bool:
     """Return whether only `make nightly` runs a test."""
-    return item.get_closest_marker("nightly") is not None or _KAFKA in _parameters(item)
+    return item.get_closest_marker("nightly") is not None or any(
+        isinstance(each, str) and each == _KAFKA for each in _parameters(item)
+    )
 
 
 def needs_kafka(item: pytest.Item) -> bool:
     """Return whether a test uses the jars of Apache Kafka, or has it as its broker."""
-    return "kafka_jars" in getattr(item, "fixturenames", ()) or any(
-        isinstance(each, str) and _ANY_KAFKA.fullmatch(each) for each in _parameters(item)
-    )
+    if "kafka_jars" in getattr(item, "fixturenames", ()):
+        return True
+    # Of a tuple, the first item is the broker.
+    names = [each[0] if isinstance(each, tuple) and each else each for each in _parameters(item)]
+    return any(isinstance(each, str) and _ANY_KAFKA.fullmatch(each) for each in names)
 
 
 def _parameters(item: pytest.Item) -> list[Any]:
-    """Return the parameters that may name the broker of a test; of a tuple, its first item."""
+    """Return the parameters of a test, if one of them may be the broker."""
     call = getattr(item, "callspec", None)
     if call is None or not any(TESTS / name in item.path.parents for name in BOTH_BROKERS):
         return []
-    values = call.params.values()
-    return [value[0] if isinstance(value, tuple) and value else value for value in values]
+    return list(call.params.values())
 
 
 def left_out() -> list[str]:

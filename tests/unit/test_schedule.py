@@ -99,7 +99,18 @@ def test_tests_with_apache_kafka_as_their_broker_are_recognized(parameter: objec
     assert selection.needs_kafka(item_with(parameter))
 
 
-@pytest.mark.parametrize("parameter", ["barnabas-classic", "kafka-features", "librdkafka", (), 1])
+class Incomparable:
+    """A parameter that may only be compared with others of its kind."""
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "parameter", ["barnabas-classic", "kafka-features", "librdkafka", (), 1, Incomparable()]
+)
 def test_other_parameters_are_not_apache_kafka(parameter: object) -> None:
     assert not selection.needs_kafka(item_with(parameter))
     assert not selection.is_nightly(item_with(parameter))
@@ -108,6 +119,7 @@ def test_other_parameters_are_not_apache_kafka(parameter: object) -> None:
 def test_only_the_plain_kafka_half_of_tests_is_left_to_the_nightly_run() -> None:
     assert selection.is_nightly(item_with("kafka"))
     assert not selection.is_nightly(item_with("kafka-3.9"))
+    assert not selection.is_nightly(item_with(("kafka", 2)))
 
 
 def test_a_parameter_of_other_folders_is_not_a_broker() -> None:
