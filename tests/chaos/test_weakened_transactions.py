@@ -355,7 +355,7 @@ def stable_reads_pass_markers_that_are_not_replicated(patch: pytest.MonkeyPatch)
     patch.setattr(OffsetStore, "unstable", unstable)
 
 
-@rule("offset behind", "offset went back", style="coordinators")
+@rule("offset behind", "offset went back", style="kills")
 def reads_of_offsets_are_never_stable(patch: pytest.MonkeyPatch) -> None:
     real = OffsetRequests._group_offsets
     patch.setattr(
