@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Useful polls that pay for a vain one, and those that are remembered.
-VAIN_COST = 16
-CREDIT_MAX = 64
+VAIN_COST = 32
+CREDIT_MAX = 128
 # Responses without polls after the credit is used up: the first time, and at most.
 PAUSE_MIN = 64
 PAUSE_MAX = 4096
