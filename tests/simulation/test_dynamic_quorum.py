@@ -116,14 +116,9 @@ def test_a_removed_voter_finds_the_leader_through_the_voters_of_its_log(seed: in
     hosts.settle()
 
 
-def test_a_removed_leader_resigns_after_the_commit() -> None:
-    """Its successor need not wait for a timeout, but a split vote takes another election."""
-    durations_ms = sorted(ms_without_removed_leader(seed) for seed in range(5))
-    assert durations_ms[-2] < 1_000
-
-
-def ms_without_removed_leader(seed: int) -> float:
-    """Remove the leader from the voters, and return the time until its successor leads."""
+# With seed 2, the vote is split, and takes another election.
+@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5])
+def test_a_removed_leader_resigns_after_the_commit(seed: int) -> None:
     hosts = DynamicHosts(3, seed)
     old = elected(hosts)
     hosts.settle()
@@ -132,10 +127,9 @@ def ms_without_removed_leader(seed: int) -> float:
     assert hosts.run_until(lambda: not old.driver.is_leader, 1_000)
     before = hosts.world.scheduler.now_ms
     assert elected(hosts) is not old
-    duration_ms = hosts.world.scheduler.now_ms - before
+    assert hosts.world.scheduler.now_ms - before < 1_000
     hosts.settle()
     assert old.config.node_id not in elected(hosts).driver.core.voters.ids
-    return duration_ms
 
 
 def test_a_wiped_voter_is_a_new_replica_until_it_is_added() -> None:

@@ -141,12 +141,7 @@ def encode_response(correlation_id: int, message: Message, version: int) -> list
     cls = type(message)
     pack_start, encoder = _writers.get((cls, version)) or _writer(cls, version)
     start = bytearray(pack_start(0, correlation_id))
-    chunks = encode_with(encoder, start, message, version)
-    if len(chunks) > 1:
-        return _with_length(start, chunks)
-    # The most frequent case: a response without records.
-    _pack_length(start, 0, len(start) - 4)
-    return chunks
+    return _with_length(start, encode_with(encoder, start, message, version))
 
 
 def encode_response_in_steps(

@@ -59,10 +59,8 @@ class Times:
         self.total_ms = 0.0
 
     def add(self, duration_ms: float) -> None:
-        """Count a time. The bucket is that of `bucket_of`; a call would double the cost."""
-        mantissa, exponent = frexp(duration_ms + SHORTEST_MS)
-        bucket = FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)
-        self.counts[bucket if bucket < _BUCKETS else -1] += 1
+        """Count a time."""
+        self.counts[min(bucket_of(duration_ms), _BUCKETS - 1)] += 1
         self.total_ms += duration_ms
 
     def remove(self, duration_ms: float) -> None:

@@ -67,8 +67,6 @@ class Heartbeating(msgspec.Struct):
 
     def updated(self, member: ConsumerMember) -> ConsumerMember:
         """Return the member with the fields that the request has."""
-        if not self.has_changes(member):
-            return member
         request, client = self.request, self.client
         changes: dict[str, object] = {}
         if client.client_id != member.client_id or client.host != member.client_host:
@@ -88,4 +86,4 @@ class Heartbeating(msgspec.Struct):
             changes["subscribed_topic_names"] = frozenset(request.subscribed_topic_names)
         if request.subscribed_topic_regex is not None:
             changes["subscribed_topic_regex"] = request.subscribed_topic_regex
-        return msgspec.structs.replace(member, **changes)
+        return msgspec.structs.replace(member, **changes) if changes else member
