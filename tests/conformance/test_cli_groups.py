@@ -97,7 +97,8 @@ def test_a_group_with_members_is_neither_reset_nor_deleted(shell: Shell) -> None
 def test_a_reset_shows_its_plan_and_is_executed_on_request(shell: Shell) -> None:
     consume_two(shell)
     words = ("groups", "reset", shell.topic, "--topic", f"{shell.topic}:1", "--to-earliest")
-    dry = shell.json(*words)
+    assert shell.json(*words, "--dry-run") == (dry := shell.json(*words))
+    assert shell.run(*words, "--dry-run", "--execute").returncode == 2
     assert not dry["executed"]
     assert dry["partitions"] == [
         {"topic": shell.topic, "partition": 1, "before": 2, "after": 0, "clipped": False}
@@ -147,4 +148,6 @@ def test_tables_have_headings_and_colors_only_on_a_terminal(shell: Shell) -> Non
     plain = shell.on_terminal("groups", "describe", shell.topic, NO_COLOR="1")
     assert "partition" in plain
     assert "\x1b[3" not in plain
+    piped = shell.ok("groups", "describe", shell.topic).splitlines()
+    assert piped[1].split("\t") == ["topic", "partition", "offset", "end", "lag", "read by"]
     assert max(len(ESCAPES.sub("", line)) for line in plain.splitlines()) <= 80

@@ -35,9 +35,28 @@ def test_a_topic_may_be_given_by_an_option_as_in_kcat(shell: Shell, tmp_path: Pa
     both = shell.ok("consume", "-t", topic, f"{topic}-more", *read)
     assert sorted(both.split()) == ["more", "one", "two", "two"]
     shell.ok("topics", "alter", "-t", topic, "--config", "retention.ms=-1")
-    (described,) = shell.ok("topics", "describe", "-t", topic, "--json").splitlines()
+    (described,) = shell.ok("topics", "describe", "-t", topic, "-J").splitlines()
     assert json.loads(described)["topic"] == topic
     assert shell.ok("partitions", "-t", topic).startswith(f"{topic}\t0\t")
+
+
+def test_configs_may_have_units(shell: Shell) -> None:
+    units = ("--config", "retention.ms=7d", "--config", "segment.bytes=1MiB")
+    shell.ok("topics", "create", shell.topic, *units)
+    shell.ok("configs", "set", "topic", shell.topic, "delete.retention.ms=2h")
+    assert shell.json("topics", "describe", shell.topic)["configs"] == {
+        "retention.ms": "604800000",
+        "segment.bytes": "1048576",
+        "delete.retention.ms": "7200000",
+    }
+
+
+def test_records_are_printed_without_a_delimiter_on_request(shell: Shell) -> None:
+    shell.ok("topics", "create", shell.topic, "--partitions", "1")
+    shell.ok("produce", shell.topic, "-K", ":", stdin="a:1\nb:2\n")
+    words = ("consume", shell.topic, "-o", "beginning", "-e", "-D", "")
+    assert shell.ok(*words) == "12"
+    assert shell.ok(*words, "-K", "") == "a1b2"
 
 
 def test_a_topic_created_by_a_record_is_reported_once(shell: Shell) -> None:

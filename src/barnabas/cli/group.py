@@ -104,8 +104,24 @@ COMMANDS: dict[str, LazyCommand] = {
 }
 
 
+# The modes of kcat, which are options there -> the command.
+_KCAT_MODES = {
+    "-C": "barnabas consume",
+    "-P": "barnabas produce",
+    "-L": "barnabas topics list, or barnabas brokers list",
+    "-Q": "barnabas consume --timestamp",
+    "-G": "barnabas consume --group",
+}
+
+
 class LazyGroup(click.Group):
     """A click group that knows its commands from a table and imports a command on demand."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before the command; the modes of kcat fail with the command to use."""
+        if args and args[0] in _KCAT_MODES:
+            ctx.fail(f"{args[0]} is an option of kcat: use {_KCAT_MODES[args[0]]}.")
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the table."""

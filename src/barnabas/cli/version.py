@@ -7,6 +7,7 @@ import platform
 
 import click
 
+from barnabas.cli.common.output import json_option
 from barnabas.cli.common.printable import echo
 from barnabas.version import __version__
 
@@ -20,7 +21,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 def version(as_json: bool) -> None:
     """Show the version, the Kafka version whose behavior it follows, and the Python version."""
     facts = {

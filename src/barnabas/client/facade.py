@@ -124,6 +124,15 @@ class Client(WithBlock):
         """
         await_broker(self._session, timeout_ms, notice_ms, on_notice)
 
+    def notify_long_wait(self, after_ms: float, on_long_wait: Callable[[], None]) -> None:
+        """Call a function once, at the first call of this client that takes long.
+
+        Args:
+            after_ms: Duration of a call after which the function is called (ms).
+            on_long_wait: Called during the wait, which then goes on.
+        """
+        self._session.waiter.notify_long_wait(after_ms, on_long_wait)
+
     def limit_total(self, timeout_ms: float) -> None:
         """Limit the duration of all further calls of this client together.
 

@@ -276,7 +276,8 @@ def _bind(host: str, port: int, backlog: int) -> socket.socket:
     """
     try:
         return _bind_first(host, port, backlog)
-    except socket.gaierror:
+    except socket.gaierror as error:
+        error.filename = f"{host}:{port}"
         raise
     except OSError as error:
         number = error.errno or errno.EINVAL

@@ -96,6 +96,9 @@ class BrokerOnLoop:
         self._timer: EndingTimer | None = None
         self._ready: asyncio.Future[str] | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.bootstrap!r})"
+
     @property
     def bootstrap(self) -> str:
         """HOST:PORT, the value of bootstrap.servers."""

@@ -51,6 +51,9 @@ class BrokerProcess(ServerProcess):
         # HOST:PORT of `metrics.listener` if it is set, else empty.
         self.metrics_address = ""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.bootstrap!r})"
+
     @property
     def bootstrap(self) -> str:
         """HOST:PORT, the value of bootstrap.servers."""

@@ -100,6 +100,9 @@ class ClusterProcess:
             keys |= _replication_keys(brokers) | dict(settings or {})
             self.nodes[number] = node_type(options, keys)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.bootstrap!r})"
+
     def node(self, number: int) -> NodeProcess:
         """Return the node with this id."""
         return self.nodes[number]

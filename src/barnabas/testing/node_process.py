@@ -55,6 +55,9 @@ class NodeProcess(ServerProcess):
         self.properties_file = options.directory / "server.properties"
         self.settings = {**settings, "log.dirs": str(self.data_directory)}
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address!r})"
+
     @property
     def is_broker(self) -> bool:
         """Whether the node accepts clients."""

@@ -12,10 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.common.record_formats import parse_formats
+from barnabas.cli.common.record_progress import Progress
 from barnabas.cli.consume.command import consume
 from barnabas.cli.consume.json_lines import json_lines
 from barnabas.cli.consume.places import Place, PlaceKind, check_end, parse_place
-from barnabas.cli.consume.printer import RecordFilter, check_reader
+from barnabas.cli.consume.printer import Printer, RecordFilter, check_reader
+from barnabas.cli.consume.skipping import ErrorPolicy
+from barnabas.cli.consume.source import Chunk
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
 from barnabas.client.errors import RecordDeserializationError
 from barnabas.client.fetch.record_decoding import ConsumerRecord
@@ -168,7 +171,7 @@ def test_a_closed_output_is_detected_without_writing() -> None:
         (("--from", "1", "--from-beginning"), "give one of --from"),
         (("--json", "-f", "%s"), "give --format, --json"),
         (("--json", "-D", ";"), "--delimiter goes with neither"),
-        (("-D", ""), "must not be empty"),
+        (("--json", "-D", ""), "--delimiter goes with neither"),
         (("-s", "keys=long"), "write FORMAT, key=FORMAT or value=FORMAT"),
         (("-s", "tall"), "known formats: string, json"),
         (("--grep", "("), "not a regular expression"),
@@ -199,3 +202,39 @@ def test_options_that_a_share_group_does_not_support_are_refused(
     done = CliRunner().invoke(consume, ["t", *words, *NOBODY])
     assert done.exit_code == 2
     assert message in done.output
+
+
+class QuietSource:
+    """A source whose polls return the given chunks, one after the other."""
+
+    trouble = None
+
+    def __init__(self, *polls: list[Chunk]) -> None:
+        self._polls = list(polls)
+
+    @property
+    def is_finished(self) -> bool:
+        return not self._polls
+
+    def poll(self, _timeout_ms: float) -> list[Chunk]:
+        return self._polls.pop(0)
+
+    def commit(self, _printed: object) -> None:
+        """There is no group."""
+
+
+@pytest.mark.parametrize(
+    ("polls", "told"),
+    [
+        ([[], [], [], []], "waiting\n"),
+        ([[]], ""),
+        ([[Chunk(TP, [RECORD], 43)], [], [], []], ""),
+    ],
+)
+def test_the_user_is_told_once_that_no_record_has_arrived(
+    polls: list[list[Chunk]], told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    render = compile_template("%s\\n", AS_BYTES)
+    errors = ErrorPolicy(skip=False)
+    Printer(QuietSource(*polls), render, RecordFilter(), Progress(), errors, "waiting").run()
+    assert capfd.readouterr().err == told

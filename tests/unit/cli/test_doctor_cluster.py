@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from barnabas.cli.doctor.address import examine_cluster
 from barnabas.cli.doctor.commands import doctor
 from barnabas.cli.doctor.diagnosis import Diagnosis, Finding
 from barnabas.cli.doctor.directory import check_space
+from barnabas.cli.group import group
 from barnabas.client.admin.cluster.cluster_info import ClusterDescription, Versions
 from barnabas.client.admin.cluster.quorum import QuorumDescription, QuorumReplica
 from barnabas.client.admin.configs.configs import ConfigEntry
@@ -235,3 +237,21 @@ def test_a_listener_that_requires_authentication_is_reported() -> None:
     last = json.loads(done.output)["findings"][-1]
     assert last["verdict"] == "wrong"
     assert "SASL" in last["remedy"]
+
+
+def test_the_broker_is_a_target_an_option_or_in_a_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    runner = CliRunner()
+    assert runner.invoke(group, ["profile", "create", "p", "-b", "127.0.0.1:2"]).exit_code == 0
+    for words, target in (
+        (["127.0.0.1:1"], "127.0.0.1:1"),
+        (["-b", "127.0.0.1:1"], "127.0.0.1:1"),
+        (["--profile", "p"], "127.0.0.1:2"),
+    ):
+        done = runner.invoke(group, ["doctor", "-J", *words])
+        assert json.loads(done.output)["target"] == target
+    both = runner.invoke(group, ["doctor", "127.0.0.1:1", "-b", "127.0.0.1:2"])
+    assert both.exit_code == 2
+    assert "give either a target or --bootstrap" in both.output

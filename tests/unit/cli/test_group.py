@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,14 @@ def test_a_command_has_examples_and_json(
     assert ("--json" in options) == (words not in WITHOUT_JSON)
     for parameter in command.params:
         assert isinstance(parameter, click.Argument) or parameter.help, parameter.name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("mode", ["-C", "-P", "-L", "-Q", "-G"])
+def test_a_mode_of_kcat_names_the_command_to_use(mode: str) -> None:
+    done = CliRunner().invoke(group, [mode, "-t", "flights"])
+    assert done.exit_code == 2
+    (named,) = re.findall(rf"{mode} is an option of kcat: use barnabas (\w+)", done.output)
+    assert named in COMMANDS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from barnabas.cli.common.output import connected, duration_ms, key_values, moment_ms
+from barnabas.cli.common.output import connected, key_values, moment_ms
 from barnabas.client.errors import ClientError, UnknownPartitionError, UnknownTopicError
 from barnabas.client.facade import Client
 
@@ -43,26 +43,6 @@ def test_a_closed_output_is_neither_a_failure_nor_a_traceback() -> None:
         finally:
             os.close(writing)
         assert (done.returncode, done.stderr) == (0, b"")
-
-
-@pytest.mark.parametrize(
-    ("text", "milliseconds"),
-    [
-        ("250ms", 250),
-        ("90s", 90_000),
-        ("15m", 900_000),
-        ("2h", 7_200_000),
-        ("7d", 604_800_000),
-        ("PT0S", 0),
-        ("P1DT2H3M4S", 93_784_000),
-        ("P", None),
-        ("15", None),
-        ("-1h", None),
-        ("1 h", None),
-    ],
-)
-def test_durations_in_short_and_in_iso_form(text: str, milliseconds: int | None) -> None:
-    assert duration_ms(text) == milliseconds
 
 
 def test_a_time_is_iso_or_milliseconds() -> None:

@@ -65,8 +65,15 @@ def test_options_are_defaults_for_missing_json_members() -> None:
 )
 def test_a_wrong_line_is_an_error_that_shows_it(line: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said) as raised:
-        json_record(line, JSON)
-    assert repr(line) in str(raised.value)
+        list(runs([b'{"value":1}', line], JSON, first=7))
+    assert str(raised.value).startswith("line 8: ")
+    assert str(raised.value).endswith(f": {line.decode()}")
+
+
+def test_only_the_beginning_of_a_long_wrong_line_is_shown() -> None:
+    with pytest.raises(ValueError, match="line 1: ") as raised:
+        list(runs([b"\xff" + b"x" * 100_000], JSON))
+    assert str(raised.value).endswith(": \ufffd" + "x" * 79 + "…")
 
 
 def test_records_before_a_wrong_line_are_not_lost() -> None:
@@ -118,7 +125,7 @@ def test_text_is_encoded_in_the_given_format(how: str, text: str, data: bytes) -
 )  # fmt: skip
 def test_text_of_another_kind_is_an_error_that_shows_the_line(how: str, text: str) -> None:
     _, value = parse_formats([how], layouts=False)
-    with pytest.raises(ValueError, match=re.escape(repr(text.encode()))):
+    with pytest.raises(ValueError, match=rf"^line 1: the value cannot be .*: {re.escape(text)}$"):
         pairs(Options(value_format=value), text.encode())
 
 
@@ -227,7 +234,8 @@ def test_an_interrupt_ends_the_reading_and_waits_for_sent_records(tmp_path: Path
     ("words", "said"),
     [
         (("-H", "=x"), "write NAME=VALUE"),
-        (("-D", ""), "must not be empty"),
+        (("-D", ""), "-W sends each file as one record"),
+        (("-K", ""), "input cannot be split at an empty text"),
         (("--from-json", "-K", ":"), "--from-json goes with neither"),
         (("--tee", "--json"), "both write to standard output"),
         (("-s", ">i"), "known formats: string, json"),

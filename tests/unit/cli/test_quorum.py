@@ -58,6 +58,7 @@ def test_lags_and_times_use_the_leaders_clock(monkeypatch: pytest.MonkeyPatch) -
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [
         "leader 1, epoch 7, high watermark 100, 3 voters, 1 observer",
+        "node\trole\tend\tlag\tfetched\tcaught up\tlistens at",
         "1\tleader\t100\t0\t-\t-\t-",
         "2\tvoter\t98\t2\t0.4 s ago\t0.4 s ago\t-",
         "3\tvoter\t100\t0\t0.0 s ago\t0.0 s ago\t-",

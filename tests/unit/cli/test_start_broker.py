@@ -58,3 +58,16 @@ def test_a_file_in_place_of_the_directory_is_named_with_the_remedy(tmp_path: Pat
     assert done.stderr.endswith(
         "a file with this name exists; use another directory: --data-dir DIR\n"
     )
+
+
+def test_an_unknown_host_is_named_with_the_option(tmp_path: Path) -> None:
+    words = ["start", "--listen", "no.such.host.invalid:9092", "--data-dir", str(tmp_path / "data")]
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas.cli.main", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("barnabas: no.such.host.invalid:9092: ")
+    assert done.stderr.endswith("use a name or address of this machine: --listen HOST:PORT\n")

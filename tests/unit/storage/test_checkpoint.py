@@ -101,6 +101,28 @@ def test_an_unformatted_directory_is_formatted_and_belongs_to_its_node() -> None
     assert MetaProperties.read(disk, "/fresh") == opened.meta
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (b"node.id=3", b"node.id=three", "node.id is 'three', but must be a number"),
+        (b"node.id=3", b"", "lacks node.id"),
+        (b"directory.id=", b"directory.id=!", "directory.id is '!.*', but must be 22 characters"),
+        (b"version=1", b"version=x", "has version 'x', but this broker reads version 1"),
+        (b"cluster.id=", b"cluster.id=\xff", "the file is not text"),
+    ],
+)
+def test_damage_of_meta_properties_names_the_wrong_line(
+    before: bytes, after: bytes, said: str
+) -> None:
+    disk = Bench().disk
+    LogDirectory.open(disk, "/fresh", 3, "cluster", SeededRng(1)).close()
+    text = disk.read("/fresh/meta.properties")
+    assert before in text
+    disk.write_atomically("/fresh/meta.properties", text.replace(before, after))
+    with pytest.raises(InconsistentDirectoryError, match=f"^/fresh/meta.properties .*{said}"):
+        MetaProperties.read(disk, "/fresh")
+
+
 @pytest.mark.parametrize(("node", "cluster"), [(4, "cluster"), (3, "other")])
 def test_a_directory_of_another_node_or_cluster_is_refused(node: int, cluster: str) -> None:
     disk = Bench().disk

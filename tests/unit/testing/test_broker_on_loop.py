@@ -102,6 +102,7 @@ async def partition_count(bootstrap: str, topic: str) -> int:
 def test_records_pass_through_a_broker_on_the_loop(run: Run) -> None:
     async def test() -> None:
         async with running_broker(topics=["orders:3"]) as broker:
+            assert repr(broker) == f"BrokerOnLoop({broker.bootstrap!r})"
             assert await partition_count(broker.bootstrap, "orders") == 3
             await write(broker.bootstrap, "orders", b"one")
             assert await read(broker.bootstrap, "orders", 1) == [b"one"]

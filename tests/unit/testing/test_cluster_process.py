@@ -32,6 +32,8 @@ def test_brokers_are_controllers_unless_separate_controllers_exist(tmp_path: Pat
     assert controller == f"CONTROLLER://{voters['2']}"
     assert client == f"PLAINTEXT://{cluster.node(2).address}"
     assert cluster.bootstrap.split(",")[1] == cluster.node(2).address
+    assert repr(cluster) == f"ClusterProcess({cluster.bootstrap!r})"
+    assert repr(cluster.node(2)) == f"NodeProcess({cluster.node(2).address!r})"
     assert keys["controller.listener.names"] == "CONTROLLER"
     assert keys["inter.broker.listener.name"] == "PLAINTEXT"
 

@@ -12,9 +12,9 @@ from barnabas.cli.common.output import (
     EXIT_FAILED,
     ClientOptions,
     client_options,
+    config_values,
     connected,
     echo_json,
-    key_values,
     problem,
 )
 from barnabas.cli.common.printable import echo
@@ -41,6 +41,10 @@ Examples:
 \b
 A resource is a TYPE and a NAME. Types: topic, broker, group, client-metrics, logger. The broker
 name "default" means all brokers. The name of a logger resource is the id of its broker.
+
+\b
+Values may have units: 90s, 15m, 12h and 7d for keys of times; 100kB, 64MiB and 1GiB for keys of
+sizes.
 """
 
 _TYPES = {
@@ -243,7 +247,7 @@ def set_configs(
     as_json: bool,
 ) -> None:
     """Set configs of a resource; its other configs do not change."""
-    changes: dict[str, str | None] = {**_in_file(file), **key_values(pairs, "set")}
+    changes: dict[str, str | None] = {**_in_file(file), **config_values(pairs, "set")}
     if not changes:
         raise click.UsageError("Give KEY=VALUE or --file.")
     _alter(

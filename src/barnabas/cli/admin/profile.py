@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.output import echo_json, key_values, warning
+from barnabas.cli.common.output import echo_json, json_option, key_values, warning
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import dim, echo_table, good
 from barnabas.cli.profiles.store import (
@@ -20,8 +20,7 @@ from barnabas.cli.profiles.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Mapping, Sequence
 
 EXAMPLES = """\b
 Examples:
@@ -70,9 +69,6 @@ _property_option = click.option(
     "-X", "--property", "properties", multiple=True, metavar="KEY=VALUE",
     help="A configuration key of Kafka clients.",
 )  # fmt: skip
-_json_option: Callable[[Any], Any] = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON."
-)
 
 
 @profile.command(
@@ -83,7 +79,7 @@ _json_option: Callable[[Any], Any] = click.option(
 @_bootstrap_option
 @_property_option
 @click.option("--use", is_flag=True, help="Make it the current profile.")
-@_json_option
+@json_option()
 def create_profile(
     name: str, bootstrap: str | None, properties: Sequence[str], use: bool, as_json: bool
 ) -> None:
@@ -117,7 +113,7 @@ def _given(bootstrap: str | None, properties: Sequence[str]) -> dict[str, str]:
 )
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete)
 @click.option("--none", "is_none", is_flag=True, help="Unset the current profile.")
-@_json_option
+@json_option()
 def use_profile(name: str | None, is_none: bool, as_json: bool) -> None:
     """Make a profile the current one: commands use it unless they name another one."""
     if (name is None) is not is_none:
@@ -132,7 +128,7 @@ def use_profile(name: str | None, is_none: bool, as_json: bool) -> None:
 
 
 @profile.command("list", epilog="\b\nExamples:\n  barnabas profile list --json\n")
-@_json_option
+@json_option()
 def list_profiles(as_json: bool) -> None:
     """List the profiles; an asterisk marks the current one."""
     profiles = Profiles.load()
@@ -164,7 +160,7 @@ def list_profiles(as_json: bool) -> None:
 
 @profile.command("show", epilog="\b\nExamples:\n  barnabas profile show staging\n")
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete)
-@_json_option
+@json_option()
 def show_profile(name: str | None, as_json: bool) -> None:
     """Show the settings of a profile, by default the current one; secrets are hidden."""
     profiles = Profiles.load()
@@ -196,7 +192,7 @@ def _shown(key: str, value: str) -> str:
 @_bootstrap_option
 @_property_option
 @click.option("--unset", multiple=True, metavar="KEY", help="Remove a setting.")
-@_json_option
+@json_option()
 def edit_profile(
     name: str,
     bootstrap: str | None,
@@ -247,7 +243,7 @@ def _edited(name: str, before: Mapping[str, str]) -> dict[str, str] | None:
 @profile.command("remove", epilog="\b\nExamples:\n  barnabas profile remove staging --yes\n")
 @_name_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@_json_option
+@json_option()
 def remove_profile(name: str, yes: bool, as_json: bool) -> None:
     """Remove a profile. Asks for confirmation on a terminal."""
     profiles = Profiles.load()

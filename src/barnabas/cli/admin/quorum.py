@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
-from barnabas.cli.common.printable import echo
+from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, good, strong, warn
 from barnabas.client.admin.cluster.quorum import NO_DIRECTORY
 
@@ -89,8 +89,7 @@ def _echo(found: QuorumDescription, behind: Sequence[int], now: int) -> None:
     echo_line(
         strong(f"leader {found.leader_id}"),
         f", epoch {found.leader_epoch}, high watermark {found.high_watermark}, "
-        f"{voters} voter{'' if voters == 1 else 's'}, "
-        f"{len(found.observers)} observer{'' if len(found.observers) == 1 else 's'}",
+        f"{counted(voters, 'voter')}, {counted(len(found.observers), 'observer')}",
     )
     end = _end(found)
     rows: list[tuple[object, ...]] = []
@@ -113,7 +112,11 @@ def _echo(found: QuorumDescription, behind: Sequence[int], now: int) -> None:
                     _endpoints(found, replica) or dim(None),
                 )
             )
-    echo_table(("node", "role", "end", "lag", "fetched", "caught up", "listens at"), rows)
+    echo_table(
+        ("node", "role", "end", "lag", "fetched", "caught up", "listens at"),
+        rows,
+        is_described=True,
+    )
     if behind:
         names = ", ".join(map(str, behind))
         more = voters // 2 + 1

@@ -9,9 +9,9 @@ import click
 from barnabas.cli.common.output import (
     ClientOptions,
     client_options,
+    config_values,
     connected,
     echo_json,
-    key_values,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table
@@ -117,9 +117,9 @@ def set_quotas(
     as_json: bool,
     **given: object,
 ) -> None:
-    """Set quotas of an entity."""
+    """Set quotas of an entity. Byte rates may have units, such as 10MiB."""
     changes: dict[str, float | None] = {}
-    for key, text in key_values(pairs, "set").items():
+    for key, text in config_values(pairs, "set").items():
         try:
             changes[key] = float(text)
         except ValueError:

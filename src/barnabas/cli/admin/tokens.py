@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.cli.common.output import client_options, connected, duration_ms, echo_json
+from barnabas.cli.common.output import client_options, connected, echo_json
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table
+from barnabas.cli.common.units import duration_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

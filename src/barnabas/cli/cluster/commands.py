@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, key_values, problem
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, key_values, problem
 from barnabas.cli.common.printable import echo
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _node_options(command: F) -> F:
             "--leader-of", metavar="TOPIC:PARTITION", help="The broker that leads this partition."
         ),
         click.option("--controller", is_flag=True, help="The active controller."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        json_option(),
     ]
     for option in reversed(options):
         command = option(command)
@@ -172,7 +172,7 @@ def _with_settings(layout: Layout, given: dict[str, str]) -> Layout:
 @cluster.command("status", epilog="\b\nExamples:\n  barnabas cluster status --json\n")
 @click.argument("numbers", nargs=-1, type=int, metavar="[NODE...]")
 @_directory_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def cluster_status(numbers: Sequence[int], directory: str, as_json: bool) -> None:
     """Show each node's process, and the cluster's view of it.
 

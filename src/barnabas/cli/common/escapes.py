@@ -6,7 +6,7 @@ import re
 
 import click
 
-__all__ = ["unescape", "unescape_option"]
+__all__ = ["unescape", "unescape_option", "unescape_separator"]
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _LETTERS = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
@@ -28,14 +28,22 @@ def unescape(text: str) -> bytes:
     return b"".join(pieces)
 
 
-def unescape_option(_ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
-    """Parse a delimiter option (a click callback).
+def unescape_option(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> bytes | None:
+    """Parse an option for text with escapes, which may be empty (a click callback)."""
+    return None if value is None else unescape(value)
+
+
+def unescape_separator(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> bytes | None:
+    """Parse a separator option, at which input is split (a click callback).
 
     Raises:
-        click.BadParameter: The delimiter is empty.
+        click.BadParameter: The separator is empty.
     """
-    if value is None:
-        return None
-    if not value:
-        raise click.BadParameter("must not be empty", param=param)
-    return unescape(value)
+    if value == "":
+        hint = "; -W sends each file as one record" if param.name == "delimiter" else ""
+        raise click.BadParameter(f"input cannot be split at an empty text{hint}", param=param)
+    return unescape_option(ctx, param, value)

@@ -15,7 +15,6 @@ import base64
 import difflib
 import logging
 import os
-import re
 import sys
 import time
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from click.core import ParameterSource
 
 from barnabas.cli.common.printable import echo, json_line
 from barnabas.cli.common.termination import exit_status
+from barnabas.cli.common.units import config_text
 from barnabas.cli.profiles.selection import (
     BOOTSTRAP_VARIABLE,
     CONFIG_VARIABLE,
@@ -55,11 +55,12 @@ __all__ = [
     "ClientOptions",
     "client_config",
     "client_options",
+    "config_values",
     "connected",
-    "duration_ms",
     "echo_json",
     "given_settings",
     "json_bytes",
+    "json_option",
     "key_values",
     "moment_ms",
     "problem",
@@ -146,6 +147,19 @@ def bootstrap_option(help_text: str = "Brokers to connect to first.") -> Callabl
     )
 
 
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help=f"Use the settings of this profile.  [env var: {PROFILE_VARIABLE}; "
+    f"default: the current profile]",
+)
+
+
+def json_option(help_text: str = "Print JSON.") -> Callable[[F], F]:
+    """Return the option --json; -J is its name in kcat."""
+    return click.option("-J", "--json", "as_json", is_flag=True, help=help_text)
+
+
 def client_options(command: F) -> F:
     """Add the options of every command that connects to a cluster.
 
@@ -155,14 +169,9 @@ def client_options(command: F) -> F:
         bootstrap_option(),
         property_option,
         config_file_option,
-        click.option(
-            "--profile",
-            metavar="NAME",
-            help=f"Use the settings of this profile.  [env var: {PROFILE_VARIABLE}; "
-            f"default: the current profile]",
-        ),
+        profile_option,
         timeout_option,
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        json_option(),
     ]
 
     @wraps(command)
@@ -195,6 +204,11 @@ def given_settings(keys: Mapping[str, str]) -> tuple[str, ...]:
         for name, key in keys.items()
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     )
+
+
+def config_values(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Return the KEY=VALUE configs of an option; values with units (7d, 1GiB) as plain numbers."""
+    return {key: config_text(key, value) for key, value in key_values(pairs, option).items()}
 
 
 def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
@@ -252,6 +266,7 @@ def connected(
         with Client(servers, **config) as client:
             started = time.monotonic()
             client.await_broker(_timeout_ms(), notice_ms=_NOTICE_MS, on_notice=_report_waiting)
+            client.notify_long_wait(_NOTICE_MS, _report_long_call)
             if limit_total:
                 elapsed_ms = 1000 * (time.monotonic() - started)
                 client.limit_total(max(1.0, _timeout_ms() - elapsed_ms))
@@ -298,6 +313,10 @@ def _report_waiting(error: NoBrokersError) -> None:
     warning(f"no broker has answered yet ({dialed}); waiting up to {_timeout_ms() / 1000:g} s")
 
 
+def _report_long_call() -> None:
+    warning(f"the cluster has not answered yet; waiting up to {_timeout_ms() / 1000:g} s")
+
+
 def problem(message: str) -> None:
     """Print an error on standard error."""
     _mark("error: ", "red")
@@ -336,22 +355,6 @@ def moment_ms(text: str, option: str) -> int:
         hint = "write milliseconds or an ISO time such as 2026-01-31T12:00"
         raise click.UsageError(f"{option} {text}: {hint}") from None
     return int(moment.timestamp() * 1000)
-
-
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
-
-
-def duration_ms(text: str) -> int | None:
-    """Return the milliseconds of a duration like 90s, 15m, 2h, 7d or PnDTnHnMnS, else None."""
-    simple = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
-    if simple is not None:
-        return int(simple[1]) * _UNITS_MS[simple[2]]
-    parts = _ISO_DURATION.fullmatch(text)
-    if parts is None or not any(parts.groups()):
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
 def echo_json(value: object) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["echo", "json_line", "printable", "printable_bytes", "printable_lines"]
+__all__ = ["counted", "echo", "json_line", "printable", "printable_bytes", "printable_lines"]
 
 # Terminal controls (C0, DEL, C1), line separators, marks for the direction of text,
 # and lone surrogates, which cannot be encoded.
@@ -48,6 +48,11 @@ def json_line(value: Any) -> str:
     """Return a JSON value on one line, with JSON escapes for controls."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else _UNPRINTABLE_IN_JSON.sub(_escape_json, text)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun: "1 record", "2 records"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:

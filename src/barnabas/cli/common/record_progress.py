@@ -7,6 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.printable import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -80,4 +82,5 @@ def progress(
 def summary_line(records: int, size: int, seconds: float) -> str:
     """Return the records, bytes and rate as text."""
     rate = records / seconds if seconds > 0 else 0.0
-    return f"{records:,} records, {size / 1e6:,.1f} MB in {seconds:.1f} s, {rate:,.0f} records/s"
+    amount = f"{counted(records, 'record')}, {size / 1e6:,.1f} MB"
+    return f"{amount} in {seconds:.1f} s, {rate:,.0f} records/s"

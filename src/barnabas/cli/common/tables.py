@@ -72,13 +72,21 @@ def strong(text: object) -> Styled:
     return Styled(text, "bold")
 
 
-def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def echo_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, is_described: bool = False
+) -> None:
     """Print a table on a terminal, and tab-separated lines elsewhere.
 
     Columns of numbers are right-aligned. None is shown as "-".
+
+    Args:
+        columns: The names of the columns.
+        rows: A cell per column.
+        is_described: Whether to print the names of the columns elsewhere too. Lists are printed
+            without them, because scripts read lists.
     """
     if not sys.stdout.isatty():
-        for row in rows:
+        for row in (columns, *rows) if is_described else rows:
             click.echo("\t".join(_words(cell) for cell in row))
         return
     console().print(table(columns, rows))

@@ -106,8 +106,9 @@ class _OutputOptions(NamedTuple):
         Raises:
             click.UsageError: Options contradict each other, or the template is invalid.
         """
-        columns = self.with_headers or self.with_key or self.with_offset or self.key_delimiter
-        if (self.template is not None) + self.as_json + bool(columns) > 1:
+        columns = self.with_headers or self.with_key or self.with_offset
+        columns = columns or self.key_delimiter is not None
+        if (self.template is not None) + self.as_json + columns > 1:
             raise click.UsageError("give --format, --json, or --key, --headers and --offsets")
         if self.delimiter is not None and (self.as_json or self.template is not None):
             raise click.UsageError("--delimiter goes with neither --format nor --json")
@@ -120,7 +121,7 @@ class _OutputOptions(NamedTuple):
         return compile_template(self.template or self._columns(end), self.reading)
 
     def _columns(self, end: bytes) -> str:
-        between = _literal(self.key_delimiter or b"\t")
+        between = _literal(b"\t" if self.key_delimiter is None else self.key_delimiter)
         shown = [("%h", self.with_headers), ("%o", self.with_offset)]
         shown.append(("%k", self.with_key or self.key_delimiter is not None))
         return "".join(letter + between for letter, on in shown if on) + "%s" + _literal(end)
@@ -330,9 +331,10 @@ def _run(
     expected = sum(ends) if len(ends) == len(ranges) else None
     if wanted.records_max is not None:
         expected = min(wanted.records_max, expected or wanted.records_max)
+    waiting = _waiting_notice(names, choices, quiet=quiet)
     with client.stream(ranges) as stream, _shown(expected, quiet=quiet) as shown:
         source = RangeSource(client, stream, choices.group, choices.errors)
-        Printer(source, render_of, wanted, shown, choices.errors).run()
+        Printer(source, render_of, wanted, shown, choices.errors, waiting).run()
 
 
 def _run_member(
@@ -356,6 +358,7 @@ def _run_member(
     }
     names = _topics(client, choices.topics)
     client.partitions_for(names)
+    waiting = _waiting_notice(names, choices, quiet=quiet)
     with Consumer(**config) as consumer, _shown(wanted.records_max, quiet=quiet) as shown:
         source = GroupSource(
             client,
@@ -364,7 +367,7 @@ def _run_member(
             exit_at_end=choices.exit_at_end,
             errors=choices.errors,
         )
-        printer = Printer(source, render_of, wanted, shown, choices.errors)
+        printer = Printer(source, render_of, wanted, shown, choices.errors, waiting)
         source.on_revoke = printer.commit
         source.subscribe(names)
         printer.run()
@@ -392,12 +395,23 @@ def _run_share(
         config["max_poll_records"] = min(wanted.records_max, _SHARE_RECORDS_MAX)
     names = _topics(client, choices.topics)
     client.partitions_for(names)
+    waiting = _waiting_notice(names, choices, quiet=quiet)
     with (
         ShareConsumer(*names, **config) as consumer,
         _shown(wanted.records_max, quiet=quiet) as shown,
     ):
         source = ShareSource(consumer, choices.errors)
-        Printer(source, render_of, wanted, shown, choices.errors).run()
+        Printer(source, render_of, wanted, shown, choices.errors, waiting).run()
+
+
+def _waiting_notice(names: Sequence[str], choices: _SourceOptions, *, quiet: bool) -> str | None:
+    """Return what the user reads on a terminal while no record arrives."""
+    if quiet or not sys.stderr.isatty():
+        return None
+    notice = f"waiting for new records of {', '.join(names)}; Ctrl-C ends"
+    if choices.start is END and choices.group is None:
+        notice += ", and --from beginning shows the existing records"
+    return notice
 
 
 @contextmanager

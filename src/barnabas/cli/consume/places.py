@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.common.output import duration_ms, moment_ms
+from barnabas.cli.common.output import moment_ms
+from barnabas.cli.common.units import duration_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

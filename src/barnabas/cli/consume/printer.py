@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.common.output import warning
-from barnabas.cli.common.printable import printable_bytes
+from barnabas.cli.common.printable import echo, printable_bytes
 from barnabas.client.errors import ClientError, RecordDeserializationError
 from barnabas.runtime.system.interrupts import DeferredInterrupt
 
@@ -61,6 +61,7 @@ class Printer:
         wanted: The records to print.
         progress: Counts the printed records.
         errors: The policy for records that cannot be deserialized.
+        waiting: Notice for the user if no record arrives at first; None: no notice.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Printer:
         wanted: RecordFilter,
         progress: Progress,
         errors: ErrorPolicy,
+        waiting: str | None = None,
     ) -> None:
         self._source = source
         self._render_of = render_of
@@ -77,6 +79,8 @@ class Printer:
         self._wanted = wanted
         self._progress = progress
         self._errors = errors
+        # Printed once, after `_SILENT_POLLS` polls without a record.
+        self._waiting = waiting
         self._output = sys.stdout.buffer
         # On a terminal, controls such as escape sequences are escaped. Programs get raw bytes.
         self._is_terminal = sys.stdout.isatty()
@@ -86,6 +90,7 @@ class Printer:
         self._printed: dict[TopicPartition, int] = {}
         self._committed_at = time.monotonic()
         self._silent_polls = 0
+        self._empty_polls = 0
         # Whether the user was warned that the broker does not answer.
         self._warned = False
 
@@ -94,11 +99,14 @@ class Printer:
         try:
             while self._remaining != 0 and not self._source.is_finished:
                 chunks = self._source.poll(_POLL_MS)
-                if not chunks:
+                if chunks:
+                    self._waiting = None
+                    if self._warned:
+                        self._check_broker()
+                else:
                     check_reader(self._output.fileno())
                     self._check_broker()
-                elif self._warned:
-                    self._check_broker()
+                    self._tell_of_waiting()
                 self._print_all(chunks)
                 self._maybe_commit()
         finally:
@@ -168,6 +176,11 @@ class Printer:
                 raise
             return self._errors.render(render, records, limit)
         return text, len(shown), shown[-1].offset + 1 if is_last else None
+
+    def _tell_of_waiting(self) -> None:
+        self._empty_polls += 1
+        if self._waiting is not None and self._empty_polls == _SILENT_POLLS and not self._warned:
+            echo(self._waiting, err=True)
 
     def _check_broker(self) -> None:
         """Warn when the broker stops answering or answers again; a quiet topic looks the same."""

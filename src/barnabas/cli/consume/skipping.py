@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.output import warning
+from barnabas.cli.common.printable import counted
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class ErrorPolicy:
         """Print the number of skipped records and batches, if there are any."""
         counts = []
         if self.records:
-            counts.append(f"{self.records} record{'' if self.records == 1 else 's'}")
+            counts.append(counted(self.records, "record"))
         if self.batches:
             counts.append(f"{self.batches} corrupt batch{'' if self.batches == 1 else 'es'}")
         if counts:

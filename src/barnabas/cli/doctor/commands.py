@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.output import (
-    DEFAULT_BOOTSTRAP,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    bootstrap_option,
     config_file_option,
     echo_json,
+    json_option,
     key_values,
+    profile_option,
     property_option,
 )
 from barnabas.cli.common.tables import Styled, bad, echo_entry, echo_line, good, warn
-from barnabas.cli.profiles.selection import file_settings
+from barnabas.cli.profiles.selection import select
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -45,28 +47,32 @@ _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wron
 
 @click.command(epilog=EXAMPLES)
 @click.argument("target", required=False, metavar="[HOST:PORT|DIRECTORY|SERVER.PROPERTIES]")
+@bootstrap_option("Brokers to examine.")
 @property_option
 @config_file_option
+@profile_option
 @click.option("-q", "--quiet", is_flag=True, help="Show only what is wrong.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def doctor(
     target: str | None,
+    bootstrap: str | None,
     properties: Sequence[str],
     config_file: str | None,
+    profile: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Find problems of a broker, a data directory or a broker's configuration.
 
-    The default target is the broker at BARNABAS_BOOTSTRAP, else at 127.0.0.1:9092.
+    Without a target, --bootstrap tells the brokers.
     """
     from barnabas.cli.doctor.diagnosis import Diagnosis
 
     diagnosis = Diagnosis()
-    settings = file_settings(config_file)
-    of_file = settings.pop("bootstrap.servers", None)
-    wanted = target or of_file or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
-    given = {**settings, **key_values(properties, "--property")}
+    if target is not None and bootstrap is not None:
+        raise click.UsageError("give either a target or --bootstrap")
+    chosen = select(target or bootstrap, tuple(properties), profile, config_file)
+    wanted, given = chosen.bootstrap, key_values(chosen.properties, "--property")
     try:
         _examine(wanted, given, diagnosis)
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import click
 
 from barnabas.cli.common.completing import complete_groups
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
-from barnabas.cli.common.printable import echo
+from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
 from barnabas.cli.groups.reset import reset_group
 from barnabas.cli.groups.streams_tables import echo_streams_members, echo_topology, streams_json
@@ -126,12 +126,11 @@ def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
     described = group.description
     protocol = f", {described.protocol}" if described.protocol else ""
     coordinator = "" if group.coordinator is None else f", coordinator {group.coordinator}"
-    count = len(described.members)
     echo_line(
         strong(described.group_id),
         ": ",
         _state(described.state),
-        f", {described.type}{protocol}, {count} member{'' if count == 1 else 's'}{coordinator}",
+        f", {described.type}{protocol}, {counted(len(described.members), 'member')}{coordinator}",
         ", lag ",
         _lag(group.lag),
     )
@@ -142,7 +141,7 @@ def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
             echo_streams_members(group.streams)
         else:
             rows = [_member_row(member) for member in described.members]
-            echo_table(("member", "client", "host", "reads"), rows)
+            echo_table(("member", "client", "host", "reads"), rows, is_described=True)
         if sys.stdout.isatty():
             echo()
     rows = [
@@ -150,7 +149,9 @@ def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
         for each in group.partitions
     ]
     if rows:
-        echo_table(("topic", "partition", "offset", "end", "lag", "read by"), rows)
+        echo_table(
+            ("topic", "partition", "offset", "end", "lag", "read by"), rows, is_described=True
+        )
 
 
 def _reader(progress: PartitionProgress) -> object:

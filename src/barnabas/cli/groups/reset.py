@@ -13,7 +13,6 @@ from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
-    duration_ms,
     echo_json,
     moment_ms,
     problem,
@@ -22,6 +21,7 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.partition_specs import partitions_of
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import dim, echo_table, warn
+from barnabas.cli.common.units import duration_ms
 from barnabas.cli.groups.group_lag import group_positions
 from barnabas.client.errors import ClientError
 
@@ -92,6 +92,7 @@ class Move(NamedTuple):
 )
 @click.option("--by-duration", metavar="2h|PT2H", help="Move back by this duration.")
 @click.option("--execute", is_flag=True, help="Change the offsets.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes, which is the default.")
 @client_options
 def reset_group(
     group: str,
@@ -105,6 +106,7 @@ def reset_group(
     shift_by: int | None,
     by_duration: str | None,
     execute: bool,
+    dry_run: bool,
     bootstrap: str,
     properties: Sequence[str],
     as_json: bool,
@@ -125,6 +127,8 @@ def reset_group(
             "give one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, "
             "--shift-by and --by-duration"
         )
+    if execute and dry_run:
+        raise click.UsageError("give either --execute or --dry-run")
     if bool(topics) == all_topics:
         raise click.UsageError("give --topic (it may be repeated) or --all-topics")
     with connected(bootstrap, properties) as client:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED
+from barnabas.cli.common.output import EXIT_FAILED, json_option
 from barnabas.cli.common.printable import echo, json_line
 from barnabas.cli.log.payloads import KINDS
 
@@ -107,7 +107,7 @@ def log() -> None:
 @click.option(
     "-n", "--max-batches", "limit", type=click.IntRange(1), help="Show at most N batches."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@json_option("Print one JSON object per line.")
 def dump(
     paths: Sequence[str],
     records: bool | None,
@@ -135,7 +135,7 @@ def dump(
 @log.command("verify", epilog=VERIFY_EXAMPLES)
 @click.argument("path", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY")
 @click.option("--deep", is_flag=True, help="Decompress and decode every record too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 def verify(path: str, deep: bool, as_json: bool) -> None:
     """Check a data directory, or one partition's, for damage.
 
@@ -167,7 +167,7 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
 @log.command("repair", epilog=REPAIR_EXAMPLES)
 @click.argument("path", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY")
 @click.option("--apply", is_flag=True, help="Repair the files.  [default: only show the repairs]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 def repair(path: str, apply: bool, as_json: bool) -> None:
     """Recover the intact data of damaged files; the broker must be stopped."""
     from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn

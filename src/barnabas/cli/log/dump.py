@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from barnabas.cli.common.output import problem
-from barnabas.cli.common.printable import echo, json_line
+from barnabas.cli.common.printable import counted, echo, json_line
 from barnabas.cli.common.tables import bad, dim, echo_line, strong, warn
 from barnabas.cli.log.paths import partition_of
 from barnabas.cli.log.payloads import kind_of_topic, payload
@@ -153,7 +153,7 @@ class Dumper:
         echo_line(
             strong(f"{header.base_offset}-{header.last_offset}"),
             dim(f"  at {batch.position}, {header.size} bytes"),
-            f"  {header.record_count} record{'' if header.record_count == 1 else 's'}",
+            f"  {counted(header.record_count, 'record')}",
             f"  epoch {header.partition_leader_epoch}  {fields['compression']}",
             f"  {fields['timestamp']} {fields['timestamp_type']}",
             *_producer_words(batch),

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
-from barnabas.cli.common.printable import echo
+from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_table, good, warn
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.cli.partitions.throttle import clear_throttles, set_throttles, throttled_topics
@@ -90,7 +90,7 @@ def _report(
     if not as_json:
         fine = sum(error is None for error in results.values())
         if fine:
-            echo(f"{done}: {fine} partition{'' if fine == 1 else 's'}")
+            echo(f"{done}: {counted(fine, 'partition')}")
 
 
 def await_moves(client: Client, planned: Sequence[Move]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.common.output import client_options, connected, echo_json
+from barnabas.cli.common.printable import counted
 from barnabas.cli.common.tables import Styled, bad, dim, echo_line, echo_table, good, warn
 from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.client.errors import ClientError
@@ -43,7 +44,7 @@ _MINOR_MARKS = {"not-preferred"}
 
 @click.command("show", epilog=EXAMPLES)
 @topic_arguments("names", required=False)
-@click.option("-i", "--live", is_flag=True, help="Keep running and show changes; Ctrl-C ends it.")
+@click.option("-i", "--live", is_flag=True, help="Keep running and show changes; q ends it.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.2),
@@ -94,7 +95,7 @@ def _echo_sum(found: Sequence[PartitionSnapshot]) -> None:
     if not sys.stdout.isatty():
         return
     unwell = sum(is_unhealthy(each) for each in found)
-    count = f"{len(found)} partition{'' if len(found) == 1 else 's'}"
+    count = counted(len(found), "partition")
     if unwell:
         echo_line(
             dim(f"{count}, "), warn(f"{unwell} not well"), dim("; `barnabas why` explains them")
@@ -233,6 +234,7 @@ def _show_live(
 ) -> None:
     from rich.live import Live
 
+    from barnabas.cli.common.keys import quit_by_key
     from barnabas.cli.common.tables import console
     from barnabas.cli.partitions.snapshot import take_snapshots
 
@@ -240,8 +242,9 @@ def _show_live(
     rates: dict[TopicPartition, float] = {}
     before_at = 0.0
     terminal = console()
-    with Live(console=terminal, screen=True, auto_refresh=False) as live:
-        while True:
+    with quit_by_key() as keyboard, Live(console=terminal, screen=True, auto_refresh=False) as live:
+        has_quit = False
+        while not has_quit:
             error_text = None
             try:
                 found = take_snapshots(client, names, internal=internal)
@@ -256,7 +259,7 @@ def _show_live(
             shown = [each for each in found if not unwell or is_unhealthy(each)]
             live.update(_screen(shown, rates, error_text, terminal.height), refresh=True)
             before, before_at = found, at
-            time.sleep(interval)
+            has_quit = keyboard.pause(interval)
 
 
 def _rates(
@@ -289,7 +292,7 @@ def _screen(
         ("barnabas partitions", "bold"),
         f"  {len(shown)} partitions  ",
         (f"{unwell} not well", "yellow") if unwell else ("all well", "green"),
-        ("   Ctrl-C ends", "dim"),
+        ("   q ends", "dim"),
     )
     parts: list[RenderableType] = [head, Text("")]
     if error_text is not None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.completing import complete_topics
-from barnabas.cli.common.output import bootstrap_option, duration_ms, echo_json, key_values
+from barnabas.cli.common.output import bootstrap_option, echo_json, json_option, key_values
 from barnabas.cli.common.printable import echo
+from barnabas.cli.common.units import duration_ms
 from barnabas.cli.pipeline.projects import project_option, reported
 from barnabas.cli.pipeline.reset import reset_datasets
 from barnabas.cli.pipeline.running import run_request
@@ -73,7 +74,7 @@ pipeline.add_command(status)
     "--output", metavar="TOPIC", help="The topic to write.  [default: the topic's name and -out]"
 )
 @bootstrap_option("Brokers that the pipeline connects to first.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def init(
     directory: Path, topic: str, output: str | None, bootstrap: str | None, as_json: bool
 ) -> None:
@@ -112,7 +113,7 @@ def init(
 @click.option(
     "--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's start."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the events as lines of JSON.")
+@json_option("Print the events as lines of JSON.")
 def run(
     directory: Path,
     refresh: Sequence[str],

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.escapes import unescape_option
+from barnabas.cli.common.escapes import unescape_separator
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
@@ -82,7 +82,7 @@ Ctrl-C ends the command.
     "-k",
     "-K",
     "--key-separator",
-    callback=unescape_option,
+    callback=unescape_separator,
     help="Separator of key and value in a line.",
 )
 @click.option("--key", help="Key of records without a key.")
@@ -106,7 +106,7 @@ Ctrl-C ends the command.
 @click.option(
     "-D",
     "--delimiter",
-    callback=unescape_option,
+    callback=unescape_separator,
     help="Separator of records.  [default: \\n]",
 )
 @click.option("-W", "--whole-files", is_flag=True, help="Send each file as one record.")

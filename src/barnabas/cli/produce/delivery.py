@@ -58,6 +58,8 @@ class Delivery:
         # Reports that the topic was created; None: no report.
         self._notice = notice
         self._remaining = limits.records_max
+        # Number of the next line of the input, for error messages.
+        self._next_line = 1
         self.error: str | None = None
         self.interrupt: KeyboardInterrupt | None = None
 
@@ -109,7 +111,8 @@ class Delivery:
                 self._producer.poll(0)
 
     def _send(self, pieces: Sequence[bytes]) -> None:
-        for run in runs(pieces, self._options):
+        first, self._next_line = self._next_line, self._next_line + len(pieces)
+        for run in runs(pieces, self._options, first):
             if not run.records:
                 continue
             if self._notice is not None:

@@ -15,6 +15,8 @@ __all__ = ["Options", "Record", "Run", "json_record", "runs"]
 
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
+# Part of an invalid line that an error message shows.
+_SHOWN_BYTES = 80
 
 # Key, value, headers, and timestamp in ms or None.
 Record = tuple[bytes | None, bytes | None, "Sequence[tuple[str, bytes | None]]", int | None]
@@ -43,24 +45,29 @@ class Run(NamedTuple):
     records: list[Record]
 
 
-def runs(lines: Sequence[bytes], options: Options) -> Iterator[Run]:
+def runs(lines: Sequence[bytes], options: Options, first: int = 1) -> Iterator[Run]:
     """Yield the records of some lines, in order. Records before an invalid line are yielded first.
 
+    Args:
+        lines: Lines of the input, without their delimiters.
+        options: The conversion to records.
+        first: Number of the first line, for error messages.
+
     Raises:
-        ValueError: A line cannot be converted; the message shows the line.
+        ValueError: A line cannot be converted; the message shows the number and the line.
     """
     if not options.from_json:
-        yield from _plain_runs(lines, options)
+        yield from _plain_runs(lines, options, first)
         return
     run = Run(None, [])
-    for line in lines:
+    for number, line in enumerate(lines, first):
         if not line.strip():
             continue
         try:
             record, partition = json_record(line, options)
-        except ValueError:
+        except ValueError as error:
             yield run
-            raise
+            raise _at_line(number, error, line) from None
         if partition != run.partition and run.records:
             yield run
             run = Run(partition, [])
@@ -69,19 +76,24 @@ def runs(lines: Sequence[bytes], options: Options) -> Iterator[Run]:
     yield run
 
 
-def _plain_runs(lines: Sequence[bytes], options: Options) -> Iterator[Run]:
+def _at_line(number: int, error: ValueError, line: bytes) -> ValueError:
+    shown = line[:_SHOWN_BYTES].decode(errors="replace") + "…" * (len(line) > _SHOWN_BYTES)
+    return ValueError(f"line {number}: {error}: {shown}")
+
+
+def _plain_runs(lines: Sequence[bytes], options: Options, first: int) -> Iterator[Run]:
     headers, timestamp, partition = options.headers, options.timestamp, options.partition
     plain = options.separator is None and options.value_format is None
     if plain and not options.empty_is_null:
         yield Run(partition, [(options.key, line, headers, timestamp) for line in lines])
         return
     records: list[Record] = []
-    for line in lines:
+    for number, line in enumerate(lines, first):
         try:
             key, value = _key_and_value(line, options)
-        except ValueError:
+        except ValueError as error:
             yield Run(partition, records)
-            raise
+            raise _at_line(number, error, line) from None
         records.append((key, value, headers, timestamp))
     yield Run(partition, records)
 
@@ -93,19 +105,19 @@ def _key_and_value(line: bytes, options: Options) -> tuple[bytes | None, bytes |
         if found:
             key, value = before, after
             if options.key_format is not None and (key or not options.empty_is_null):
-                key = _written(key, options.key_format, "key", line)
+                key = _written(key, options.key_format, "key")
     if options.empty_is_null and not value:
         return key or None, None
     if options.value_format is not None:
-        return key, _written(value, options.value_format, "value", line)
+        return key, _written(value, options.value_format, "value")
     return (key or None if options.empty_is_null else key), value
 
 
-def _written(data: bytes, how: Format, what: str, line: bytes) -> bytes | None:
+def _written(data: bytes, how: Format, what: str) -> bytes | None:
     try:
         return how.write(data.decode())
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the {what} cannot be encoded: {error}: {line[:80]!r}") from None
+        raise ValueError(f"the {what} cannot be encoded: {error}") from None
 
 
 # JSON lines
@@ -115,22 +127,22 @@ def json_record(line: bytes, options: Options) -> tuple[Record, int | None]:
     """Return the record of a JSON line, and its partition.
 
     Raises:
-        ValueError: The line is invalid; the message shows the reason and the line.
+        ValueError: The line is invalid; the message shows the reason.
     """
     try:
         fields = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"not a JSON line: {line[:80]!r} ({error})") from None
+        raise ValueError(f"not a JSON line ({error})") from None
     if not isinstance(fields, dict) or not ("value" in fields or "value_base64" in fields):
-        raise ValueError(f'a JSON line is an object with "value": {line[:80]!r}')
+        raise ValueError('a JSON line is an object with "value"')
     try:
         headers = [*options.headers, *_json_headers(fields.get("headers"))]
         key = _json_member(fields, "key", options.key_format)
         value = _json_member(fields, "value", options.value_format)
         timestamp = _json_number(fields, "timestamp", _INT64_MAX)
         partition = _json_number(fields, "partition", _INT32_MAX)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{error}: {line[:80]!r}") from None
+    except TypeError as error:
+        raise ValueError(str(error)) from None
     record = (
         options.key if key is None else key,
         value,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, problem
 from barnabas.cli.common.printable import echo
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def security() -> None:
     show_default=True,
     help="How long the certificates are valid.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, without the password.")
+@json_option("Print JSON, without the password.")
 def init(
     directory: str,
     hosts: tuple[str, ...],

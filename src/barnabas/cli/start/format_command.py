@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, problem
 from barnabas.cli.common.tables import echo_line
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.rng import SystemRng
@@ -63,7 +63,7 @@ same --add-scram or --add-scram-file.
     "--ignore-formatted", is_flag=True, help="Pass over directories that are formatted already."
 )
 @click.option("--random-uuid", is_flag=True, help="Only print a new cluster id.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def format_command(
     properties_file: str | None,
     cluster_id: str | None,

@@ -6,6 +6,7 @@ import errno
 import gc
 import logging
 import os
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -187,6 +188,8 @@ def _with_remedy(error: OSError) -> str:
         errno.ENOSPC: "free disk space, or use a directory on another disk: --data-dir DIR",
     }
     remedy = remedies.get(error.errno or 0)
+    if isinstance(error, socket.gaierror):
+        remedy = "use a name or address of this machine: --listen HOST:PORT"
     reason = error.strerror or str(error)
     text = f"{error.filename}: {reason}" if error.filename else reason
     return f"{text}; {remedy}" if remedy else text

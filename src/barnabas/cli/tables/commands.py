@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING
 
 import click
 
 from barnabas.cli.common.moments import utc_text
-from barnabas.cli.common.output import duration_ms, echo_json, moment_ms, warning
+from barnabas.cli.common.output import echo_json, moment_ms, warning
 from barnabas.cli.common.printable import echo
+from barnabas.cli.common.units import duration_ms, size_bytes
 from barnabas.cli.tables.opened import opened, reported, table_options
 from barnabas.cli.tables.shown_progress import shown_progress
 
@@ -56,15 +56,14 @@ no snapshot names: of killed tasks, for instance. The current rows stay. Reads o
 fail afterwards, and a batch must not take longer. Delta tables count in whole hours.
 """
 _HOUR_MS = 3_600_000
-_SIZES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def parse_size(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     """Return the bytes of a size such as 128MiB."""
-    found = re.fullmatch(r"(\d+)(KiB|MiB|GiB|)", text)
-    if found is None or not int(found[1]):
+    size = size_bytes(text)
+    if not size:
         raise click.BadParameter("write a size such as 128MiB")
-    return int(found[1]) * _SIZES[found[2]]
+    return size
 
 
 target_option = click.option(

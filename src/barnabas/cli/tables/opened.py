@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, key_values, problem
+from barnabas.cli.common.output import EXIT_FAILED, json_option, key_values, problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ _OPTIONS = (
         metavar="KEY=VALUE",
         help="TABLE is a Delta table. A setting of its object store; may be repeated.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    json_option(),
 )
 
 

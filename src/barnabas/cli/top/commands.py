@@ -31,8 +31,8 @@ Examples:
 
 \b
 Record rates and lag come from the Kafka protocol. Outgoing bytes, requests, connections,
-principals, purgatories, CPU and memory come from the metrics listeners given by --metrics. Ctrl-C
-ends the display.
+principals, purgatories, CPU and memory come from the metrics listeners given by --metrics. The
+key q and Ctrl-C end the display.
 """
 # A short timeout, because DescribeQuorum is not answered while the quorum has no leader.
 _DEFAULTS = {"request.timeout.ms": "3000"}
@@ -106,6 +106,7 @@ def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:
 def _show_live(sampler: Sampler, interval: float) -> None:
     from rich.live import Live
 
+    from barnabas.cli.common.keys import quit_by_key
     from barnabas.cli.common.tables import console
     from barnabas.cli.top.metrics import MetricsError
     from barnabas.cli.top.rates import rates_between
@@ -113,11 +114,13 @@ def _show_live(sampler: Sampler, interval: float) -> None:
     from barnabas.client.errors import ClientError
 
     before, rates = sampler.take(), None
-    with Live(
-        render(None, None, interval), console=console(), screen=True, auto_refresh=False
-    ) as live:
-        while True:
-            time.sleep(interval)
+    with (
+        quit_by_key() as keyboard,
+        Live(
+            render(None, None, interval), console=console(), screen=True, auto_refresh=False
+        ) as live,
+    ):
+        while not keyboard.pause(interval):
             error_text = None
             try:
                 after = sampler.take()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.common.printable import printable
+from barnabas.cli.common.printable import counted, printable
 from barnabas.cli.common.tables import bad, dim, good, table, warn
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ def _head(rates: Rates | None, interval: float, *, live: bool) -> RenderableType
         return Text("looking…", style="dim")
     head = Text.assemble(
         ("barnabas top", "bold"),
-        f"  {rates.brokers} broker{'' if rates.brokers == 1 else 's'}",
-        f"  {len(rates.topics)} topics  {rates.group_count} groups",
+        f"  {counted(rates.brokers, 'broker')}  {counted(len(rates.topics), 'topic')}"
+        f"  {counted(rates.group_count, 'group')}",
         (f"   every {interval:g} s", "dim"),
-        ("   Ctrl-C ends\n" if live else "\n", "dim"),
+        ("   q ends\n" if live else "\n", "dim"),
         "in ",
         (f"{amount(rates.records_in)} records/s", "bold cyan"),
         f"  {size(rates.total(lambda topic: topic.bytes_in))}/s",

@@ -11,12 +11,12 @@ import click
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
+    config_values,
     connected,
     echo_json,
-    key_values,
     problem,
 )
-from barnabas.cli.common.printable import echo
+from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, strong, warn
 from barnabas.cli.common.topic_names import topic_argument, topic_arguments
 from barnabas.cli.topics.purge import purge_topics
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   barnabas topics list
-  barnabas topics create flights --partitions 6 --config retention.ms=86400000
+  barnabas topics create flights --partitions 6 --config retention.ms=7d
   barnabas topics describe flights
   barnabas topics alter flights --partitions 12 --delete-config retention.ms
   barnabas topics purge flights --before-time 2026-01-31T12:00
@@ -131,11 +131,10 @@ def _echo_topic(
 ) -> None:
     from barnabas.protocol.primitives import uuid_to_string
 
-    count, factor = len(topic.partitions), _replication_factor(topic)
     echo_line(
         strong(topic.name),
-        f": {count} partition{'' if count == 1 else 's'}, "
-        f"{factor} replica{'' if factor == 1 else 's'}, ",
+        f": {counted(len(topic.partitions), 'partition')}, "
+        f"{counted(_replication_factor(topic), 'replica')}, ",
         dim(f"id {uuid_to_string(topic.topic_id)}"),
     )
     for config in configs:
@@ -149,7 +148,7 @@ def _echo_topic(
         if len(partition.isr) < len(partition.replicas):
             isr = warn(isr)
         rows.append((number, leader, replicas, isr, start, end))
-    echo_table(("partition", "leader", "replicas", "isr", "start", "end"), rows)
+    echo_table(("partition", "leader", "replicas", "isr", "start", "end"), rows, is_described=True)
 
 
 def _topic_json(topic: TopicInfo) -> dict[str, Any]:
@@ -190,7 +189,7 @@ def _replication_factor(topic: TopicInfo) -> int:
     "configs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A config of the topic. May be repeated.",
+    help="A config of the topic, with units such as 7d or 1GiB. May be repeated.",
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists.")
 @client_options
@@ -207,7 +206,7 @@ def create_topics(
     """Create topics and wait until they can be used."""
     from barnabas.client.admin.topics.topics import NewTopic
 
-    pairs = key_values(configs, "--config")
+    pairs = config_values(configs, "--config")
     new = [NewTopic(name, partitions or -1, replication_factor or -1, pairs) for name in names]
     with connected(bootstrap, properties) as client:
         results = client.create_topics(new, raise_errors=False)
@@ -251,7 +250,7 @@ def delete_topics(
     "configs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A config of the topic. May be repeated.",
+    help="A config of the topic, with units such as 7d or 1GiB. May be repeated.",
 )
 @click.option(
     "--delete-config",
@@ -271,7 +270,7 @@ def alter_topic(
     as_json: bool,
 ) -> None:
     """Raise the number of partitions, set configs or remove them."""
-    changes: dict[str, str | None] = dict(key_values(configs, "--config"))
+    changes: dict[str, str | None] = dict(config_values(configs, "--config"))
     changes.update(dict.fromkeys(deleted))
     if not changes and partitions is None:
         raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")

@@ -13,7 +13,6 @@ from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
     connected,
-    duration_ms,
     echo_json,
     problem,
 )
@@ -22,6 +21,7 @@ from barnabas.cli.common.printable import echo
 from barnabas.cli.common.served_apis import require_api
 from barnabas.cli.common.tables import bad, echo_table, good, warn
 from barnabas.cli.common.topic_names import topic_arguments
+from barnabas.cli.common.units import duration_ms
 from barnabas.cli.transactions.no_timeout import NO_TIMEOUT_MS
 from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey

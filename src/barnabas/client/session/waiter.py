@@ -41,6 +41,13 @@ class Waiter:
         self._remaining_ms: float | None = None
         # The argument of `limit_total` (ms), for the error message.
         self._total_ms = 0.0
+        # Called once, when a call takes longer than this time (ms); None: no notice, or done.
+        self._on_long_wait: Callable[[], None] | None = None
+        self._notice_ms = 0.0
+
+    def notify_long_wait(self, after_ms: float, on_long_wait: Callable[[], None]) -> None:
+        """Call `on_long_wait` at the first call that is not complete after `after_ms`."""
+        self._notice_ms, self._on_long_wait = after_ms, on_long_wait
 
     def limit_total(self, timeout_ms: float) -> None:
         """Limit the duration of all further calls together.
@@ -78,11 +85,21 @@ class Waiter:
         for key, start in starts.items():
             start(_store_outcome(outcomes, key))
         complete = len(starts)
-        if not self.run_until(lambda: len(outcomes) == complete, self._limit_ms):
+        if not self._run_with_notice(lambda: len(outcomes) == complete):
             for key in starts:
                 late = f"{key} did not end within default.api.timeout.ms"
                 outcomes.setdefault(key, ClientTimeoutError(late))
         return {key: outcomes[key] for key in starts}
+
+    def _run_with_notice(self, is_done: Callable[[], bool]) -> bool:
+        on_long_wait = self._on_long_wait
+        if on_long_wait is None:
+            return self.run_until(is_done, self._limit_ms)
+        if self.run_until(is_done, self._notice_ms):
+            return True
+        self._on_long_wait = None
+        on_long_wait()
+        return self.run_until(is_done, self._limit_ms - self._notice_ms)
 
     def run_until(self, is_done: Callable[[], bool], timeout_ms: float) -> bool:
         """Run the loop until `is_done()` holds; return False if the timeout passed first.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.primitives import ZERO_UUID, uuid_from_string, uuid_to_string
+from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.settings.properties import PropertiesError, format_properties, parse_properties
 from barnabas.storage.errors import InconsistentDirectoryError
 
@@ -50,11 +51,16 @@ class MetaProperties(msgspec.Struct, frozen=True):
             directory_id = values.get("directory.id")
             return cls(
                 values["cluster.id"],
-                int(values["node.id"]),
-                uuid_from_string(directory_id) if directory_id else ZERO_UUID,
+                _node_id(values["node.id"]),
+                _directory_id(directory_id) if directory_id else ZERO_UUID,
             )
         except KeyError as error:
             raise InconsistentDirectoryError(f"{path} lacks {error.args[0]}") from error
+        except UnicodeDecodeError as error:
+            raise InconsistentDirectoryError(
+                f"{path} cannot be read: the file is not text; restore it from a backup, or copy "
+                "it from another data directory of this node with a new directory.id"
+            ) from error
         except (PropertiesError, ValueError) as error:
             raise InconsistentDirectoryError(f"{path} cannot be read: {error}") from error
 
@@ -67,3 +73,16 @@ class MetaProperties(msgspec.Struct, frozen=True):
             "cluster.id": self.cluster_id,
         }
         disk.write_atomically(f"{directory}/{FILE_NAME}", format_properties(values).encode())
+
+
+def _node_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"node.id is {text!r}, but must be a number")
+    return int(text)
+
+
+def _directory_id(text: str) -> bytes:
+    try:
+        return uuid_from_string(text)
+    except ProtocolError:
+        raise ValueError(f"directory.id is {text!r}, but must be 22 characters of base64") from None

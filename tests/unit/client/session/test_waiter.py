@@ -110,3 +110,25 @@ def test_waits_for_records_count_toward_the_total_limit() -> None:
     assert loop.now_ms == TIMEOUT_MS
     with pytest.raises(TimeoutError):
         waiter.run_until(lambda: True, 0)
+
+
+def test_the_first_call_that_takes_long_is_notified_once_and_goes_on() -> None:
+    loop = VirtualLoop()
+    waiter = waiter_of(loop)
+    notified: list[float] = []
+    waiter.notify_long_wait(1_000, lambda: notified.append(loop.now_ms))
+    waiter.wait(call_of(loop, 900), "short")
+    assert notified == []
+    assert waiter.wait(call_of(loop, 9_000), "long") == "done"
+    assert notified == [1_900]
+    waiter.wait(call_of(loop, 9_000), "another")
+    assert notified == [1_900]
+
+
+def test_a_notice_does_not_lengthen_the_timeout_of_a_call() -> None:
+    loop = VirtualLoop()
+    waiter = waiter_of(loop)
+    waiter.notify_long_wait(1_000, lambda: None)
+    with pytest.raises(ClientTimeoutError, match="call"):
+        waiter.wait(call_of(loop, 100_000), "call")
+    assert loop.now_ms == TIMEOUT_MS + 5_000

@@ -1,0 +1,74 @@
+"""Durations and sizes with units, as users type them: 15m, 7d, 128MiB.
+
+Brokers and Kafka's tools take plain numbers only, in the unit of each key. The commands convert
+values before they send them, so that the units also work with Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+__all__ = ["config_text", "duration_ms", "size_bytes"]
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+_SIZES = {
+    "": 1,
+    "B": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+}
+_SIZE = re.compile(rf"(\d+)({'|'.join(_SIZES)})")
+# The last word of a key -> milliseconds of its unit.
+_KEYS_OF_TIMES = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}
+_WORDS_OF_SIZES = {"bytes", "byte"}
+
+
+def duration_ms(text: str) -> int | None:
+    """Return the milliseconds of a duration like 90s, 15m, 2h, 7d or PnDTnHnMnS, else None."""
+    simple = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    if simple is not None:
+        return int(simple[1]) * _UNITS_MS[simple[2]]
+    parts = _ISO_DURATION.fullmatch(text)
+    if parts is None or not any(parts.groups()):
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+
+
+def size_bytes(text: str) -> int | None:
+    """Return the bytes of a size like 512, 100kB, 128MiB or 1GiB, else None."""
+    found = _SIZE.fullmatch(text)
+    return None if found is None else int(found[1]) * _SIZES[found[2]]
+
+
+def config_text(key: str, text: str) -> str:
+    """Return the value of a config as brokers read it; without a unit, the text is unchanged.
+
+    The words of the key tell its unit, such as `retention.ms` and `segment.bytes`.
+
+    Raises:
+        click.UsageError: The duration is not a whole number in the unit of the key.
+    """
+    words = re.split(r"[._]", key)
+    unit_ms = _KEYS_OF_TIMES.get(words[-1])
+    if unit_ms is not None:
+        length = duration_ms(text)
+        if length is None:
+            return text
+        if length % unit_ms:
+            raise click.UsageError(f"{key}={text}: the value must be whole {words[-1]}")
+        return str(length // unit_ms)
+    if _WORDS_OF_SIZES.isdisjoint(words):
+        return text
+    size = size_bytes(text)
+    return text if size is None else str(size)

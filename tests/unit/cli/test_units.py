@@ -1,0 +1,72 @@
+"""Durations and sizes with units in options and configs."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from barnabas.cli.common.units import config_text, duration_ms, size_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("250ms", 250),
+        ("90s", 90_000),
+        ("15m", 900_000),
+        ("2h", 7_200_000),
+        ("7d", 604_800_000),
+        ("PT0S", 0),
+        ("P1DT2H3M4S", 93_784_000),
+        ("P", None),
+        ("15", None),
+        ("-1h", None),
+        ("1 h", None),
+    ],
+)
+def test_durations_in_short_and_in_iso_form(text: str, milliseconds: int | None) -> None:
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("512", 512),
+        ("512B", 512),
+        ("100kB", 100_000),
+        ("128MiB", 128 << 20),
+        ("1GiB", 1 << 30),
+        ("1 GiB", None),
+        ("1gib", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_sizes_with_binary_and_decimal_units(text: str, size: int | None) -> None:
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "sent"),
+    [
+        ("retention.ms", "7d", "604800000"),
+        ("log.retention.hours", "7d", "168"),
+        ("retention.ms", "-1", "-1"),
+        ("retention.ms", "5000", "5000"),
+        ("retention.bytes", "1GiB", "1073741824"),
+        ("consumer_byte_rate", "10MiB", "10485760"),
+        # Without a unit in the key, the text is a text.
+        ("client.id", "7d", "7d"),
+        ("cleanup.policy", "compact", "compact"),
+        # The broker refuses units of the wrong kind.
+        ("retention.ms", "1GiB", "1GiB"),
+        ("segment.bytes", "7d", "7d"),
+    ],
+)
+def test_the_key_tells_the_unit_of_a_config(key: str, text: str, sent: str) -> None:
+    assert config_text(key, text) == sent
+
+
+def test_a_duration_must_be_whole_in_the_unit_of_its_key() -> None:
+    with pytest.raises(click.UsageError, match=r"log\.retention\.hours=90s: .* whole hours"):
+        config_text("log.retention.hours", "90s")
