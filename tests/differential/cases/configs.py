@@ -326,6 +326,19 @@ def quotas_that_are_refused(scene: Scene) -> None:
 
 
 @case(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+def quotas_of_an_entity_are_in_the_order_of_a_hash_table(scene: Scene) -> None:
+    client = scene.name("client")
+    part = {"entity_type": CLIENT, "match_type": 0, "match": client}
+    keys = ("request_percentage", "controller_mutation_rate", "consumer_byte_rate")
+    for key in (*keys, "producer_byte_rate"):
+        scene.do(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota([(CLIENT, client)], (key, 9.0, False)))
+        scene.settle()
+        scene.compare({"components": [part], "strict": True})
+    removals = [(key, 0.0, True) for key in (*keys, "producer_byte_rate")]
+    scene.do(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota([(CLIENT, client)], *removals))
+
+
+@case(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 def quotas_that_are_found(scene: Scene) -> None:
     client = scene.name("client")
     scene.do(

@@ -373,3 +373,26 @@ def test_a_changed_quota_applies_to_open_connections() -> None:
     set_quota(broker, {"user": "ANONYMOUS", "client-id": "client"}, "producer_byte_rate", 1e9)
     assert first > 0
     assert produced(broker, 20_000).throttle_time_ms == 0
+
+
+def test_entities_are_described_in_the_order_of_kafkas_hash_table() -> None:
+    broker = SimulatedBroker()
+    made: list[Entity] = [
+        {"user": "u"},
+        {"client-id": "c"},
+        {"user": "u", "client-id": "c"},
+        {"user": None},
+        {"user": "a", "client-id": None},
+        {"user": "zz"},
+        {"user": "b1"},
+        {"user": "b2"},
+        {"user": None, "client-id": "c"},
+    ]
+    for entity in made:
+        set_quota(broker, entity, "request_percentage", 9.0)
+    described = [
+        {part.entity_type: part.entity_name for part in entry.entity}
+        for entry in describe(broker).entries
+    ]
+    # As Apache Kafka 4.4 describes them after the same requests.
+    assert [made.index(entity) for entity in described] == [8, 2, 6, 0, 1, 3, 5, 7, 4]

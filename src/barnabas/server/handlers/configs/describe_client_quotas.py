@@ -1,10 +1,15 @@
-"""DescribeClientQuotas (key 48, v0-1): list quotas that match an entity filter (KIP-546)."""
+"""DescribeClientQuotas (key 48, v0-1): list quotas that match an entity filter (KIP-546).
+
+Entities and keys have the order of Kafka's hash tables, on which tests of clients depend. After a
+removal, Kafka's own order also depends on the earlier size of its table; that is not reproduced.
+"""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.consumer.assignors.java_tables import JavaTable, string_hash
 from barnabas.metadata.configs.client_quotas_image import CLIENT_ID, IP, USER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_client_quotas import (
@@ -16,11 +21,15 @@ from barnabas.protocol.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from barnabas.metadata.configs.client_quotas_image import QuotaEntity
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
+
+
+# Kafka's tables of quotas are created for no keys.
+_FIRST_CAPACITY = 1
 
 
 class MatchType(IntEnum):
@@ -73,18 +82,35 @@ class DescribeClientQuotasHandler:
     def _build_response(
         self, name_filter: Filter, *, strict: bool
     ) -> Generator[None, None, DescribeClientQuotasResponse]:
+        quotas = self._cluster.image.client_quotas
+        matching: JavaTable[QuotaEntity] = JavaTable(_entity_hash, capacity=_FIRST_CAPACITY)
+        for entity, _ in quotas:
+            matching.add(entity)
+            yield
         entries: list[EntryData] = []
-        for entity, limits in self._cluster.image.client_quotas:
+        for entity in matching:
             if _matches(name_filter, strict, entity):
-                entity_data = [
-                    EntityData(entity_type=kind, entity_name=name) for kind, name in entity
-                ]
-                values = [ValueData(key=key, value=value) for key, value in limits.items()]
-                entries.append(EntryData(entity=entity_data, values=values))
+                entries.append(_entry(entity, quotas.get(entity)))
             yield
         return DescribeClientQuotasResponse(
             error_code=ErrorCode.NONE, error_message="", entries=entries
         )
+
+
+def _entry(entity: QuotaEntity, limits: Mapping[str, float]) -> EntryData:
+    keys = JavaTable(string_hash, limits, _FIRST_CAPACITY)
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        values=[ValueData(key=key, value=limits[key]) for key in keys],
+    )
+
+
+def _entity_hash(entity: QuotaEntity) -> int:
+    """Return the hash code of Kafka's ClientQuotaEntity as an unsigned number."""
+    parts = (
+        string_hash(kind) ^ (0 if name is None else string_hash(name)) for kind, name in entity
+    )
+    return (31 + sum(parts)) & 0xFFFF_FFFF
 
 
 def _parse_filter(request: DescribeClientQuotasRequest) -> Filter:
