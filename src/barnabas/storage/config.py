@@ -319,9 +319,15 @@ def _dynamic_key(
     return ConfigKey(name, kind, default, doc, limits, DynamicMode.CLUSTER_WIDE)
 
 
+def _default_doc(topic_key: str, unit: str = "") -> str:
+    """Return the documentation of a broker key: what the topic key governs, and the relation."""
+    governed = TOPIC_CONFIGS.key(topic_key).doc
+    return f"{governed} Default of the topic's {topic_key}{unit and f', in {unit}'}."
+
+
 def _default_of(name: str, topic_key: ConfigKey) -> ConfigKey:
     """Return the broker key that supplies the default of a topic key, with the same range."""
-    doc = f"Default of the topic's {topic_key.name}."
+    doc = _default_doc(topic_key.name)
     mode = DynamicMode.CLUSTER_WIDE
     # A topic's list may contain duplicates; the broker's list may not.
     limits = each_once_of(*_POLICIES) if topic_key.distinct else topic_key.range
@@ -351,18 +357,18 @@ CLEANER_KEYS = (
 BROKER_CONFIGS = ConfigDefinition(
     [
         *_defaults_of_topics(),
-        _dynamic_key("log.roll.ms", _LONG, None, "Default of segment.ms.", _POSITIVE),
-        _broker_key("log.roll.hours", _INT, 168, "Default of segment.ms, in hours.", _POSITIVE),
-        _dynamic_key("log.roll.jitter.ms", _LONG, None, "Default of segment.jitter.ms.",
+        _dynamic_key("log.roll.ms", _LONG, None, _default_doc("segment.ms"), _POSITIVE),
+        _broker_key("log.roll.hours", _INT, 168, _default_doc("segment.ms", "hours"), _POSITIVE),
+        _dynamic_key("log.roll.jitter.ms", _LONG, None, _default_doc("segment.jitter.ms"),
                      _NOT_NEGATIVE),
-        _broker_key("log.roll.jitter.hours", _INT, 0, "Default of segment.jitter.ms, in hours.",
+        _broker_key("log.roll.jitter.hours", _INT, 0, _default_doc("segment.jitter.ms", "hours"),
                     _NOT_NEGATIVE),
-        _dynamic_key("log.retention.ms", _LONG, None, "Default of retention.ms.", _LOG_RETENTION),
-        _broker_key("log.retention.minutes", _INT, None, "Default of retention.ms, in minutes.",
+        _dynamic_key("log.retention.ms", _LONG, None, _default_doc("retention.ms"), _LOG_RETENTION),
+        _broker_key("log.retention.minutes", _INT, None, _default_doc("retention.ms", "minutes"),
                     _FROM_MINUS_ONE),
-        _broker_key("log.retention.hours", _INT, 168, "Default of retention.ms, in hours.",
+        _broker_key("log.retention.hours", _INT, 168, _default_doc("retention.ms", "hours"),
                     _FROM_MINUS_ONE),
-        _dynamic_key("log.flush.interval.ms", _LONG, None, "Default of flush.ms.", _NOT_NEGATIVE),
+        _dynamic_key("log.flush.interval.ms", _LONG, None, _default_doc("flush.ms"), _NOT_NEGATIVE),
         _broker_key("log.flush.scheduler.interval.ms", _LONG, LONG_MAX,
                     "Interval of the check for logs whose flush.ms has passed.", _POSITIVE),
         _broker_key("log.flush.offset.checkpoint.interval.ms", _INT, MINUTE_MS,
