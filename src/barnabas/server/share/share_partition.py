@@ -190,7 +190,7 @@ class SharePartition:
         if self.status is not Status.LOADING:
             return
         state = response.results[0].partitions[0]
-        error = ErrorCode(state.error_code)
+        error = ErrorCode.of(state.error_code)
         if error is not _NONE:
             _log.warning("Share partition cannot be loaded: key=%s error=%s", self.key, error.name)
             self._end_loading(member_error(error))

@@ -124,7 +124,7 @@ class Scene:
         self.turn()
 
     def counts(self) -> tuple[int, int, int, int]:
-        sender = self.sender
+        sender = self.sender.requests
         return (
             sender.connections,
             sender.connections_created,
