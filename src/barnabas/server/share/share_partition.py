@@ -51,6 +51,8 @@ _log = logging.getLogger(__name__)
 UNKNOWN_START_OFFSET = -1
 
 _NONE = ErrorCode.NONE
+# Maximum of the 32-bit field of a write. Stored batches of a hostile writer may have more records.
+_COMPLETE_COUNT_MAX = (1 << 31) - 1
 # Errors of a share coordinator, as members see them.
 _ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -421,7 +423,7 @@ class SharePartition:
             self._state_epoch,
             self.leader_epoch,
             in_flight.start_offset,
-            in_flight.delivery_complete_count,
+            min(in_flight.delivery_complete_count, _COMPLETE_COUNT_MAX),
         )
 
     # Timeouts.
