@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
     from barnabas.server.share.share_session import ShareSession, ShareSessionKey
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
-    from barnabas.waiting.timing_wheel import TimingWheel
+    from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
     AcknowledgeResult = tuple[ErrorCode, str | None]
     Results = dict[TopicIdPartition, ShareFetchResult]
@@ -412,9 +412,9 @@ class SharePartitions:
         if session is not None:
             self.release(session)
 
-    def call_later(self, delay_ms: float, call: Callable[[], None]) -> None:
+    def call_later(self, delay_ms: float, call: Callable[[], None]) -> WheelEntry:
         """Make a call after a delay."""
-        self._wheel.add(delay_ms, call)
+        return self._wheel.add(delay_ms, call)
 
     def count_sent(self, results: Results) -> None:
         """Count the bytes of records that are sent to members."""

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 # Version of Fetch whose rules apply to the reads: leaders only, and the first batch is whole.
 _FETCH_VERSION = 10
+# Longest wait before a session is refused. It is shorter than the request timeouts of clients.
+_REFUSAL_WAIT_MS_MAX = 10_000
 ACQUIRE_MODES = (BATCH_OPTIMIZED, RECORD_LIMIT)
 _NONE = ErrorCode.NONE
 
@@ -101,8 +103,9 @@ class ShareFetchHandler:
         session = self._open(context, key, request, acknowledges)
         if session is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # Refuse late, so that the member does not retry at once.
-            wait_ms = max(0, request.max_wait_ms)
-            self._shares.call_later(wait_ms, partial(context.respond, failed_share_fetch(session)))
+            wait_ms = min(max(0, request.max_wait_ms), _REFUSAL_WAIT_MS_MAX)
+            entry = self._shares.call_later(wait_ms, partial(_refuse, context, session))
+            context.on_client_gone(entry.cancel)
             return None
         if isinstance(session, ErrorCode):
             return failed_share_fetch(session)
@@ -405,6 +408,10 @@ def _partition_data(index: int, result: ShareFetchResult) -> PartitionData:
             for each in result.acquired
         ],
     )
+
+
+def _refuse(context: RequestContext, error: ErrorCode) -> None:
+    context.respond(failed_share_fetch(error))
 
 
 def failed_share_fetch(error: ErrorCode) -> ShareFetchResponse:
