@@ -72,11 +72,11 @@ class FollowerIdlePartitions(IdlePartitionSet):
         )
 
     def _on_idle(self, leader: LeaderRole) -> None:
-        leader.remote_replicas[self.replica_id].idle_fetches = self
+        leader.remote_replicas[self.replica_id].join_idle_set(self)
 
     def _on_active(self, key: TopicPartition) -> None:
         partition = self._registry.online.get(key)
         leader = None if partition is None else partition.leader
         replica = None if leader is None else leader.remote_replicas.get(self.replica_id)
-        if replica is not None and replica.idle_fetches is self:
-            replica.leave_idle_set()
+        if replica is not None:
+            replica.leave_idle_set(self)
