@@ -328,7 +328,7 @@ def test_a_closed_session_leaves_no_state(scene: Scene) -> None:
 def test_a_partition_that_leaves_one_session_keeps_the_times_of_the_other(
     scene: Scene, leaving: int
 ) -> None:
-    """A partition moves to another fetcher of the follower, and both sessions have it for a time."""
+    """A partition moves to another fetcher of the follower: both sessions have it for a time."""
     sessions = [scene.idle_follower(), scene.idle_follower()]
     scene.run_for(100)
     sessions.pop(leaving).fetch(forgotten=(0,))

@@ -67,8 +67,10 @@ class FollowerIdlePartitions(IdlePartitionSet):
         self._registry.count_fetches(self._counts)
 
     def _is_idle(self, entry: SessionPartition, partition: Partition, leader: LeaderRole) -> bool:
-        return partition.topic_id == entry.where.topic_id and leader.is_idle_for(
-            self.replica_id, entry.requested, entry.high_watermark
+        return (
+            partition.topic_id == entry.where.topic_id
+            and leader.is_idle_for(self.replica_id, entry.requested, entry.high_watermark)
+            and partition.topic_partition not in self._registry.awaited
         )
 
     def _on_idle(self, leader: LeaderRole) -> None:
