@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 PARTITIONS = 300
 ALL = range(PARTITIONS)
 FULL, SESSIONLESS = 0, -1
+# Partitions that a step reads for a follower.
+AT_ONCE = 10
 
 
 def serve_all_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +346,7 @@ def test_a_follower_fetches_many_partitions_in_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     serve_all_in_slices(monkeypatch)
-    monkeypatch.setattr(wide_reads, "_AT_ONCE", 10)
+    monkeypatch.setattr(wide_reads, "_AT_ONCE", AT_ONCE)
     turns = Counter[tuple[int, int]]()
     read = Partition.read
     cluster = three_nodes()
@@ -356,7 +358,7 @@ def test_a_follower_fetches_many_partitions_in_several_turns(
 
     monkeypatch.setattr(Partition, "read", note_turn)
     topic = CreatableTopic(
-        name="t", num_partitions=60, replication_factor=3, assignments=[], configs=[]
+        name="t", num_partitions=180, replication_factor=3, assignments=[], configs=[]
     )
     created = cluster.ask(1, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
     assert created.topics[0].error_code == ErrorCode.NONE
@@ -372,4 +374,4 @@ def test_a_follower_fetches_many_partitions_in_several_turns(
     replicas = cluster.nodes[leader].broker.replicas
     replicas.confirm_leadership(TopicPartition("t", 0), 5_000, results.append)
     cluster.until(lambda: results == [ErrorCode.NONE])
-    assert max(turns.values()) <= 2 * 10
+    assert max(turns.values()) <= 2 * AT_ONCE
