@@ -27,7 +27,7 @@ pytestmark = pytest.mark.conformance
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 # States of records at a share coordinator.
-ACKNOWLEDGED, ARCHIVED = 2, 4
+AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 
 
 def acknowledged_in_order(shared: SharedGroup) -> None:
@@ -207,6 +207,17 @@ def subsets_of_batches(shared: SharedGroup) -> None:
     other.fetch()
 
 
+def delivery_counts_near_the_maximum(shared: SharedGroup) -> None:
+    shared.produce(3, 2)
+    shared.state.write((0, 2, AVAILABLE, 32_766), (3, 4, AVAILABLE, 32_767), state_epoch=1)
+    member = shared.member()
+    for _ in range(3):
+        response = member.fetch()
+        for topic in response.responses:
+            for each in topic.partitions[0].acquired_records:
+                member.acknowledge((each.first_offset, each.last_offset, [RELEASE]))
+
+
 STORIES = (
     acknowledged_in_order,
     every_acknowledge_type,
@@ -219,6 +230,7 @@ STORIES = (
     refused_members,
     deleted_records,
     subsets_of_batches,
+    delivery_counts_near_the_maximum,
 )
 
 

@@ -18,6 +18,8 @@ class NetworkErrorKind(enum.Enum):
     MALFORMED = "malformed response"
     TLS_FAILED = "TLS failed"
     CLOSED = "closed by this side"
+    # The request could not be encoded, or writing it raised an error.
+    NOT_SENT = "not sent"
     # The peer has refused the login, or is not the one that it should be.
     NOT_AUTHENTICATED = "authentication failed"
 

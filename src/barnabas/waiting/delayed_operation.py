@@ -21,6 +21,39 @@ class Watcher(Protocol):
         ...
 
 
+class Cancellable(Protocol):
+    """An operation that ends without a response if the client disconnects."""
+
+    def cancel(self) -> object:
+        """Cancel the operation, if it is pending."""
+        ...
+
+
+class CanceledTogether:
+    """The operations of one request, which starts them one after the other."""
+
+    __slots__ = ("_is_canceled", "_operations")
+
+    def __init__(self) -> None:
+        self._operations: list[Cancellable] = []
+        # Whether the client is gone. Never reset.
+        self._is_canceled = False
+
+    def add(self, operation: Cancellable) -> None:
+        """Cancel the operation with the others, or now if they are canceled already."""
+        if self._is_canceled:
+            operation.cancel()
+        else:
+            self._operations.append(operation)
+
+    def cancel(self) -> None:
+        """Cancel all operations, because the client is gone."""
+        self._is_canceled = True
+        operations, self._operations = self._operations, []
+        for each in operations:
+            each.cancel()
+
+
 class DelayedOperation(ABC):
     """Base class: a subclass defines the condition and the completion.
 

@@ -281,7 +281,7 @@ def test_a_changed_partition_keeps_the_time_of_the_last_fetch(scene: Scene) -> N
     fetched_ms = scene.now_ms
     scene.replicas.produce(b"a")
     replica = scene.replica()
-    assert replica.idle_fetches is None
+    assert not replica.idle_fetches
     assert (replica.last_fetch_ms, replica.last_caught_up_ms) == (fetched_ms, fetched_ms)
     scene.run_for(100)
     follower.fetch(forgotten=(0,))
@@ -309,7 +309,7 @@ def test_a_forgotten_partition_is_removed_from_the_session(scene: Scene) -> None
     follower = scene.idle_follower()
     follower.fetch(forgotten=(0,))
     assert PARTITION not in scene.idle_keys()
-    assert scene.replica().idle_fetches is None
+    assert not scene.replica().idle_fetches
     scene.replicas.produce(b"a")
     follower.fetch()
     assert follower.read == []
@@ -320,8 +320,33 @@ def test_a_closed_session_leaves_no_state(scene: Scene) -> None:
     follower.session_epoch = -1
     follower.fetch({})
     assert scene.idle_keys() == set()
-    assert scene.replica().idle_fetches is None
+    assert not scene.replica().idle_fetches
     scene.replicas.produce(b"a")
+
+
+@pytest.mark.parametrize("leaving", [0, 1], ids=["the first", "the second"])
+def test_a_partition_that_leaves_one_session_keeps_the_times_of_the_other(
+    scene: Scene, leaving: int
+) -> None:
+    """A partition moves to another fetcher of the follower: both sessions have it for a time."""
+    sessions = [scene.idle_follower(), scene.idle_follower()]
+    scene.run_for(100)
+    sessions.pop(leaving).fetch(forgotten=(0,))
+    (remaining,) = sessions
+    scene.run_for(100)
+    remaining.fetch()
+    assert remaining.read == []
+    replica = scene.replica()
+    assert (replica.last_fetch_ms, replica.last_caught_up_ms) == (scene.now_ms, scene.now_ms)
+
+
+def test_a_fetch_in_one_session_keeps_the_times_of_the_other(scene: Scene) -> None:
+    first, second = scene.idle_follower(), scene.idle_follower()
+    second.fetch({0: at(0)})
+    scene.run_for(100)
+    first.fetch()
+    assert first.read == []
+    assert scene.replica().last_caught_up_ms == scene.now_ms
 
 
 def test_a_closed_session_does_not_affect_another_session(scene: Scene) -> None:

@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.alter_partition import AlterPartitionResult
+from barnabas.replication.partition.partition import Partition
+from barnabas.storage.errors import CorruptRecordError, KafkaStorageError, StorageError
 from unit.replication.replica_set import LEADER, TOPIC, WHERE, ReplicaSet, batch
 
 # replica.lag.time.max.ms
@@ -151,3 +153,60 @@ def test_a_response_of_an_earlier_partition_epoch_is_ignored() -> None:
     on_done(AlterPartitionResult(ErrorCode.NONE, 1, 0, (1, 2, 3), 0))
     assert replicas.partition.leader.isr_state == before
     assert replicas.partition.partition_epoch == 1
+
+
+def replace_broker(replicas: ReplicaSet, broker_id: int, **fields: object) -> None:
+    """Change the registration of a broker in the metadata."""
+    image = replicas.image
+    changed = replace(image.brokers[broker_id], **fields)
+    replicas.image = replace(image, brokers={**image.brokers, broker_id: changed})
+    replicas.manager._brokers.image = replicas.image
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_refused_expansion_does_not_move_the_high_watermark(error: ErrorCode) -> None:
+    """The follower is still caught up, and may join with the next proposal."""
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.change(isr=[1, 2])
+    replicas.follow(3, 0)
+    ((_, on_done),) = replicas.sender.sent
+    replicas.produce(b"a", acks=-1)
+    replicas.follow(2, 1)
+    on_done(AlterPartitionResult(error))
+    leader = replicas.partition.leader
+    assert not leader.isr_state.is_in_flight
+    assert leader.isr_state.maximal_isr == (1, 2)
+    assert replicas.log.high_watermark == 0
+    assert not replicas.answers.produced
+    replicas.follow(3, 1)
+    assert replicas.log.high_watermark == 1
+
+
+@pytest.mark.parametrize("fields", [{"in_controlled_shutdown": True}, {"fenced": True}])
+def test_a_broker_that_is_fenced_or_shuts_down_is_not_proposed(fields: dict[str, bool]) -> None:
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.change(isr=[1, 2])
+    replace_broker(replicas, 3, **fields)
+    replicas.follow(3, 0)
+    assert not replicas.sender.sent
+    replace_broker(replicas, 3, in_controlled_shutdown=False, fenced=False)
+    replicas.follow(3, 0)
+    ((proposal, _),) = replicas.sender.sent
+    assert proposal.broker_ids == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"), [(KafkaStorageError("scripted"), 0), (CorruptRecordError("scripted"), 1)]
+)
+def test_a_storage_error_is_no_failed_fetch(
+    alone: ReplicaSet, monkeypatch: pytest.MonkeyPatch, error: StorageError, failed: int
+) -> None:
+    """Kafka counts the offline directory instead."""
+
+    def read(*_: object) -> object:
+        raise error
+
+    monkeypatch.setattr(Partition, "read", read)
+    alone.consume(0)
+    assert alone.last_fetch().error is error.error_code
+    assert alone.manager.metrics.topics[TOPIC].failed_fetch_requests == failed

@@ -201,6 +201,19 @@ def test_an_open_transaction_holds_the_last_stable_offset() -> None:
     assert bench.log.last_stable_offset == 4
 
 
+def test_the_last_stable_offset_waits_until_the_marker_is_below_the_high_watermark() -> None:
+    """A high watermark at the marker's offset does not include the marker."""
+    bench = Bench()
+    bench.append(idempotent(0, transactional=True))
+    bench.append(batch([b"a"]))
+    bench.coordinate(marker(ControlType.COMMIT, 1))
+    found = []
+    for high_watermark in (1, 2, 3):
+        bench.log.update_high_watermark(high_watermark)
+        found.append(bench.log.last_stable_offset)
+    assert found == [0, 0, 3]
+
+
 def test_the_earliest_open_transaction_determines_the_last_stable_offset() -> None:
     bench = Bench()
     bench.append(idempotent(0, producer_id=1, transactional=True))

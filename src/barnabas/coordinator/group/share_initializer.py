@@ -106,4 +106,4 @@ class ShareInitializer:
 def first_error(response: InitializeShareGroupStateResponse) -> ErrorCode:
     """Return the error of the first partition that has one, or NONE."""
     codes = (each.error_code for topic in response.results for each in topic.partitions)
-    return ErrorCode(next((code for code in codes if code != ErrorCode.NONE), ErrorCode.NONE))
+    return ErrorCode.of(next((code for code in codes if code != ErrorCode.NONE), ErrorCode.NONE))

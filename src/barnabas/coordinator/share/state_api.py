@@ -235,3 +235,4 @@ READ_SUMMARY = StateApi(
     _read_summary,
     _summary_result,
 )
+ALL = (INITIALIZE, READ, WRITE, DELETE, READ_SUMMARY)

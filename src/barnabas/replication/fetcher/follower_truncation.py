@@ -41,7 +41,7 @@ class FollowerTruncation:
         for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
             partition = self._local.find(key)
             if partition is None:
-                self._states.delay([key])
+                self._fail_offline(key)
             elif partition.log.latest_epoch is None:
                 truncation = OffsetTruncation(state.fetch_offset, is_complete=True)
                 self._truncate(key, state, truncation, finds_divergence=True)
@@ -105,11 +105,7 @@ class FollowerTruncation:
             return
         partition = self._local.find(key)
         if partition is None:
-            _log.warning(
-                "Replication failed until the leader changes, partition is offline: partition=%s",
-                key,
-            )
-            self._states.fail(key)
+            self._fail_offline(key)
             return
         truncation = truncation_offset(partition.log, end, state.fetch_offset)
         _log.info(
@@ -119,6 +115,12 @@ class FollowerTruncation:
             end,
         )
         self._truncate(key, state, truncation, finds_divergence=finds_divergence)
+
+    def _fail_offline(self, key: TopicPartition) -> None:
+        _log.warning(
+            "Replication failed until the leader changes, partition is offline: partition=%s", key
+        )
+        self._states.fail(key)
 
     def _truncate(
         self,

@@ -46,7 +46,8 @@ class LeaderChannel(Protocol):
             request: any request that the leader serves.
             version: the version in which the request is encoded.
             on_response: called once, with (response, None) or (None, error), never before `send`
-                returns. Views in the response are invalid after the callback returns.
+                returns. The error has the kind NOT_SENT if the request cannot be encoded. Views in
+                the response are invalid after the callback returns.
             timeout_ms: after this time the request and the connection fail.
         """
         ...
@@ -140,7 +141,7 @@ class PeerChannel:
         """Send a request, see `LeaderChannel`."""
         channel = self._channel
         if channel is not None and channel.is_open:
-            channel.send(request, version, on_response, timeout_ms)
+            self._send_on(channel, request, version, on_response, timeout_ms)
             return
         endpoint = self._endpoint()
         if endpoint is None:
@@ -154,12 +155,28 @@ class PeerChannel:
                 return
             if error is None:
                 self.connections_created += 1
-                channel.send(request, version, on_response, timeout_ms)
+                self._send_on(channel, request, version, on_response, timeout_ms)
             else:
                 self._channel = None
                 on_response(None, error)
 
         channel.connect(*endpoint, self._connect_timeout_ms, connected)
+
+    def _send_on(
+        self,
+        channel: Channel,
+        request: Message,
+        version: int,
+        on_response: OnResponse,
+        timeout_ms: float,
+    ) -> None:
+        """Send a request on an open connection. An exception is the result of the request."""
+        try:
+            channel.send(request, version, on_response, timeout_ms)
+        except Exception as error:  # noqa: BLE001 - only this request fails
+            detail = f"{type(request).__name__} version {version}: {error}"
+            failed = NetworkError(NetworkErrorKind.NOT_SENT, detail)
+            self._dependencies.timer.call_soon(partial(on_response, None, failed))
 
     def close(self) -> None:
         """Close the connection, see `LeaderChannel`."""

@@ -46,8 +46,9 @@ class Replica:
         self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
         self._last_fetch_ms = NEVER_MS
         self._last_caught_up_ms = NEVER_MS
-        # The session that records the time of fetches without changes. None if there is none.
-        self.idle_fetches: IdleFetches | None = None
+        # The sessions that record the time of fetches without changes. A follower has two for a
+        # short time when a partition moves to another fetcher.
+        self.idle_fetches: tuple[IdleFetches, ...] = ()
         # Number of consecutive fetches of the same records: the follower may reject the batch.
         self.refusals = 0
         # Broker epoch in the last fetch (KIP-903). None before the first fetch.
@@ -61,8 +62,10 @@ class Replica:
     @property
     def last_fetch_ms(self) -> float:
         """The time of the last fetch."""
-        idle = self.idle_fetches
-        return self._last_fetch_ms if idle is None else max(self._last_fetch_ms, idle.fetched_ms)
+        idle_fetches = self.idle_fetches
+        if not idle_fetches:
+            return self._last_fetch_ms
+        return max(self._last_fetch_ms, *(each.fetched_ms for each in idle_fetches))
 
     @property
     def last_caught_up_ms(self) -> float:
@@ -71,21 +74,30 @@ class Replica:
         Never decreases in a leader epoch.
         """
         idle_fetches = self.idle_fetches
-        if idle_fetches is None:
+        if not idle_fetches:
             return self._last_caught_up_ms
-        return max(self._last_caught_up_ms, idle_fetches.fetched_ms)
+        return max(self._last_caught_up_ms, *(each.fetched_ms for each in idle_fetches))
 
-    def leave_idle_set(self) -> None:
-        """Copy the times from the session, and detach it. Later fetches are recorded here again."""
+    def join_idle_set(self, session: IdleFetches) -> None:
+        """Take the times of fetches from the session too, until `leave_idle_set`."""
+        if session not in self.idle_fetches:
+            self.idle_fetches = (*self.idle_fetches, session)
+
+    def leave_idle_set(self, session: IdleFetches) -> None:
+        """Copy the times from a session, and detach it, if it is attached."""
+        if session in self.idle_fetches:
+            self._copy_idle_times()
+            self.idle_fetches = tuple(each for each in self.idle_fetches if each is not session)
+
+    def _copy_idle_times(self) -> None:
         self._last_caught_up_ms = self.last_caught_up_ms
         self._last_fetch_ms = self.last_fetch_ms
-        self.idle_fetches = None
 
     def reset(
         self, now_ms: float, leader_log_end_offset: int, is_new_leader: bool, in_isr: bool
     ) -> None:
         """Start a leader epoch. ISR members count as caught up now, other replicas as never."""
-        self.idle_fetches = None
+        self.idle_fetches = ()
         self._last_caught_up_ms = now_ms if in_isr else NEVER_MS
         if is_new_leader:
             self.end = UNKNOWN_END
@@ -110,12 +122,15 @@ class Replica:
         The follower is caught up now if it fetches from the leader's log end. It was caught up at
         its previous fetch if it now fetches from the log end of that time.
         """
-        if self.idle_fetches is not None:
-            self.leave_idle_set()
+        if self.idle_fetches:
+            self._copy_idle_times()
         if end.message_offset >= leader_log_end_offset:
             self._last_caught_up_ms = max(self._last_caught_up_ms, now_ms)
         elif end.message_offset >= self.last_fetch_leader_log_end_offset:
             self._last_caught_up_ms = max(self._last_caught_up_ms, self._last_fetch_ms)
+        if self.idle_fetches and end.message_offset < leader_log_end_offset:
+            # The follower has truncated its log, so no session is at the log end.
+            self.idle_fetches = ()
         self.end = end
         self.log_start_offset = log_start_offset
         self.last_fetch_leader_log_end_offset = max(

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.storage.validation.inspected_records import InspectedRecords
+from barnabas.waiting.delayed_operation import CanceledTogether
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.storage.errors import StorageError
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.storage.validation.batch_inspection import Inspection
+    from barnabas.waiting.delayed_operation import Cancellable
     from barnabas.waiting.off_loop import Steps
 
     Outcome = InspectedRecords | StorageError
@@ -43,7 +45,7 @@ class Appender(Protocol):
         entries: dict[TopicPartition, InspectedRecords],
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> object:
+    ) -> Cancellable | None:
         """Append the inspected records and call `on_done`, see `ReplicaAppends`."""
         ...
 
@@ -60,7 +62,7 @@ class Appender(Protocol):
         pending: list[PendingAppend],
         results: dict[TopicPartition, ProduceResult],
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> object:
+    ) -> Cancellable:
         """Answer when all pending appends are acknowledged."""
         ...
 
@@ -79,6 +81,7 @@ class DeferredAppend:
         "_results",
         "_sizes",
         "_timeout_ms",
+        "_waiting",
     )
 
     def __init__(
@@ -100,6 +103,8 @@ class DeferredAppend:
         # Size of the inspected records in bytes, by partition.
         self._sizes: dict[TopicPartition, int] = {}
         self._outcomes: dict[TopicPartition, Outcome] = {}
+        # The operations that wait for the other replicas after the append.
+        self._waiting = CanceledTogether()
         # Whether `on_done` was called. Never reset.
         self._is_done = False
 
@@ -117,9 +122,12 @@ class DeferredAppend:
             queue.submit(key, inspection.outcome(), partial(self._on_inspected, key))
         return None if self._is_done else self
 
-    def cancel(self) -> bool:
-        """Do not cancel: as in Kafka, records are appended even if the client disconnects."""
-        return False
+    def cancel(self) -> None:
+        """Do not wait for the other replicas, since the client is gone.
+
+        As in Kafka, the records are appended even so.
+        """
+        self._waiting.cancel()
 
     def _on_inspected(self, key: TopicPartition, outcome: Outcome) -> None:
         self._outcomes[key] = outcome
@@ -135,8 +143,10 @@ class DeferredAppend:
                 self._results[key] = self._appender.refused(key, outcome, self._sizes[key])
         self._outcomes = {}
         if entries:
-            self._appender.append_records(
-                self._timeout_ms, self._required_acks, entries, self._origin, self._on_appended
+            self._wait_for(
+                self._appender.append_records(
+                    self._timeout_ms, self._required_acks, entries, self._origin, self._on_appended
+                )
             )
         else:
             self._on_appended({})
@@ -144,11 +154,21 @@ class DeferredAppend:
     def _on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         self._results.update(results)
         if self._pending:
-            self._appender.park(
-                self._timeout_ms, self._required_acks, self._pending, self._results, self._complete
+            self._wait_for(
+                self._appender.park(
+                    self._timeout_ms,
+                    self._required_acks,
+                    self._pending,
+                    self._results,
+                    self._complete,
+                )
             )
         else:
             self._complete(self._results)
+
+    def _wait_for(self, operation: Cancellable | None) -> None:
+        if operation is not None:
+            self._waiting.add(operation)
 
     def _complete(self, results: dict[TopicPartition, ProduceResult]) -> None:
         self._is_done = True

@@ -67,16 +67,18 @@ class FollowerIdlePartitions(IdlePartitionSet):
         self._registry.count_fetches(self._counts)
 
     def _is_idle(self, entry: SessionPartition, partition: Partition, leader: LeaderRole) -> bool:
-        return partition.topic_id == entry.where.topic_id and leader.is_idle_for(
-            self.replica_id, entry.requested, entry.high_watermark
+        return (
+            partition.topic_id == entry.where.topic_id
+            and leader.is_idle_for(self.replica_id, entry.requested, entry.high_watermark)
+            and partition.topic_partition not in self._registry.awaited
         )
 
     def _on_idle(self, leader: LeaderRole) -> None:
-        leader.remote_replicas[self.replica_id].idle_fetches = self
+        leader.remote_replicas[self.replica_id].join_idle_set(self)
 
     def _on_active(self, key: TopicPartition) -> None:
         partition = self._registry.online.get(key)
         leader = None if partition is None else partition.leader
         replica = None if leader is None else leader.remote_replicas.get(self.replica_id)
-        if replica is not None and replica.idle_fetches is self:
-            replica.leave_idle_set()
+        if replica is not None:
+            replica.leave_idle_set(self)

@@ -8,7 +8,7 @@ from barnabas.replication.requests.consumer_idle_partitions import ConsumerIdleP
 from barnabas.replication.requests.follower_idle_partitions import FollowerIdlePartitions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import ImageBrokers
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 class IdlePartitionRegistry:
     """The sessions of a broker's followers and consumers, by idle partition."""
 
-    __slots__ = ("_brokers", "_fetches", "_has_selector", "_metrics", "online", "sessions")
+    __slots__ = (
+        "_brokers",
+        "_fetches",
+        "_has_selector",
+        "_metrics",
+        "awaited",
+        "online",
+        "sessions",
+    )
 
     def __init__(
         self,
@@ -43,6 +51,9 @@ class IdlePartitionRegistry:
         self._metrics = metrics
         # Sessions in which a partition is idle. Partitions without such a session have no entry.
         self.sessions: dict[TopicPartition, list[IdlePartitionSet]] = {}
+        # Partitions that followers must fetch again, which are not idle. `LeadershipChecks` sets
+        # the collection, and changes it.
+        self.awaited: Container[TopicPartition] = ()
 
     def open(
         self, replica_id: int, replica_epoch: int, active: dict[SessionKey, SessionPartition]

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from barnabas.replication.partition.leader_role import LeaderRole
     from barnabas.replication.partition.partition import Partition
@@ -30,6 +30,8 @@ class Registry(Protocol):
 
     # The online partitions of this broker.
     online: Mapping[TopicPartition, Partition]
+    # Partitions that followers must fetch again.
+    awaited: Container[TopicPartition]
 
     def watch(self, key: TopicPartition, session: IdlePartitionSet) -> None:
         """Register a session in which the partition became idle."""

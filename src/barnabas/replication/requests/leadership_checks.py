@@ -73,6 +73,7 @@ class LeadershipChecks:
         self._wheel = wheel
         # The checks by partition, oldest first. No list is empty.
         self.pending: dict[TopicPartition, list[_Check]] = {}
+        idle_partitions.awaited = self.pending
 
     def confirm_leadership(
         self,
@@ -149,7 +150,11 @@ class LeadershipChecks:
         return None if partition is None else partition.leader
 
     def _complete_fetches(self, topic_partition: TopicPartition, followers: set[int]) -> None:
-        """Respond to pending fetches of followers, so that they fetch again at once."""
+        """Respond to pending fetches of followers, so that they fetch again at once.
+
+        The next fetches name the partition, because it is not idle while a check is pending. A
+        pending fetch that still reads its other partitions responds after the last one.
+        """
         if self._idle_partitions.sessions:
             self._idle_partitions.activate(topic_partition)
         for operation in self._fetches.operations(topic_partition):
@@ -157,9 +162,6 @@ class LeadershipChecks:
                 for check in self.pending.get(topic_partition, ()):
                     check.responded.add(operation.follower_id)
                 operation.force_complete()
-        # The responses may have made the partition idle again. The next fetches must name it.
-        if self._idle_partitions.sessions:
-            self._idle_partitions.activate(topic_partition)
 
     def _finish(self, topic_partition: TopicPartition, check: _Check, error: ErrorCode) -> None:
         checks = self.pending.get(topic_partition, [])

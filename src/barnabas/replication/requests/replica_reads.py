@@ -122,11 +122,11 @@ class ReplicaReads:
         results = self.read_first(params, partitions)
         moved: list[TopicPartition] = []
         if params.is_from_follower:
-            moved = self._take_follower_states(params, partitions, results)
+            moved = self.take_follower_states(params, partitions, results)
         is_request_empty = not partitions and not idle
         if params.max_wait_ms <= 0 or is_request_empty or completes_at_once(params, results):
-            if moved:
-                self._wake_all(moved)
+            for key in moved:
+                self._wake(key)
             on_done(results)
             if self._checks.pending:
                 self._report_fetches(params, results)
@@ -134,9 +134,7 @@ class ReplicaReads:
         waiting = self.waiting(params, partitions, results)
         operation = self._park(params, waiting, on_done, idle)
         # After the fetch is parked, since completed operations may append to these partitions.
-        self._wake_all(moved)
-        if self._checks.pending:
-            self._report_fetches(params, results)
+        self.end_first_read(params, results, moved)
         return operation
 
     def wide_fetch(
@@ -146,7 +144,7 @@ class ReplicaReads:
         on_done: Callable[[list[PartitionResult]], None],
         idle: IdlePartitionSet | None = None,
     ) -> WideFetch:
-        """Return a fetch of a consumer that reads many partitions in steps.
+        """Return a fetch that reads many partitions in steps.
 
         Args:
             params: the request as a whole.
@@ -167,6 +165,21 @@ class ReplicaReads:
         for where, _ in partitions:
             topics[where.topic].fetch_requests += 1
         return self._read(params, partitions, limit)
+
+    def end_first_read(
+        self, params: FetchParams, results: list[PartitionResult], moved: list[TopicPartition]
+    ) -> None:
+        """Check what waits for the moved partitions, and for fetches of the read ones.
+
+        Args:
+            params: the request as a whole.
+            results: the results of the read.
+            moved: the partitions that `take_follower_states` has returned.
+        """
+        for key in moved:
+            self._wake(key)
+        if self._checks.pending:
+            self._report_fetches(params, results)
 
     def _report_fetches(self, params: FetchParams, results: list[PartitionResult]) -> None:
         """Report a follower's accepted partitions to the pending checks of leadership."""
@@ -325,19 +338,21 @@ class ReplicaReads:
         self._metrics.topics[key.topic].failed_fetch_requests += 1
         return failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _take_follower_states(
+    def take_follower_states(
         self,
         params: FetchParams,
         partitions: list[PartitionRequest],
         results: list[PartitionResult],
     ) -> list[TopicPartition]:
-        """Update followers' states from a fetch. Skip partitions that the follower must truncate.
+        """Update a follower's states from its fetch. Skip partitions that it must truncate.
 
         Returns:
             Partitions whose high or low watermark moved. The caller checks their waiting
             operations.
         """
         moved: list[TopicPartition] = []
+        if not params.is_from_follower:
+            return moved
         low_watermark_awaited = self._deletes.delayed > 0
         for index, (where, data) in enumerate(partitions):
             result = results[index][1]
@@ -365,10 +380,6 @@ class ReplicaReads:
             if update.moved:
                 moved.append(partition.topic_partition)
         return moved
-
-    def _wake_all(self, moved: list[TopicPartition]) -> None:
-        for key in moved:
-            self._wake(key)
 
 
 def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult) -> bool:

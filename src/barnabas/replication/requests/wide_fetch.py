@@ -1,4 +1,9 @@
-"""Fetches of consumers with many partitions, which take several turns of the event loop."""
+"""Fetches with many partitions, which take several turns of the event loop.
+
+A fetch of a follower updates the follower's state of a partition, and is reported to the checks of
+leadership, in the turn in which the partition is read. A check that begins later does not count the
+fetch, since the follower has sent it before.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.results import FetchResult
     from barnabas.replication.requests.delayed_fetch import WaitingPartition
     from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
-    from barnabas.storage.topic_partition import TopicIdPartition
+    from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.purgatory import Purgatory
 
     PartitionRequest = tuple[TopicIdPartition, FetchPartitionData]
@@ -40,6 +45,15 @@ class WideFetchSource(FetchSource, Protocol):
         """Read and count requested partitions."""
         ...
 
+    def take_follower_states(
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        results: list[PartitionResult],
+    ) -> list[TopicPartition]:
+        """Update a follower's states, and return the partitions whose watermark moved."""
+        ...
+
     def waiting(
         self,
         params: FetchParams,
@@ -47,6 +61,12 @@ class WideFetchSource(FetchSource, Protocol):
         results: list[PartitionResult],
     ) -> list[WaitingPartition]:
         """Return the requested partitions with the results of their first read."""
+        ...
+
+    def end_first_read(
+        self, params: FetchParams, results: list[PartitionResult], moved: list[TopicPartition]
+    ) -> None:
+        """Check what waits for the moved partitions, and for fetches of the read ones."""
         ...
 
 
@@ -102,6 +122,7 @@ class WideFetch(DelayedFetch):
         is_decided = False
         for some in in_parts(partitions, _AT_ONCE):
             found = self._source.read_first(params, some, limit)
+            moved = self._source.take_follower_states(params, some, found)
             results += found
             size += sum(len(result.records) for _, result in found)
             is_due = is_due or size >= params.min_bytes or completes_at_once(params, found)
@@ -109,6 +130,8 @@ class WideFetch(DelayedFetch):
                 waiting = self._watch(some, found)
                 # If no partition had bytes, all of them were read up to their end.
                 is_decided = is_decided or (size > 0 and self._is_any_decided(waiting))
+            # After the partitions are watched, since completed operations may append to them.
+            self._source.end_first_read(params, found, moved)
             yield
         self._is_read = True
         if is_due:

@@ -147,6 +147,8 @@ class Forwarding:
     ) -> None:
         """See `ControllerAccess.send`."""
         attempt = _Attempt(request, on_done, mutations, client_context)
+        if client_context is not None:
+            client_context.on_client_gone(attempt.abandon)
         if self._is_full or self._is_closed:
             self._give_up(attempt)
             return
@@ -156,8 +158,6 @@ class Forwarding:
             return
         self._add_deadline(attempt)
         self._enqueue(attempt)
-        if client_context is not None:
-            client_context.on_client_gone(attempt.abandon)
         self._pump()
 
     def on_leader_change(self) -> None:

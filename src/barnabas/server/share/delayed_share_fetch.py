@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.fetch_params import FetchParams
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
+    from barnabas.replication.requests.delayed_fetch import ReadLimit
     from barnabas.runtime.disk import FileSlice
     from barnabas.server.share.records.acquisition import AcquiredRange
     from barnabas.server.share.records.share_records import MemberRequest
@@ -51,6 +52,16 @@ class ShareFetchOptions(msgspec.Struct, frozen=True):
     records_max: int
 
 
+class Allowed(msgspec.Struct):
+    """What a fetch may still acquire."""
+
+    records: int
+    batches: int = BATCHES_MAX
+
+    def __bool__(self) -> bool:
+        return self.records > 0 and self.batches > 0
+
+
 class LogSource(Protocol):
     """The replicas of the broker."""
 
@@ -59,7 +70,10 @@ class LogSource(Protocol):
         ...
 
     def read(
-        self, params: FetchParams, partitions: list[tuple[TopicIdPartition, FetchPartitionData]]
+        self,
+        params: FetchParams,
+        partitions: list[tuple[TopicIdPartition, FetchPartitionData]],
+        limit: ReadLimit | None = None,
     ) -> list[tuple[TopicIdPartition, FetchResult]]:
         """Read in order within the byte limit."""
         ...
@@ -113,11 +127,9 @@ class DelayedShareFetch(DelayedOperation):
         super().__init__(options.params.max_wait_ms)
         self._options = options
         # The partitions that can be read, in the order in which they are read.
-        self._partitions = dict.fromkeys(partitions)
+        self._partitions: dict[SharePartition, None] = {}
         # The partition by each key under which a purgatory watches this fetch.
         self._by_key: dict[Hashable, SharePartition] = {}
-        for each in partitions:
-            self._by_key[each.key] = self._by_key[each.key.where.topic_partition] = each
         # Number of readable bytes of each partition at its last read, and their sum.
         self._available: dict[SharePartition, int] = {}
         self._accumulated = 0
@@ -129,11 +141,22 @@ class DelayedShareFetch(DelayedOperation):
         self.errors: dict[TopicIdPartition, ErrorCode] = {}
         # The read that has satisfied the condition.
         self._read: Read | None = None
+        self.add(partitions)
 
     @property
     def keys(self) -> Iterable[Hashable]:
         """The keys under which a purgatory watches this fetch."""
         return self._by_key
+
+    def add(self, partitions: Sequence[SharePartition]) -> list[Hashable]:
+        """Add partitions, and return the keys under which a purgatory watches them."""
+        keys: list[Hashable] = []
+        for each in partitions:
+            self._partitions[each] = None
+            for key in (each.key, each.key.where.topic_partition):
+                self._by_key[key] = each
+                keys.append(key)
+        return keys
 
     def refuse(self, partition: SharePartition, error: ErrorCode) -> None:
         """Give up a partition that cannot be loaded."""
@@ -151,7 +174,7 @@ class DelayedShareFetch(DelayedOperation):
         self._available.clear()
         self._accumulated = 0
         try:
-            read = self._read_acquirable(self._partitions)
+            read = self._read_acquirable(self._partitions, self._options.params.max_bytes)
             if not self._is_satisfied(read):
                 self._meters.end_read([each.meters for each, _, _ in read])
                 return False
@@ -178,7 +201,7 @@ class DelayedShareFetch(DelayedOperation):
         if changed.is_fenced:
             return True
         try:
-            read = self._read_acquirable([changed])
+            read = self._read_acquirable([changed], self._options.params.max_bytes)
             if self._is_satisfied(read):
                 return True
         except AssertionError:
@@ -188,8 +211,16 @@ class DelayedShareFetch(DelayedOperation):
         self._meters.end_read([each.meters for each, _, _ in read])
         return False
 
-    def _read_acquirable(self, partitions: Iterable[SharePartition]) -> Read:
-        """Read the partitions from which records may be acquired."""
+    def _read_acquirable(
+        self, partitions: Iterable[SharePartition], bytes_max: int, limit: ReadLimit | None = None
+    ) -> Read:
+        """Read the partitions from which records may be acquired.
+
+        Args:
+            partitions: the partitions.
+            bytes_max: limit for all of them, which is divided among them.
+            limit: the limit of a response that is read in parts. None: these are all partitions.
+        """
         asked = [
             (each, each.records.in_flight.next_fetch_offset())
             for each in partitions
@@ -198,10 +229,11 @@ class DelayedShareFetch(DelayedOperation):
         if not asked:
             return []
         self._meters.begin_read()
-        params = self._options.params
-        max_bytes = params.max_bytes // len(asked)
+        max_bytes = bytes_max // len(asked)
         results = self._source.read(
-            params, [(each.key.where, FetchPartitionData(at, max_bytes)) for each, at in asked]
+            self._options.params,
+            [(each.key.where, FetchPartitionData(at, max_bytes)) for each, at in asked],
+            limit,
         )
         return [(*each, result) for each, (_, result) in zip(asked, results, strict=True)]
 
@@ -228,8 +260,8 @@ class DelayedShareFetch(DelayedOperation):
         try:
             read = self._read
             if read is None:
-                read = self._read_acquirable(self._partitions)
-            self._acquire(read, results)
+                read = self._read_acquirable(self._partitions, self._options.params.max_bytes)
+            self._acquire(read, results, Allowed(self._options.records_max))
             self._meters.end_read([each.meters for each, _, _ in read])
             self._meters.complete(len(read))
         except AssertionError:
@@ -245,28 +277,30 @@ class DelayedShareFetch(DelayedOperation):
         """Count the timeout."""
         self._on_expired()
 
-    def _acquire(self, read: Read, results: dict[TopicIdPartition, ShareFetchResult]) -> None:
-        records_left, batches_left = self._options.records_max, BATCHES_MAX
+    def _acquire(
+        self, read: Read, results: dict[TopicIdPartition, ShareFetchResult], allowed: Allowed
+    ) -> None:
+        """Acquire records that were read in the same turn."""
         for partition, fetch_offset, result in read:
             where = partition.key.where
             made = results[where] = ShareFetchResult(result.error)
             if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 made.error = self._move_start(partition)
-            if result.error is not _NONE or records_left <= 0 or batches_left <= 0:
+            if result.error is not _NONE or not allowed:
                 continue
             try:
-                last_needed = partition.last_acquirable(fetch_offset, records_left)
-                batches = scan(result.records, last_needed, batches_left)
+                last_needed = partition.last_acquirable(fetch_offset, allowed.records)
+                batches = scan(result.records, last_needed, allowed.batches)
             except StorageError as error:
                 made.error = error.error_code
                 continue
-            batches_left -= len(batches)
+            allowed.batches -= len(batches)
             fetched = FetchedRecords(fetch_offset, batches, result.aborted_transactions or ())
-            acquired = partition.acquire(self._options.member, records_left, fetched)
+            acquired = partition.acquire(self._options.member, allowed.records, fetched)
             if acquired:
                 made.records = cut(result.records, batches, acquired[0].first, acquired[-1].last)
                 made.acquired = acquired
-                records_left -= sum(each.last - each.first + 1 for each in acquired)
+                allowed.records -= sum(each.last - each.first + 1 for each in acquired)
 
     def _move_start(self, partition: SharePartition) -> ErrorCode:
         """Move the start offset to the log start offset. The member fetches again."""

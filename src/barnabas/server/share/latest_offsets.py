@@ -18,31 +18,34 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.replication.partition.fetch_params import CONSUMER_REPLICA_ID
 from barnabas.replication.partition.offset_lookup import LATEST
+from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Collection, Generator, Mapping
 
-    from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
-    from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
+    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.results import ListOffsetResult
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.peers.broker_requests import PartsRequest
 
     Offsets = dict[TopicPartition, int | ErrorCode]
 
 _VERSION = 7
-_TIMEOUT_MS = 30_000.0
 # Delay before a request is sent again after a failure of the network, in ms, and their number.
 _RETRY_MS = 500.0
 _RETRIES_MAX = 5
 # Waiting lookups at one broker.
 _QUEUE_MAX = 1_000
+# Partitions after which a request gets no further lookup.
+_BATCH_PARTITIONS_MAX = 2_000
 _READ_UNCOMMITTED = 0
 
 
@@ -70,22 +73,10 @@ class _Part(msgspec.Struct, eq=False):
     retries: int = 0
 
 
-class _Peer:
-    """The queue of one broker, with one request in flight."""
-
-    __slots__ = ("channel", "is_busy", "queue")
-
-    def __init__(self, channel: LeaderChannel) -> None:
-        self.channel = channel
-        # Whether a request is in flight.
-        self.is_busy = False
-        self.queue: list[_Part] = []
-
-
 class LatestOffsets:
     """Finds high watermarks, here and at other brokers."""
 
-    __slots__ = ("_channels", "_clock", "_cluster", "_node_id", "_peers", "_replicas", "_timer")
+    __slots__ = ("_clock", "_cluster", "_node_id", "_replicas", "_requests", "_timer")
 
     def __init__(
         self,
@@ -108,9 +99,8 @@ class LatestOffsets:
         self._cluster = cluster
         self._replicas = replicas
         self._clock, self._timer = times
-        self._channels = channels
-        # Queues by broker id. Created for the first lookup, and kept.
-        self._peers: dict[int, _Peer] = {}
+        settings = RequestSettings(f"broker-{node_id}-latest-offsets", _VERSION, _QUEUE_MAX)
+        self._requests = BrokerRequests(self, settings, self._timer, channels)
 
     def find(
         self, partitions: Collection[TopicPartition], on_found: Callable[[Offsets], None]
@@ -135,10 +125,8 @@ class LatestOffsets:
         for leader, some in by_leader.items():
             if leader == self._node_id:
                 run_in_slices(self._look_up(some), self._clock, self._timer.call_soon, lookup.note)
-            elif leader < 0 or self._channels is None:
+            elif leader < 0 or not self._requests.add(leader, (_Part(lookup, some, retries),)):
                 lookup.note(dict.fromkeys(some, ErrorCode.LEADER_NOT_AVAILABLE))
-            else:
-                self._enqueue(leader, self._channels, _Part(lookup, some, retries))
 
     def _look_up(self, partitions: list[TopicPartition]) -> Generator[None, None, Offsets]:
         """Return the offsets of partitions of this broker. Yields after each one."""
@@ -159,64 +147,54 @@ class LatestOffsets:
 
     # Other brokers.
 
-    def _enqueue(self, broker_id: int, channels: LeaderChannels, part: _Part) -> None:
-        peer = self._peers.get(broker_id)
-        if peer is None:
-            client_id = f"broker-{self._node_id}-latest-offsets"
-            peer = self._peers[broker_id] = _Peer(channels.open(broker_id, client_id))
-        if len(peer.queue) >= _QUEUE_MAX:
-            part.lookup.note(dict.fromkeys(part.partitions, ErrorCode.REQUEST_TIMED_OUT))
-            return
-        peer.queue.append(part)
-        if not peer.is_busy:
-            self._send(peer)
+    def take(self, waiting: deque[_Part]) -> list[_Part]:
+        """Return the lookups of the next request, see `RequestContent`."""
+        taken: list[_Part] = []
+        partitions = 0
+        while waiting and partitions < _BATCH_PARTITIONS_MAX:
+            taken.append(waiting.popleft())
+            partitions += len(taken[-1].partitions)
+        return taken
 
-    def _send(self, peer: _Peer) -> None:
-        part = peer.queue.pop(0)
-        peer.is_busy = True
+    def make_request(self, request: PartsRequest[_Part]) -> None:
+        """Request the partitions of the lookups, each of them once."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
-        for each in part.partitions:
+        for each in dict.fromkeys(each for part in request.parts for each in part.partitions):
             topics.setdefault(each.topic, []).append(
                 ListOffsetsPartition(partition_index=each.partition, timestamp=LATEST)
             )
-        request = ListOffsetsRequest(
-            replica_id=CONSUMER_REPLICA_ID,
-            isolation_level=_READ_UNCOMMITTED,
-            topics=[
-                ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()
-            ],
+        request.send(
+            ListOffsetsRequest(
+                replica_id=CONSUMER_REPLICA_ID,
+                isolation_level=_READ_UNCOMMITTED,
+                topics=[
+                    ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()
+                ],
+            )
         )
-        on_response = partial(self._on_response, peer, part)
-        peer.channel.send(request, _VERSION, on_response, _TIMEOUT_MS)
 
-    def _on_response(
-        self,
-        peer: _Peer,
-        part: _Part,
-        response: ListOffsetsResponse | None,
-        error: NetworkError | None,
-    ) -> None:
-        peer.is_busy = False
-        if response is not None:
-            part.lookup.note(_results(part.partitions, response))
-        elif part.retries < _RETRIES_MAX:
-            # Another broker may lead the partitions by then.
-            again = partial(self._dispatch, part.lookup, part.partitions, part.retries + 1)
-            self._timer.call_later(_RETRY_MS, again)
-        else:
-            assert error is not None, f"partitions={len(part.partitions)}"
-            part.lookup.note(dict.fromkeys(part.partitions, ErrorCode.NETWORK_EXCEPTION))
-        if peer.queue and not peer.is_busy:
-            self._send(peer)
+    def read(self, response: ListOffsetsResponse) -> Offsets:
+        """Return the results of a response."""
+        return {
+            TopicPartition(topic.name, each.partition_index): each.offset
+            if each.error_code == ErrorCode.NONE
+            else ErrorCode.of(each.error_code)
+            for topic in response.topics
+            for each in topic.partitions
+        }
 
+    def on_result(self, part: _Part, results: Offsets) -> None:
+        """Store the results of a lookup; UNKNOWN_TOPIC_OR_PARTITION for missing ones."""
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        part.lookup.note({each: results.get(each, missing) for each in part.partitions})
 
-def _results(partitions: list[TopicPartition], response: ListOffsetsResponse) -> Offsets:
-    """Return the results of all partitions; UNKNOWN_TOPIC_OR_PARTITION for missing ones."""
-    found: Offsets = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    for topic in response.topics:
-        for each in topic.partitions:
-            where = TopicPartition(topic.name, each.partition_index)
-            if where in found:
-                error = ErrorCode(each.error_code)
-                found[where] = each.offset if error is ErrorCode.NONE else error
-    return found
+    def on_failed(self, part: _Part, error: ErrorCode) -> None:
+        """Repeat a lookup after a failure of the network; other errors are its result."""
+        is_unexpected = error is ErrorCode.UNKNOWN_SERVER_ERROR
+        if is_unexpected or part.retries >= _RETRIES_MAX:
+            result = error if is_unexpected else ErrorCode.NETWORK_EXCEPTION
+            part.lookup.note(dict.fromkeys(part.partitions, result))
+            return
+        # Another broker may lead the partitions by then.
+        again = partial(self._dispatch, part.lookup, part.partitions, part.retries + 1)
+        self._timer.call_later(_RETRY_MS, again)

@@ -7,22 +7,23 @@ several calls that wait for the same coordinator are sent together.
 
 from __future__ import annotations
 
-from functools import partial
+import math
 from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.share import state_api
 from barnabas.coordinator.share.share_coordinator import SHARE_GROUP_TOPIC
 from barnabas.coordinator.share.share_partition_key import SharePartitionKey
-from barnabas.network.network_error import NetworkErrorKind
 from barnabas.protocol.errors import ErrorCode
+from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings, take_distinct
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterable
 
     from barnabas.coordinator.share.share_coordinator import ShareCoordinator
     from barnabas.coordinator.share.state_api import StateApi
-    from barnabas.network.network_error import NetworkError
+    from barnabas.protocol.api_table import ApiKey
     from barnabas.protocol.messages.delete_share_group_state import (
         DeleteShareGroupStateRequest,
         DeleteShareGroupStateResponse,
@@ -44,17 +45,19 @@ if TYPE_CHECKING:
         WriteShareGroupStateResponse,
     )
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
+    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.auto_topics import AutoTopics
+    from barnabas.server.peers.broker_requests import PartsRequest
 
-_TIMEOUT_MS = 30_000.0
 # Delay before the first retry, in ms; it doubles with each retry. All retries take 13 s, which is
 # enough for the election of another coordinator. Kafka begins with 1 s.
 _RETRY_MS = 100.0
 _RETRIES_MAX = 7
+# Retries that are due within this time are sent together, ms.
+_RETRIES_TOGETHER_MS = 10.0
 # Maximum number of share partitions in one request, and of those that wait for one coordinator.
 _BATCH_MAX = 500
 _QUEUE_MAX = 100_000
@@ -69,6 +72,10 @@ _RETRIED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
+
+
+# Results by topic id and partition.
+_Results = dict[tuple[bytes, int], Any]
 
 
 class _Call:
@@ -125,19 +132,6 @@ class _Part:
         self.retries = 0
 
 
-class _Peer:
-    """The queue of one API of one other broker, with one request in flight."""
-
-    __slots__ = ("channel", "is_busy", "queue")
-
-    def __init__(self, channel: LeaderChannel) -> None:
-        self.channel = channel
-        # Whether a request is in flight.
-        self.is_busy = False
-        # The parts to send, in the order of their calls.
-        self.queue: list[_Part] = []
-
-
 class Persister:
     """The broker's access to share coordinators, here and on other brokers.
 
@@ -148,12 +142,12 @@ class Persister:
 
     __slots__ = (
         "_auto_topics",
-        "_channels",
         "_clock",
         "_cluster",
         "_coordinator",
         "_node_id",
-        "_peers",
+        "_requests",
+        "_retried",
         "_timer",
     )
 
@@ -181,9 +175,19 @@ class Persister:
         self._coordinator = coordinator
         self._auto_topics = auto_topics
         self._clock, self._timer = times
-        self._channels = channels
-        # Queues by broker id and API. Created for the first request, and kept.
-        self._peers: dict[tuple[int, int], _Peer] = {}
+        client_id = f"broker-{node_id}-share-persister"
+        # Parts to retry, by their time in units of `_RETRIES_TOGETHER_MS`. Each has a timer.
+        self._retried: dict[int, list[_Part]] = {}
+        # The requests to other brokers, by API.
+        self._requests = {
+            api.key: BrokerRequests(
+                _StateRequests(self, api),
+                RequestSettings(client_id, api.version, _QUEUE_MAX),
+                self._timer,
+                channels,
+            )
+            for api in state_api.ALL
+        }
 
     def initialize(
         self,
@@ -226,26 +230,28 @@ class Persister:
         self._begin(_Call(state_api.READ_SUMMARY, request, on_response), request)
 
     def _begin(self, call: _Call, request: Any) -> None:
-        self._dispatch(call, call.parts(request))
+        self._dispatch(call.parts(request))
 
-    def _dispatch(self, call: _Call, parts: list[_Part]) -> None:
-        """Send the parts of a call to their coordinators."""
-        local: list[_Part] = []
-        remote: dict[int, list[_Part]] = {}
-        unknown: list[_Part] = []
+    def _dispatch(self, parts: list[_Part]) -> None:
+        """Send parts to their coordinators."""
+        local: dict[_Call, list[_Part]] = {}
+        remote: dict[tuple[int, ApiKey], list[_Part]] = {}
+        refused: list[_Part] = []
         for part in parts:
             leader = self._leader_of(part.key)
             if leader == self._node_id:
-                local.append(part)
+                local.setdefault(part.call, []).append(part)
             elif leader < 0:
-                unknown.append(part)
+                refused.append(part)
             else:
-                remote.setdefault(leader, []).append(part)
-        for broker_id, some in remote.items():
-            self._enqueue(broker_id, call.api, some)
-        self._refuse_all(unknown, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if local:
-            self._serve(call, local)
+                remote.setdefault((leader, part.call.api.key), []).append(part)
+        for (broker_id, api_key), some in remote.items():
+            if not self._requests[api_key].add(broker_id, some):
+                refused += some
+        for part in refused:
+            self.on_failed(part, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for call, some in local.items():
+            self._serve(call, some)
 
     def _leader_of(self, key: SharePartitionKey) -> int:
         """Return the broker that coordinates a share partition; -1 if there is none now."""
@@ -266,106 +272,95 @@ class Persister:
 
         def done(response: Message | None) -> None:
             if response is not None:
-                self._on_results(parts, response)
+                results = _results_of(response)
+                for part in parts:
+                    self.on_result(part, results)
 
         served = self._coordinator.request(call.api, request, run)
         run()
 
-    # Other brokers.
-
-    def _enqueue(self, broker_id: int, api: StateApi, parts: list[_Part]) -> None:
-        peer = self._peers.get((broker_id, api.key))
-        if peer is None:
-            if self._channels is None:
-                self._refuse_all(parts, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                return
-            client_id = f"broker-{self._node_id}-share-persister"
-            peer = _Peer(self._channels.open(broker_id, client_id))
-            self._peers[broker_id, api.key] = peer
-        if len(peer.queue) + len(parts) > _QUEUE_MAX:
-            self._refuse_all(parts, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        peer.queue += parts
-        if not peer.is_busy:
-            self._flush(peer, api)
-
-    def _flush(self, peer: _Peer, api: StateApi) -> None:
-        """Send the first parts of the queue that belong to one group."""
-        group_id = peer.queue[0].call.group_id
-        # A request has each share partition once: later changes of it wait for the next request.
-        batch: dict[SharePartitionKey, _Part] = {}
-        later: list[_Part] = []
-        for part in peer.queue:
-            is_full = len(batch) >= _BATCH_MAX
-            if is_full or part.call.group_id != group_id or part.key in batch:
-                later.append(part)
-            else:
-                batch[part.key] = part
-        peer.queue = later
-        peer.is_busy = True
-        parts = list(batch.values())
-        on_response = partial(self._on_response, peer, api, parts)
-        peer.channel.send(_request(api, group_id, parts), api.version, on_response, _TIMEOUT_MS)
-
-    def _on_response(
-        self,
-        peer: _Peer,
-        api: StateApi,
-        parts: list[_Part],
-        response: Message | None,
-        error: NetworkError | None,
-    ) -> None:
-        peer.is_busy = False
-        if response is not None:
-            self._on_results(parts, response)
-        else:
-            is_timeout = error is not None and error.kind is NetworkErrorKind.TIMED_OUT
-            self._refuse_all(
-                parts,
-                ErrorCode.REQUEST_TIMED_OUT if is_timeout else ErrorCode.NETWORK_EXCEPTION,
-            )
-        if peer.queue and not peer.is_busy:
-            self._flush(peer, api)
-
     # Results.
 
-    def _on_results(self, parts: Iterable[_Part], response: Any) -> None:
-        results = {
-            (topic.topic_id, each.partition): each
-            for topic in response.results
-            for each in topic.partitions
-        }
-        retried: dict[_Call, list[_Part]] = {}
-        for part in parts:
-            result = results.get((part.key.topic_id, part.key.partition))
-            if result is None:
-                error = ErrorCode.UNKNOWN_SERVER_ERROR
-                message = "the response of the share coordinator lacks the share partition"
-                result = part.call.api.refuse(part.key.partition, error, message)
-            if result.error_code in _RETRIED and part.retries < _RETRIES_MAX:
-                retried.setdefault(part.call, []).append(part)
-            else:
-                part.call.note(part.key, result)
-        for call, some in retried.items():
-            self._retry(call, some)
+    def on_result(self, part: _Part, results: _Results) -> None:
+        """Complete a part with its result, or retry it."""
+        result = results.get((part.key.topic_id, part.key.partition))
+        if result is None:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+            message = "the response of the share coordinator lacks the share partition"
+            result = part.call.api.refuse(part.key.partition, error, message)
+        if result.error_code in _RETRIED and part.retries < _RETRIES_MAX:
+            self._retry(part)
+        else:
+            part.call.note(part.key, result)
 
-    def _refuse_all(self, parts: list[_Part], error: ErrorCode) -> None:
-        """Give all parts an error of the lookup or of the network."""
-        retried: dict[_Call, list[_Part]] = {}
-        for part in parts:
-            if part.retries < _RETRIES_MAX:
-                retried.setdefault(part.call, []).append(part)
-            else:
-                part.call.note(part.key, part.call.api.refuse(part.key.partition, error))
-        for call, some in retried.items():
-            self._retry(call, some)
+    def on_failed(self, part: _Part, error: ErrorCode) -> None:
+        """Complete a part whose request has failed, or retry it."""
+        key = part.key
+        self.on_result(
+            part, {(key.topic_id, key.partition): part.call.api.refuse(key.partition, error)}
+        )
 
-    def _retry(self, call: _Call, parts: list[_Part]) -> None:
-        """Look up the coordinators again after a delay."""
-        delay_ms = _RETRY_MS * (1 << max(part.retries for part in parts))
-        for part in parts:
-            part.retries += 1
-        self._timer.call_later(delay_ms, lambda: self._dispatch(call, parts))
+    def _retry(self, part: _Part) -> None:
+        """Look up the coordinator of a part again after a delay.
+
+        Parts that are due at about the same time are sent together.
+        """
+        now_ms = self._clock.monotonic_ms()
+        due = math.ceil((now_ms + _RETRY_MS * (1 << part.retries)) / _RETRIES_TOGETHER_MS)
+        part.retries += 1
+        together = self._retried.get(due)
+        if together is None:
+            self._retried[due] = [part]
+            delay_ms = due * _RETRIES_TOGETHER_MS - now_ms
+            self._timer.call_later(delay_ms, lambda: self._dispatch(self._retried.pop(due)))
+        else:
+            together.append(part)
+
+
+class _StateRequests:
+    """The requests of one API to other brokers."""
+
+    __slots__ = ("_api", "_persister")
+
+    def __init__(self, persister: Persister, api: StateApi) -> None:
+        self._persister = persister
+        self._api = api
+
+    def take(self, waiting: deque[_Part]) -> list[_Part]:
+        """Return parts of one group.
+
+        A request has each share partition once: later changes of it wait for the next request.
+        """
+        group_id = waiting[0].call.group_id if waiting else ""
+
+        def key_of(part: _Part) -> SharePartitionKey | None:
+            return part.key if part.call.group_id == group_id else None
+
+        return take_distinct(waiting, _BATCH_MAX, key_of)
+
+    def make_request(self, request: PartsRequest[_Part]) -> None:
+        """Make the request."""
+        request.send(_request(self._api, request.parts[0].call.group_id, request.parts))
+
+    def read(self, response: Any) -> _Results:
+        """Return the results of a response."""
+        return _results_of(response)
+
+    def on_result(self, part: _Part, results: _Results) -> None:
+        """Complete a part with its result, or retry it."""
+        self._persister.on_result(part, results)
+
+    def on_failed(self, part: _Part, error: ErrorCode) -> None:
+        """Complete a part whose request has failed, or retry it."""
+        self._persister.on_failed(part, error)
+
+
+def _results_of(response: Any) -> _Results:
+    return {
+        (topic.topic_id, each.partition): each
+        for topic in response.results
+        for each in topic.partitions
+    }
 
 
 def _request(api: StateApi, group_id: str, parts: Iterable[_Part]) -> Message:

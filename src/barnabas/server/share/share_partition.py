@@ -51,6 +51,8 @@ _log = logging.getLogger(__name__)
 UNKNOWN_START_OFFSET = -1
 
 _NONE = ErrorCode.NONE
+# Maximum of the 32-bit field of a write. Stored batches of a hostile writer may have more records.
+_COMPLETE_COUNT_MAX = (1 << 31) - 1
 # Errors of a share coordinator, as members see them.
 _ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -190,7 +192,7 @@ class SharePartition:
         if self.status is not Status.LOADING:
             return
         state = response.results[0].partitions[0]
-        error = ErrorCode(state.error_code)
+        error = ErrorCode.of(state.error_code)
         if error is not _NONE:
             _log.warning("Share partition cannot be loaded: key=%s error=%s", self.key, error.name)
             self._end_loading(member_error(error))
@@ -421,7 +423,7 @@ class SharePartition:
             self._state_epoch,
             self.leader_epoch,
             in_flight.start_offset,
-            in_flight.delivery_complete_count,
+            min(in_flight.delivery_complete_count, _COMPLETE_COUNT_MAX),
         )
 
     # Timeouts.

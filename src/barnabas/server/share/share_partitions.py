@@ -20,8 +20,9 @@ from barnabas.server.share.share_partition import (
 )
 from barnabas.server.share.share_partition_key import SharePartitionKey
 from barnabas.server.share.share_session_cache import ShareSessionCache
+from barnabas.server.share.wide_share_fetch import AT_ONCE, WideShareFetch
 from barnabas.storage.read_result import FetchIsolation
-from barnabas.waiting.steps import run_in_slices
+from barnabas.waiting.steps import in_parts, run_in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
     from barnabas.server.share.share_session import ShareSession, ShareSessionKey
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
-    from barnabas.waiting.timing_wheel import TimingWheel
+    from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
     AcknowledgeResult = tuple[ErrorCode, str | None]
     Results = dict[TopicIdPartition, ShareFetchResult]
@@ -47,6 +48,8 @@ _log = logging.getLogger(__name__)
 
 # From this number on, share partitions of groups without sessions do not stay in memory.
 SWEPT_AT = 10_000
+# A share fetch of more partitions takes several turns.
+NARROW_PARTITIONS_MAX = 500
 
 _NONE = ErrorCode.NONE
 # Types of acknowledgements as labels.
@@ -296,21 +299,20 @@ class SharePartitions:
         options: ShareFetchOptions,
         partitions: Sequence[TopicIdPartition],
         on_done: Callable[[Results], None],
-    ) -> DelayedShareFetch | None:
-        """Acquire records for a member, or wait for records.
+        on_client_gone: Callable[[Callable[[], object]], None],
+    ) -> Generator[None, None, None]:
+        """Acquire records for a member, or wait for records. Yields between many partitions.
 
         Args:
             group_id: the group of the member.
             options: the request as a whole.
             partitions: the partitions, in the order in which they are read.
             on_done: gets the results that the response includes, perhaps before this returns.
-
-        Returns:
-            The pending operation; None if the request needs none.
+            on_client_gone: registers a callback for the end of the connection.
         """
         if not partitions or options.records_max == 0 or options.params.max_bytes == 0:
             on_done({})
-            return None
+            return
         topics = self._replicas.metrics.topics
         for topic in {where.topic for where in partitions}:
             topics[topic].share_fetch_requests += 1
@@ -321,8 +323,55 @@ class SharePartitions:
                 topics[topic].failed_share_fetch_requests += 1
             on_done(results)
 
-        found: list[SharePartition] = []
+        meters = FetchMeters(self._clock, self.meters.of_group(group_id), len(partitions))
+        if len(partitions) > NARROW_PARTITIONS_MAX:
+            operation = WideShareFetch(
+                options,
+                self._replicas,
+                on_fetched,
+                self.counts.count_expired_fetch,
+                meters,
+                self._run_in_slices,
+            )
+            on_client_gone(operation.cancel)
+            yield from self._begin_wide(operation, group_id, partitions)
+            return
         errors: dict[TopicIdPartition, ErrorCode] = {}
+        found = self._find(group_id, partitions, errors)
+        narrow = DelayedShareFetch(
+            options, found, self._replicas, on_fetched, self.counts.count_expired_fetch, meters
+        )
+        narrow.errors.update(errors)
+        self._run_in_slices(self._load(narrow, found))
+        if not narrow.try_complete():
+            self._replicas.share_fetches.watch(narrow, narrow.keys)
+            on_client_gone(narrow.cancel)
+
+    def _begin_wide(
+        self, operation: WideShareFetch, group_id: str, partitions: Sequence[TopicIdPartition]
+    ) -> Generator[None, None, None]:
+        """Add the partitions of a fetch in steps, load those that are not loaded, and check all."""
+        fetches = self._replicas.share_fetches
+        # The fetch is a key of its own, so that it waits before it has partitions.
+        fetches.watch(operation, [operation])
+        added: list[SharePartition] = []
+        for some in in_parts(list(partitions), AT_ONCE):
+            found = self._find(group_id, some, operation.errors)
+            fetches.watch_more(operation, operation.add(found))
+            added += found
+            yield
+        self._run_in_slices(self._load(operation, added))
+        self._run_in_slices(operation.check())
+
+    def _find(
+        self,
+        group_id: str,
+        partitions: Sequence[TopicIdPartition],
+        errors: dict[TopicIdPartition, ErrorCode],
+    ) -> list[SharePartition]:
+        """Return the share partitions; add the errors of those that this broker does not have."""
+        topics = self._replicas.metrics.topics
+        found: list[SharePartition] = []
         for where in partitions:
             topics[where.topic].fetch_requests += 1
             partition = self._get_or_create(SharePartitionKey(group_id, where))
@@ -330,19 +379,7 @@ class SharePartitions:
                 errors[where] = partition
             else:
                 found.append(partition)
-        operation = DelayedShareFetch(
-            options,
-            found,
-            self._replicas,
-            on_fetched,
-            self.counts.count_expired_fetch,
-            FetchMeters(self._clock, self.meters.of_group(group_id), len(partitions)),
-        )
-        operation.errors.update(errors)
-        self._run_in_slices(self._load(operation, found))
-        if not operation.try_complete():
-            self._replicas.share_fetches.watch(operation, operation.keys)
-        return operation
+        return found
 
     def _load(
         self, operation: DelayedShareFetch, partitions: list[SharePartition]
@@ -412,9 +449,9 @@ class SharePartitions:
         if session is not None:
             self.release(session)
 
-    def call_later(self, delay_ms: float, call: Callable[[], None]) -> None:
+    def call_later(self, delay_ms: float, call: Callable[[], None]) -> WheelEntry:
         """Make a call after a delay."""
-        self._wheel.add(delay_ms, call)
+        return self._wheel.add(delay_ms, call)
 
     def count_sent(self, results: Results) -> None:
         """Count the bytes of records that are sent to members."""

@@ -108,8 +108,10 @@ class StateWriter:
         )
 
     def _on_response(self, response: WriteShareGroupStateResponse) -> None:
-        error = ErrorCode(response.results[0].partitions[0].error_code)
+        error = ErrorCode.of(response.results[0].partitions[0].error_code)
         written, self._in_flight = self._in_flight, []
-        for on_written in written:
-            on_written(error)
-        self._send_next()
+        try:
+            for on_written in written:
+                on_written(error)
+        finally:
+            self._send_next()

@@ -1,7 +1,6 @@
 """Sends the markers of ended transactions (Kafka's TransactionMarkerChannelManager).
 
-Each broker has a queue and at most one request in flight. The next request contains all markers
-that were queued in the meantime. Markers for partitions of this broker are written directly.
+Markers for partitions of this broker are written directly.
 
 Markers are written from the next turn of the loop on, after the response to the request that ends
 the transaction. A turn serves a limited number of partitions.
@@ -12,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.coordinator.runtime.transaction_ending import TransactionEnding
 from barnabas.protocol.errors import ErrorCode
@@ -21,6 +20,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings
 from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import in_parts, run_in_slices
@@ -29,19 +29,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.coordinator.transaction.markers import Markers
-    from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
-    from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
+    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.peers.broker_requests import PartsRequest
     from barnabas.server.transactions.marker_writer import MarkerWriter
 
 _log = logging.getLogger(__name__)
 
 _VERSION = 2
-_TIMEOUT_MS = 30_000.0
 _RETRY_MS = 50.0
+# Delay (ms) after an error that another attempt will probably repeat.
+_RETRY_UNEXPECTED_MS = 1_000.0
+# Waiting markers for each broker. Further ones are sent later.
+_QUEUE_MAX = 100_000
 # Numbers after which a request gets no further marker: of markers, and of their partitions.
 _BATCH_MAX = 500
 _BATCH_PARTITIONS_MAX = 2_000
@@ -104,34 +107,29 @@ class _PendingTransaction:
         self.is_done = False
 
 
-class _Peer:
-    """The queue of one broker."""
+class _Part(NamedTuple):
+    """Markers to send: the transaction, and its partitions on the broker."""
 
-    __slots__ = ("channel", "is_busy", "queue")
+    pending: _PendingTransaction
+    keys: list[TopicPartition]
 
-    def __init__(self, channel: LeaderChannel) -> None:
-        self.channel = channel
-        # Whether a request is in flight.
-        self.is_busy = False
-        # Markers to send: the transaction, and its partitions on the broker.
-        self.queue: deque[tuple[_PendingTransaction, list[TopicPartition]]] = deque()
+
+# Errors by producer id and partition.
+_Results = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 class NetworkMarkerSender:
     """The `MarkerSender` of a broker."""
 
     __slots__ = (
-        "_channels",
         "_clock",
         "_cluster",
         "_later",
         "_node_id",
-        "_peers",
         "_pending",
         "_timer",
         "_writer",
         "requests",
-        "responses",
         "unknown_leaders",
     )
 
@@ -156,9 +154,9 @@ class NetworkMarkerSender:
         self._cluster = cluster
         self._writer = writer
         self._clock, self._timer = times
-        self._channels = channels
-        # Queues by broker id. Created for the first marker, and never removed.
-        self._peers: dict[int, _Peer] = {}
+        settings = RequestSettings(f"broker-{node_id}-txn-marker-sender", _VERSION, _QUEUE_MAX)
+        # The requests to other brokers.
+        self.requests = BrokerRequests(_MarkerRequests(self), settings, self._timer, channels)
         # Unfinished transactions by partition of __transaction_state.
         self._pending: dict[int, set[_PendingTransaction]] = {}
         # Partitions that are not served yet, by transaction. A slice is scheduled while there are
@@ -166,19 +164,6 @@ class NetworkMarkerSender:
         self._later: deque[tuple[_PendingTransaction, list[TopicPartition]]] = deque()
         # Number of markers that wait because their partitions have no known leader.
         self.unknown_leaders = 0
-        # Number of requests to other brokers, and of their responses. Only increase.
-        self.requests = 0
-        self.responses = 0
-
-    @property
-    def connections(self) -> int:
-        """Number of open connections to other brokers."""
-        return sum(peer.channel.is_connected for peer in self._peers.values())
-
-    @property
-    def connections_created(self) -> int:
-        """Number of connections that were opened to other brokers. Only increases."""
-        return sum(peer.channel.connections_created for peer in self._peers.values())
 
     def send(
         self,
@@ -212,21 +197,38 @@ class NetworkMarkerSender:
         run_in_slices(self._steps(), self._clock, self._timer.call_soon, lambda _: None)
 
     def _steps(self) -> Generator[None, None, None]:
-        """Serve the partitions of all dispatched transactions. Yields after each step."""
+        """Serve the partitions of all dispatched transactions. Yields after each step.
+
+        An error of one transaction does not stop the others.
+        """
         while self._later:
             pending, partitions = self._later[0]
-            for some in in_parts(partitions, _FOUND_AT_ONCE):
-                if pending.is_done:
-                    break
-                local = self._send_to_others(pending, some)
-                if not local:
-                    yield
-                for part in in_parts(local, WRITTEN_AT_ONCE):
-                    if pending.is_done:
-                        break
-                    self._writer.write(pending.ending, part, partial(self._on_result, pending))
-                    yield
+            try:
+                yield from self._serve(pending, partitions)
+            except Exception:  # noqa: BLE001 - the other transactions get their markers
+                _log.exception(
+                    "Transaction markers cannot be written, retrying: transactional_id=%s",
+                    pending.markers.transactional_id,
+                )
+                missing = [key for key in partitions if key in pending.remaining]
+                self._retry(pending, missing, _RETRY_UNEXPECTED_MS)
             self._later.popleft()
+
+    def _serve(
+        self, pending: _PendingTransaction, partitions: list[TopicPartition]
+    ) -> Generator[None, None, None]:
+        """Write or queue the markers of one transaction. Yields after each step."""
+        for some in in_parts(partitions, _FOUND_AT_ONCE):
+            if pending.is_done:
+                return
+            local = self._send_to_others(pending, some)
+            if not local:
+                yield
+            for part in in_parts(local, WRITTEN_AT_ONCE):
+                if pending.is_done:
+                    return
+                self._writer.write(pending.ending, part, partial(self.on_result, pending))
+                yield
 
     def _send_to_others(
         self, pending: _PendingTransaction, partitions: list[TopicPartition]
@@ -245,7 +247,8 @@ class NetworkMarkerSender:
                 leaders.setdefault(found.leader, []).append(key)
         local = leaders.pop(self._node_id, [])
         for broker_id, keys in leaders.items():
-            self._enqueue(broker_id, pending, keys)
+            if not self.requests.add(broker_id, (_Part(pending, keys),)):
+                self._retry(pending, keys)
         if leaderless:
             if not pending.has_unknown_leader:
                 # One marker, as Kafka counts: it carries all partitions of the transaction.
@@ -253,14 +256,26 @@ class NetworkMarkerSender:
                 self.unknown_leaders += 1
             self._retry(pending, leaderless)
         for key in gone:
-            self._on_result(pending, key, ErrorCode.NONE)
+            self.on_result(pending, key, ErrorCode.NONE)
         return local
 
-    def _retry(self, pending: _PendingTransaction, partitions: list[TopicPartition]) -> None:
+    def _retry(
+        self,
+        pending: _PendingTransaction,
+        partitions: list[TopicPartition],
+        delay_ms: float = _RETRY_MS,
+    ) -> None:
         is_scheduled = bool(pending.retried)
         pending.retried += partitions
-        if not is_scheduled:
-            self._timer.call_later(_RETRY_MS, lambda: self._send_again(pending))
+        if partitions and not is_scheduled:
+            self._timer.call_later(delay_ms, partial(self._send_again, pending))
+
+    def retry_failed(
+        self, pending: _PendingTransaction, keys: list[TopicPartition], error: ErrorCode
+    ) -> None:
+        """Look up the leaders again, and send the markers to them, after a request has failed."""
+        is_expected = error is not ErrorCode.UNKNOWN_SERVER_ERROR
+        self._retry(pending, keys, _RETRY_MS if is_expected else _RETRY_UNEXPECTED_MS)
 
     def _send_again(self, pending: _PendingTransaction) -> None:
         partitions, pending.retried = pending.retried, []
@@ -269,9 +284,10 @@ class NetworkMarkerSender:
         if not pending.is_done:
             self._dispatch(pending, partitions)
 
-    def _on_result(
+    def on_result(
         self, pending: _PendingTransaction, key: TopicPartition, error: ErrorCode
     ) -> None:
+        """Handle the result for a partition."""
         is_written = error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
         if is_written:
             pending.remaining.discard(key)
@@ -284,7 +300,8 @@ class NetworkMarkerSender:
         elif error in _FINAL:
             self._end(pending, error)
         else:
-            if error not in _RETRIED:
+            is_expected = error in _RETRIED
+            if not is_expected:
                 _log.error(
                     "Transaction marker rejected, retrying: partition=%s "
                     "transactional_id=%s error=%s",
@@ -292,7 +309,7 @@ class NetworkMarkerSender:
                     pending.markers.transactional_id,
                     error.name,
                 )
-            self._retry(pending, [key])
+            self._retry(pending, [key], _RETRY_MS if is_expected else _RETRY_UNEXPECTED_MS)
 
     def _end(self, pending: _PendingTransaction, error: ErrorCode) -> None:
         pending.is_done = True
@@ -301,67 +318,56 @@ class NetworkMarkerSender:
             unfinished.discard(pending)
         pending.on_done(error)
 
-    # Other brokers.
 
-    def _enqueue(
-        self, broker_id: int, pending: _PendingTransaction, keys: list[TopicPartition]
-    ) -> None:
-        peer = self._peers.get(broker_id)
-        if peer is None:
-            if self._channels is None:
-                self._retry(pending, keys)
-                return
-            channel = self._channels.open(broker_id, f"broker-{self._node_id}-txn-marker-sender")
-            peer = self._peers[broker_id] = _Peer(channel)
-        peer.queue.append((pending, keys))
-        if not peer.is_busy:
-            self._flush(peer)
+class _MarkerRequests:
+    """The markers for one other broker: WriteTxnMarkers requests."""
 
-    def _flush(self, peer: _Peer) -> None:
-        batch: list[tuple[_PendingTransaction, list[TopicPartition]]] = []
+    __slots__ = ("_sender",)
+
+    def __init__(self, sender: NetworkMarkerSender) -> None:
+        self._sender = sender
+
+    def take(self, waiting: deque[_Part]) -> list[_Part]:
+        """Return markers, those of one transaction together. Drop those of ended attempts."""
+        taken: list[_Part] = []
         partitions = 0
-        while peer.queue and len(batch) < _BATCH_MAX and partitions < _BATCH_PARTITIONS_MAX:
-            pending, keys = peer.queue.popleft()
-            if pending.is_done:
+        while waiting and len(taken) < _BATCH_MAX and partitions < _BATCH_PARTITIONS_MAX:
+            part = waiting.popleft()
+            if part.pending.is_done:
                 continue
-            if batch and batch[-1][0] is pending:
-                batch[-1][1].extend(keys)
+            if taken and taken[-1].pending is part.pending:
+                taken[-1].keys.extend(part.keys)
             else:
-                batch.append((pending, keys))
-            partitions += len(keys)
-        if not batch:
-            return
-        peer.is_busy = True
-        request = WriteTxnMarkersRequest(
-            markers=[_marker(pending.ending, keys) for pending, keys in batch]
-        )
-        self.requests += 1
-        peer.channel.send(request, _VERSION, partial(self._on_response, peer, batch), _TIMEOUT_MS)
+                taken.append(part)
+            partitions += len(part.keys)
+        return taken
 
-    def _on_response(
-        self,
-        peer: _Peer,
-        batch: list[tuple[_PendingTransaction, list[TopicPartition]]],
-        response: WriteTxnMarkersResponse | None,
-        _error: NetworkError | None,
-    ) -> None:
-        peer.is_busy = False
-        results: dict[int, dict[TopicPartition, ErrorCode]] = {}
-        if response is not None:
-            self.responses += 1
-            for marker in response.markers:
-                of_producer = results.setdefault(marker.producer_id, {})
-                for topic in marker.topics:
-                    for each in topic.partitions:
-                        key = TopicPartition(topic.name, each.partition_index)
-                        of_producer[key] = ErrorCode.of(each.error_code)
-        for pending, keys in batch:
-            found = results.get(pending.ending.producer_id, {})
-            for key in keys:
-                # Without a result for the partition, or after a lost connection, retry the marker.
-                self._on_result(pending, key, found.get(key, ErrorCode.REQUEST_TIMED_OUT))
-        if peer.queue:
-            self._flush(peer)
+    def make_request(self, request: PartsRequest[_Part]) -> None:
+        """Make the request."""
+        markers = [_marker(pending.ending, keys) for pending, keys in request.parts]
+        request.send(WriteTxnMarkersRequest(markers=markers))
+
+    def read(self, response: WriteTxnMarkersResponse) -> _Results:
+        """Return the errors of a response."""
+        results: _Results = {}
+        for marker in response.markers:
+            of_producer = results.setdefault(marker.producer_id, {})
+            for topic in marker.topics:
+                for each in topic.partitions:
+                    key = TopicPartition(topic.name, each.partition_index)
+                    of_producer[key] = ErrorCode.of(each.error_code)
+        return results
+
+    def on_result(self, part: _Part, results: _Results) -> None:
+        """Pass the results of a transaction on. Markers without a result are sent again."""
+        pending, keys = part
+        found = results.get(pending.ending.producer_id, {})
+        for key in keys:
+            self._sender.on_result(pending, key, found.get(key, ErrorCode.REQUEST_TIMED_OUT))
+
+    def on_failed(self, part: _Part, error: ErrorCode) -> None:
+        """Send the markers again, after a lost connection at the current leader."""
+        self._sender.retry_failed(part.pending, part.keys, error)
 
 
 def _marker(ending: TransactionEnding, keys: list[TopicPartition]) -> WritableTxnMarker:

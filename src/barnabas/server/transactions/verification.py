@@ -1,8 +1,7 @@
 """Queries to the transaction coordinator before the first batch of a transaction (KIP-890).
 
 Kafka: AddPartitionsToTxnManager. Clients of version 2 let the leader add the partition to the
-transaction. For older clients, the leader verifies that the client has added it. Each coordinator
-has a queue and at most one request in flight.
+transaction. For older clients, the leader verifies that the client has added it.
 """
 
 from __future__ import annotations
@@ -22,27 +21,28 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings, take_distinct
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-    from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
-    from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
+    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.peers.broker_requests import PartsRequest
     from barnabas.storage.producers.verifications import VerificationGuard
 
     # Errors by partition; a partition without an error may be appended to.
     OnVerified = Callable[[dict[TopicPartition, ErrorCode]], None]
 
 _VERSION = 5
-_TIMEOUT_MS = 30_000.0
 # Transactions in one request, and in one queue.
 _BATCH_MAX = 500
 _QUEUE_MAX = 10_000
@@ -89,29 +89,16 @@ class _Query(msgspec.Struct, eq=False):
     retries: int = 0
 
 
-class _Peer:
-    """The queue of one broker."""
-
-    __slots__ = ("channel", "is_busy", "queue")
-
-    def __init__(self, channel: LeaderChannel) -> None:
-        self.channel = channel
-        # Whether a request is in flight.
-        self.is_busy = False
-        self.queue: list[_Query] = []
-
-
 class TransactionVerification:
     """Verifies transactions, or adds partitions to them, before their first batch."""
 
     __slots__ = (
-        "_channels",
         "_clock",
         "_cluster",
         "_coordinator",
         "_node_id",
-        "_peers",
         "_replicas",
+        "_requests",
         "_timer",
         "failures",
         "times",
@@ -141,9 +128,8 @@ class TransactionVerification:
         self._replicas = replicas
         self._coordinator = coordinator
         self._clock, self._timer = times
-        self._channels = channels
-        # Queues by broker id. Created for the first query, and kept.
-        self._peers: dict[int, _Peer] = {}
+        settings = RequestSettings(f"broker-{node_id}-txn-verification", _VERSION, _QUEUE_MAX)
+        self._requests = BrokerRequests(_Queries(self), settings, self._timer, channels)
         # Durations of queries in ms, and number of partitions that got an error.
         self.times = Histogram()
         self.failures = 0
@@ -221,15 +207,15 @@ class TransactionVerification:
         if partition is not None:
             found = self._cluster.partition(TRANSACTION_TOPIC, partition)
         if found is None or found.leader < 0:
-            self._refuse(query, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self.refuse(query, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif found.leader == self._node_id:
             self._query_locally(query)
-        else:
-            self._enqueue(found.leader, query)
+        elif not self._requests.add(found.leader, (query,)):
+            self.refuse(query, ErrorCode.NETWORK_EXCEPTION)
 
     def _query_locally(self, query: _Query) -> None:
         if query.operation is not Operation.ADD:
-            self._on_results(
+            self.end_attempt(
                 query,
                 self._coordinator.verify_partitions(
                     query.transactional_id, query.producer, query.partitions
@@ -241,10 +227,10 @@ class TransactionVerification:
             query.producer,
             query.partitions,
             _CLIENT_VERSION,
-            lambda error: self._on_results(query, dict.fromkeys(query.partitions, error)),
+            lambda error: self.end_attempt(query, dict.fromkeys(query.partitions, error)),
         )
 
-    def _on_results(self, query: _Query, results: dict[TopicPartition, ErrorCode]) -> None:
+    def end_attempt(self, query: _Query, results: dict[TopicPartition, ErrorCode]) -> None:
         """Complete the query, or retry it while the producer's previous transaction is ending."""
         is_ending = ErrorCode.CONCURRENT_TRANSACTIONS in results.values()
         if is_ending and query.operation is Operation.ADD and query.retries < _RETRIES_MAX:
@@ -258,60 +244,53 @@ class TransactionVerification:
         self.failures += sum(error is not ErrorCode.NONE for error in results.values())
         query.on_results(results)
 
-    def _refuse(self, query: _Query, error: ErrorCode) -> None:
+    def refuse(self, query: _Query, error: ErrorCode) -> None:
         """Give all partitions the same error."""
         self._complete(query, dict.fromkeys(query.partitions, error))
 
-    # Other brokers.
 
-    def _enqueue(self, broker_id: int, query: _Query) -> None:
-        peer = self._peers.get(broker_id)
-        if peer is None:
-            if self._channels is None:
-                self._refuse(query, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                return
-            channel = self._channels.open(broker_id, f"broker-{self._node_id}-txn-verification")
-            peer = self._peers[broker_id] = _Peer(channel)
-        if len(peer.queue) >= _QUEUE_MAX:
-            self._refuse(query, ErrorCode.NETWORK_EXCEPTION)
-            return
-        peer.queue.append(query)
-        if not peer.is_busy:
-            self._flush(peer)
+class _Queries:
+    """The queries to one other broker: AddPartitionsToTxn requests."""
 
-    def _flush(self, peer: _Peer) -> None:
-        # A request contains each transactional id once, because results are assigned by the id.
-        batch: dict[str, _Query] = {}
-        later: list[_Query] = []
-        for query in peer.queue:
-            if len(batch) >= _BATCH_MAX or query.transactional_id in batch:
-                later.append(query)
-            else:
-                batch[query.transactional_id] = query
-        peer.queue = later
-        peer.is_busy = True
-        request = AddPartitionsToTxnRequest(
-            transactions=[_transaction(query) for query in batch.values()]
+    __slots__ = ("_verification",)
+
+    def __init__(self, verification: TransactionVerification) -> None:
+        self._verification = verification
+
+    def take(self, waiting: deque[_Query]) -> list[_Query]:
+        """Return queries of distinct transactional ids, because results are assigned by the id."""
+        return take_distinct(waiting, _BATCH_MAX, _transactional_id)
+
+    def make_request(self, request: PartsRequest[_Query]) -> None:
+        """Make the request."""
+        transactions = [_transaction(query) for query in request.parts]
+        request.send(AddPartitionsToTxnRequest(transactions=transactions))
+
+    def read(self, response: AddPartitionsToTxnResponse) -> _Results:
+        """Return the results by transactional id, and the error of partitions without a result."""
+        missing = ErrorCode.of(response.error_code)
+        if missing is ErrorCode.NONE:
+            missing = ErrorCode.NETWORK_EXCEPTION
+        return _Results(_results_of(response), missing)
+
+    def on_result(self, query: _Query, results: _Results) -> None:
+        """Pass the results of a query on."""
+        found = results.by_id.get(query.transactional_id, {})
+        self._verification.end_attempt(
+            query, {key: found.get(key, results.missing) for key in query.partitions}
         )
-        peer.channel.send(request, _VERSION, partial(self._on_response, peer, batch), _TIMEOUT_MS)
 
-    def _on_response(
-        self,
-        peer: _Peer,
-        batch: dict[str, _Query],
-        response: AddPartitionsToTxnResponse | None,
-        _error: NetworkError | None,
-    ) -> None:
-        peer.is_busy = False
-        results = {} if response is None else _results_of(response)
-        missing = ErrorCode.NETWORK_EXCEPTION
-        if response is not None and response.error_code:
-            missing = ErrorCode.of(response.error_code)
-        for transactional_id, query in batch.items():
-            found = results.get(transactional_id, {})
-            self._on_results(query, {key: found.get(key, missing) for key in query.partitions})
-        if peer.queue and not peer.is_busy:
-            self._flush(peer)
+    def on_failed(self, query: _Query, error: ErrorCode) -> None:
+        """Refuse the query. A timeout is an error of the network for clients."""
+        is_timeout = error is ErrorCode.REQUEST_TIMED_OUT
+        self._verification.refuse(query, ErrorCode.NETWORK_EXCEPTION if is_timeout else error)
+
+
+class _Results(NamedTuple):
+    """The results of a response."""
+
+    by_id: dict[str, dict[TopicPartition, ErrorCode]]
+    missing: ErrorCode
 
 
 class _Guard(NamedTuple):
@@ -401,6 +380,10 @@ class _Verification:
         self._errors.update(dict.fromkeys(ended, ErrorCode.CONCURRENT_TRANSACTIONS))
         if not self._waiting:
             self._on_verified(self._errors)
+
+
+def _transactional_id(query: _Query) -> str:
+    return query.transactional_id
 
 
 def _transaction(query: _Query) -> AddPartitionsToTxnTransaction:

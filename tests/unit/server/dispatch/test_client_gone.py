@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.record.builder import BatchBuilder
+from barnabas.replication.partition.partition import Partition
 from barnabas.server.controller_access import forwarding
 from barnabas.server.quotas.config import INT_MAX
+from barnabas.storage.topic_partition import TopicPartition
 from unit.server.handlers.test_fetch_handling import replicated
 from unit.server.process.test_drain import long_fetch
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
@@ -22,6 +31,17 @@ from unit.server.simulated_cluster import CLIENT_PORT, SimulatedCluster, three_n
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.fetch import FetchRequest
+
+
+INSPECTED_RECORDS = 20_000
+
+
+def compact(cluster: SimulatedCluster) -> None:
+    """Compact the topic "t", so that the keys of appended records are inspected."""
+    config = AlterableConfig(name="cleanup.policy", config_operation=0, value="compact")
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    assert cluster.ask(1, request, 1).responses[0].error_code == ErrorCode.NONE
 
 
 def endless_fetch(topic: str) -> FetchRequest:
@@ -65,6 +85,30 @@ def test_delayed_appends_and_deletions_end_with_their_connection() -> None:
     cluster.until(
         lambda: replicas.waiting()["Produce"] == replicas.waiting()["DeleteRecords"] == 0, 2_000
     )
+
+
+def test_an_append_whose_client_left_while_its_records_were_inspected_does_not_wait() -> None:
+    cluster = three_nodes()
+    leader = replicated(cluster)
+    compact(cluster)
+    broker = cluster.nodes[leader].broker
+    partition = broker.replicas.partition(TopicPartition("t", 0))
+    assert isinstance(partition, Partition)
+    log = partition.log
+    cluster.until(lambda: "compact" in log.config.cleanup_policy)
+    for other in {1, 2, 3} - {leader}:
+        cluster.world.network.partition(f"node-{leader}", f"node-{other}")
+    builder = BatchBuilder()
+    for _ in range(INSPECTED_RECORDS):
+        builder.append(0, b"key", b"value")
+    append = produce_request("t", bytes(builder.build()))
+    append.timeout_ms = INT_MAX
+    end = log.log_end_offset
+    cluster.send(leader, append, 9)
+    cluster.until(lambda: len(broker._conversions) == 1)
+    cluster._channel(leader, CLIENT_PORT).close()
+    cluster.until(lambda: log.log_end_offset == end + INSPECTED_RECORDS)
+    cluster.until(lambda: broker.replicas.waiting()["Produce"] == 0, 5_000)
 
 
 def test_requests_that_wait_for_a_controller_are_bounded_and_end_with_their_connection(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.protocol.acls import AclOperation
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -19,14 +21,18 @@ from barnabas.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.replication.requests import fetch_session_cache
+from barnabas.record.builder import BatchBuilder
+from barnabas.replication.partition.partition import Partition
+from barnabas.replication.requests import fetch_session_cache, wide_fetch as wide_reads
 from barnabas.replication.requests.wide_fetch import WideFetch
 from barnabas.server.conversion.old_fetch import OldFetch
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import fetch, wide_fetch
+from barnabas.storage.topic_partition import TopicPartition
 from unit.server.quotas.test_client_quotas import CLIENT, set_quota
 from unit.server.security.authorizer.secured_broker import SecuredBroker, allowing
-from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
+from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
+from unit.server.simulated_cluster import three_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,10 +40,12 @@ if TYPE_CHECKING:
 PARTITIONS = 300
 ALL = range(PARTITIONS)
 FULL, SESSIONLESS = 0, -1
+# Partitions that a step reads for a follower.
+AT_ONCE = 10
 
 
 def serve_all_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Serve every fetch of a consumer like a wide one, and end each slice after one step."""
+    """Serve every fetch like a wide one, and end each slice after one step."""
     monkeypatch.setattr(fetch, "NARROW_PARTITIONS_MAX", 0)
     monkeypatch.setattr(fetch, "NARROW_BYTES_MAX", 0)
     monkeypatch.setattr(slices, "FIRST_SLICE_MS", -1.0)
@@ -332,3 +340,38 @@ def test_files_for_old_versions_are_read_in_parts(
 
 def test_the_parts_are_smaller_than_the_requests() -> None:
     assert wide_fetch._AT_ONCE < PARTITIONS
+
+
+def test_a_follower_fetches_many_partitions_in_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    serve_all_in_slices(monkeypatch)
+    monkeypatch.setattr(wide_reads, "_AT_ONCE", AT_ONCE)
+    turns = Counter[tuple[int, int]]()
+    read = Partition.read
+    cluster = three_nodes()
+
+    def note_turn(partition: Partition, params: Any, *args: Any) -> Any:
+        if params.is_from_follower:
+            turns[cluster.world.scheduler.events_run, params.replica_id] += 1
+        return read(partition, params, *args)
+
+    monkeypatch.setattr(Partition, "read", note_turn)
+    topic = CreatableTopic(
+        name="t", num_partitions=180, replication_factor=3, assignments=[], configs=[]
+    )
+    created = cluster.ask(1, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+    assert created.topics[0].error_code == ErrorCode.NONE
+    cluster.until(lambda: cluster.image(1).topics.by_name("t") is not None)
+    leader = cluster.image(1).topics.by_name("t").partitions[0].leader
+    builder = BatchBuilder()
+    builder.append(0, None, b"x")
+    append = produce_request("t", bytes(builder.build()))
+    cluster.until(lambda: cluster.image(leader).topics.by_name("t") is not None)
+    answer = cluster.ask(leader, append, 9)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    results: list[ErrorCode] = []
+    replicas = cluster.nodes[leader].broker.replicas
+    replicas.confirm_leadership(TopicPartition("t", 0), 5_000, results.append)
+    cluster.until(lambda: results == [ErrorCode.NONE])
+    assert max(turns.values()) <= 2 * AT_ONCE

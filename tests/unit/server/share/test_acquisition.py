@@ -136,3 +136,9 @@ def test_a_record_is_acquired_again_in_a_batch_that_begins_below_the_start_offse
     assert bench.states == "5-5:D1 6-6:V1 7-7:D1 8-8:V1"
     assert bench.offsets == (6, 8, 6)
     assert bench.fetch() == [(6, 6, 2), (8, 8, 2)]
+
+
+def test_the_delivery_count_stays_at_its_maximum() -> None:
+    bench = Bench((0, 0, 0, 32_766), (1, 1, 0, 32_767))
+    bench.append(2)
+    assert [bench.fetch(), bench.fetch()] == [[(0, 0, 32_767)], [(1, 1, 32_767)]]

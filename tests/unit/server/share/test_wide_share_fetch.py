@@ -25,12 +25,13 @@ from barnabas.protocol.messages.share_fetch import (
 )
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.share import requested_batches, share_acknowledge, share_fetch
+from barnabas.server.share import share_partitions, wide_share_fetch
 from barnabas.server.share.records.record_state import ACCEPT
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.waiting import steps
 from unit.server.quotas.test_client_quotas import set_quota
 from unit.server.share.consumption import GROUP, Member, acquired, share_broker
-from unit.server.simulated_broker import produce_request
+from unit.server.simulated_broker import SimulatedClient, produce_request
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -42,9 +43,8 @@ PARTITIONS = 5
 ALL = range(PARTITIONS)
 
 
-@pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
-    """A broker with a topic of several partitions, whose states are initialized."""
+def fresh_broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
+    """Return a broker with a topic of several partitions, whose states are initialized."""
     made = share_broker(monkeypatch)
     made.make_topic(WIDE, PARTITIONS)
     partitions = [PartitionData(partition=each, state_epoch=1, start_offset=-1) for each in ALL]
@@ -55,6 +55,11 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
     )
     assert made.world.run_until(lambda: bool(done))
     return made
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
+    return fresh_broker(monkeypatch)
 
 
 def topic_id(broker: SimulatedBroker) -> bytes:
@@ -84,9 +89,9 @@ def test_an_append_reads_only_its_partition_until_there_are_enough_bytes(
     replicas = broker.node.broker.replicas
     read, sizes = replicas.read, []
 
-    def note_size(params: Any, partitions: list[Any]) -> Any:
+    def note_size(params: Any, partitions: list[Any], limit: Any = None) -> Any:
         sizes.append(len(partitions))
-        return read(params, partitions)
+        return read(params, partitions, limit)
 
     monkeypatch.setattr(replicas, "read", note_size)
     produce(broker, 2, batch)
@@ -199,3 +204,146 @@ def test_a_throttled_fetch_has_no_records(broker: SimulatedBroker) -> None:
     throttled = [each for each in answers if each.throttle_time_ms]
     assert throttled
     assert not any(topic.partitions for each in throttled for topic in each.responses)
+
+
+AT_ONCE = 2
+
+
+def serve_all_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve every fetch like a wide one, with one step in each turn."""
+    for module in (share_fetch, share_partitions):
+        monkeypatch.setattr(module, "NARROW_PARTITIONS_MAX", 0)
+    for module in (share_partitions, wide_share_fetch):
+        monkeypatch.setattr(module, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(steps, "SLICE_MS", -1.0)
+    monkeypatch.setattr(slices, "FIRST_SLICE_MS", -1.0)
+    monkeypatch.setattr(slices, "SLICE_MS", -1.0)
+
+
+def content(response: Any) -> Any:
+    """Return error, size of the records and acquired ranges of each partition."""
+    return response.error_code, {
+        each.partition_index: (
+            each.error_code,
+            len(each.records or b""),
+            [
+                (one.first_offset, one.last_offset, one.delivery_count)
+                for one in each.acquired_records
+            ],
+        )
+        for topic in response.responses
+        for each in topic.partitions
+    }
+
+
+def answers_of(broker: SimulatedBroker) -> list[Any]:
+    """Return the responses to one sequence of requests."""
+    member, other = Member(broker, "a"), Member(broker, "b")
+    topics = whole_topic(broker)
+    topics[0].partitions.append(FetchPartition(partition_index=77, acknowledgement_batches=[]))
+    found = []
+
+    def fetch(asked: Member, **fields: Any) -> None:
+        found.append(content(asked.client.ask(asked.fetch_request(**fields), 2)))
+        broker.world.run_for(50)
+
+    fetch(member, topics=topics, max_wait_ms=200)
+    for partition in (4, 0, 2, 2):
+        produce(broker, partition, broker.batch(b"x"))
+    fetch(member, topics=[], max_records=1)
+    fetch(other, topics=topics, max_bytes=1)
+    fetch(member, topics=[])
+    fetch(other, topics=[], max_wait_ms=100)
+    fetch(member, topics=[], max_records=0)
+    fetch(member, topics=[], share_session_epoch=-1)
+    fetch(other, topics=[])
+    return found
+
+
+def test_a_fetch_in_steps_has_the_same_results(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = answers_of(broker)
+    assert sum(size > 0 for _, each in expected for _, size, _ in each.values()) >= 4
+    with monkeypatch.context() as patch:
+        serve_all_in_steps(patch)
+        again = fresh_broker(patch)
+        assert answers_of(again) == expected
+
+
+@pytest.mark.parametrize("name", ["read", "acquire"])
+def test_a_wide_fetch_reads_and_acquires_in_several_turns(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    serve_all_in_steps(monkeypatch)
+    turns = Counter[int]()
+    replicas = broker.node.broker.replicas
+    read, acquire = replicas.read, SharePartition.acquire
+
+    def note_read(params: Any, partitions: list[Any], limit: Any = None) -> Any:
+        if name == "read":
+            turns[broker.world.scheduler.events_run] += len(partitions)
+        return read(params, partitions, limit)
+
+    def note_acquired(partition: SharePartition, *args: Any) -> Any:
+        if name == "acquire":
+            turns[broker.world.scheduler.events_run] += 1
+        return acquire(partition, *args)
+
+    monkeypatch.setattr(replicas, "read", note_read)
+    monkeypatch.setattr(SharePartition, "acquire", note_acquired)
+    acquire_one_each(broker)
+    assert sum(turns.values()) >= PARTITIONS
+    # The last step of the check and the first one of the completion may share a turn.
+    assert max(turns.values()) <= 2 * AT_ONCE
+
+
+def test_a_wide_fetch_waits_for_records_of_any_partition(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_all_in_steps(monkeypatch)
+    member = Member(broker, "a")
+    waiting = member.client.send(
+        member.fetch_request(topics=whole_topic(broker), max_wait_ms=20_000), 2
+    )
+    broker.world.run_for(1_000)
+    assert not waiting
+    produce(broker, PARTITIONS - 1, broker.batch(b"x"))
+    assert broker.world.run_until(lambda: bool(waiting))
+    assert acquired(waiting[0][0]) == [(0, 0, 1)]
+    assert not broker.node.broker.replicas.share_fetches.watched()
+
+
+def test_a_wide_fetch_acquires_nothing_after_its_client_has_disconnected(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_all_in_steps(monkeypatch)
+    member = Member(broker, "a")
+    member.fetch(topics=whole_topic(broker), max_wait_ms=100)
+    for partition in ALL:
+        produce(broker, partition, broker.batch(b"x"))
+    acquire, counts = SharePartition.acquire, []
+
+    def note_acquired(partition: SharePartition, *args: Any) -> Any:
+        found = acquire(partition, *args)
+        counts.append(len(found))
+        if len(counts) == 1:
+            # The broker notices it between two steps of the fetch.
+            connections = [each for one in broker.node.broker.listeners for each in one.connections]
+            for each in connections:
+                each.abort()
+        return found
+
+    monkeypatch.setattr(SharePartition, "acquire", note_acquired)
+    member.client.send(member.fetch_request(topics=[]), 2)
+    broker.world.run_for(1_000)
+    assert len(counts) <= AT_ONCE
+    broker.client = SimulatedClient(broker.world, "another")
+    other = Member(broker, "b")
+    monkeypatch.setattr(SharePartition, "acquire", acquire)
+    fetched: list[Any] = []
+    topics = whole_topic(broker)
+    while len(fetched) < PARTITIONS:
+        fetched += other.fetch(topics=topics)
+        topics = []
+    assert len(fetched) == PARTITIONS

@@ -96,11 +96,16 @@ class Scene:
         # Partitions whose marker this broker wrote, by call.
         self.written: list[list[TopicPartition]] = []
         writer: Any = SimpleNamespace(write=self._write)
+        # Raised by the next write.
+        self.error: Exception | None = None
         self.clock = SlowClock()
         times: Any = (self.clock, runtime.timer)
         self.sender = NetworkMarkerSender(THIS, cluster, writer, times, channels)
 
     def _write(self, _ending: object, partitions: list[TopicPartition], on_result: Any) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
         self.written.append(partitions)
         self.clock.now_ms += len(partitions)
         for partition in partitions:
@@ -124,7 +129,7 @@ class Scene:
         self.turn()
 
     def counts(self) -> tuple[int, int, int, int]:
-        sender = self.sender
+        sender = self.sender.requests
         return (
             sender.connections,
             sender.connections_created,
@@ -218,3 +223,17 @@ def test_refused_markers_of_many_partitions_are_sent_again_together(scene: Scene
     scene.world.run_for(1_000)
     assert [len(each) for each in scene.written] == [20, 20]
     assert scene.done == [ErrorCode.NONE]
+
+
+def test_an_error_while_markers_are_written_does_not_stop_other_transactions(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.leader = THIS
+    scene.error = RuntimeError("scripted")
+    scene.send()
+    scene.send()
+    scene.world.run_for(100)
+    assert scene.done == [ErrorCode.NONE]
+    assert "Transaction markers cannot be written, retrying" in caplog.text
+    scene.world.run_for(2_000)
+    assert scene.done == [ErrorCode.NONE, ErrorCode.NONE]

@@ -183,7 +183,7 @@ class ShareOffsetRequests:
         deleted: dict[bytes, DeleteShareGroupOffsetsResponseTopic] = {}
         for topic in response.results:
             name = self._topics.topic_name(topic.topic_id) or ""
-            error = ErrorCode(next((e.error_code for e in topic.partitions if e.error_code), 0))
+            error = ErrorCode.of(next((e.error_code for e in topic.partitions if e.error_code), 0))
             if error is ErrorCode.NONE:
                 deleted[topic.topic_id] = _deleted(name, topic.topic_id, error, None)
             else:

@@ -103,7 +103,7 @@ class ShareRequests:
 
         def on_deleted(response: DeleteShareGroupStateResponse) -> None:
             codes = (each.error_code for topic in response.results for each in topic.partitions)
-            on_done(ErrorCode(next((code for code in codes if code), 0)))
+            on_done(ErrorCode.of(next((code for code in codes if code), 0)))
 
         def on_begun(
             request: DeleteShareGroupStateRequest | ErrorCode | None, error: ErrorCode

@@ -14,12 +14,12 @@ from barnabas.protocol.messages.delete_records import (
 )
 from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.delayed_operation import CanceledTogether
 from barnabas.waiting.steps import gradually, in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.replication.requests.delayed_delete_records import DelayedDeleteRecords
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
@@ -73,18 +73,12 @@ class DeleteRecordsHandler:
             except Exception as error:  # noqa: BLE001 - the same call completes other requests
                 context.give_up(error)
 
-        def cancel() -> None:
-            for each in operations:
-                each.cancel()
-
-        operations: list[DelayedDeleteRecords] = []
-        context.on_client_gone(cancel)
+        operations = CanceledTogether()
+        context.on_client_gone(operations.cancel)
         if not offsets:
             on_some({})
         for some in in_parts(list(offsets.items()), _AT_ONCE):
-            operations.append(
-                self._replicas.delete_records(request.timeout_ms, dict(some), on_some)
-            )
+            operations.add(self._replicas.delete_records(request.timeout_ms, dict(some), on_some))
             yield
 
 

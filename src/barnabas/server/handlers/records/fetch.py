@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 REFUSED_WAITING_MAX = 1_000
 # Limit for the partitions in a fetch of a consumer.
 PARTITIONS_MAX = 10_000
-# A fetch of a consumer with more partitions is served in slices.
+# A fetch with more partitions is served in slices.
 NARROW_PARTITIONS_MAX = 1_000
 # Shorter requests have at most this number of partitions.
 NARROW_BYTES_MAX = 16 * NARROW_PARTITIONS_MAX
@@ -94,7 +94,7 @@ class FetchHandler:
     def handle_fetch(self, context: RequestContext, request: FetchRequest) -> Message | None:
         """Respond when enough bytes are available, or immediately if the request is invalid."""
         params = self._params(context, request)
-        if context.request_bytes > NARROW_BYTES_MAX and not params.is_from_follower:
+        if context.request_bytes > NARROW_BYTES_MAX:
             return context.after(
                 self._open_in_steps(context.version, request, params),
                 partial(self._serve, context, request, params),
@@ -109,11 +109,12 @@ class FetchHandler:
         self, version: int, request: FetchRequest, params: FetchParams
     ) -> Generator[None, None, FetchContext]:
         """Open the session of a request with many partitions."""
-        check_width(
-            [topic.partitions for topic in request.topics]
-            + [topic.partitions for topic in request.forgotten_topics_data],
-            PARTITIONS_MAX,
-        )
+        if not params.is_from_follower:
+            check_width(
+                [topic.partitions for topic in request.topics]
+                + [topic.partitions for topic in request.forgotten_topics_data],
+                PARTITIONS_MAX,
+            )
         made = yield from session_request_in_steps(
             request, lambda part: self._session_request(version, part, params)
         )
@@ -142,8 +143,8 @@ class FetchHandler:
             params.max_wait_ms = 0
         if (readable or idle) and request.isolation_level not in ISOLATION_LEVELS:
             return _refused(context.version, request)
-        is_wide = idle is not None or len(readable) + refused_count > NARROW_PARTITIONS_MAX
-        if is_wide and not params.is_from_follower:
+        is_wide = len(readable) + refused_count > NARROW_PARTITIONS_MAX
+        if is_wide or (idle is not None and not params.is_from_follower):
             WideFetchHandling(context, session, pending).fetch(self._replicas, params, readable)
         elif readable or idle:
             operation = self._replicas.fetch(params, readable, pending.on_fetched, idle)
@@ -231,10 +232,10 @@ class PendingFetch:
     __slots__ = (
         "_cluster",
         "_context",
-        "_is_exempt",
         "_refused",
         "_replicas",
         "_session",
+        "is_exempt",
         "old",
         "requested",
     )
@@ -249,7 +250,8 @@ class PendingFetch:
     ) -> None:
         self._context = context
         self._replicas = replicas
-        self._is_exempt = is_from_follower
+        # Whether no quota applies, because a follower fetches.
+        self.is_exempt = is_from_follower
         self._session = session
         self._cluster = cluster
         # Converts the response for old versions. None for versions with magic 2.
@@ -277,7 +279,7 @@ class PendingFetch:
         # Kafka puts unknown ids first.
         self._refuse(unknown_ids, ErrorCode.UNKNOWN_TOPIC_ID)
         self._refuse(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if self._is_exempt:
+        if self.is_exempt:
             # For followers, the errors are in the order of the request.
             self._refused = {
                 each[0]: self._refused[each[0]] for each in requested if each[0] in self._refused
@@ -301,7 +303,7 @@ class PendingFetch:
         try:
             if self._refused:
                 results = self.with_refused(results)
-            if self._is_exempt:
+            if self.is_exempt:
                 self._filter_and_respond(results, EXEMPT)
             elif self._context.quotas.is_active:
                 self._respond_within_quota(results)
@@ -342,7 +344,7 @@ class PendingFetch:
             size = len(result.records)
             if not size:
                 continue
-            if self._is_exempt:
+            if self.is_exempt:
                 self._replicas.count_sent(requested, result)
             else:
                 topics[requested.topic].bytes_out += size
@@ -411,7 +413,7 @@ class PendingFetch:
         data.current_leader = LeaderIdAndEpoch(
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
-        if self._is_exempt:
+        if self.is_exempt:
             # Brokers get each other's addresses from the metadata.
             return
         endpoint = self._cluster.endpoint(partition.leader, self._context.listener_name)

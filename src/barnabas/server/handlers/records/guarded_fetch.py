@@ -34,7 +34,7 @@ class GuardedPendingFetch(PendingFetch):
 
     def filter_readable(self) -> list[RequestedPartition]:
         """Return the partitions that can be read, and record an error for all others."""
-        if self._is_exempt:
+        if self.is_exempt:
             # The follower's right has been checked.
             return super().filter_readable()
         access = self._context.access

@@ -30,6 +30,7 @@ from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
 from barnabas.server.transactions.produced_transactions import ProducedTransactions
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition, made_topic_partition
+from barnabas.waiting.delayed_operation import CanceledTogether
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
@@ -179,26 +180,22 @@ class ProduceHandler:
     ) -> Generator[None, None, None]:
         """Append to many partitions, and respond when all appends are complete."""
         results: dict[TopicPartition, ProduceResult] = {}
-        delayed: list[DelayedProduce] = []
+        operations = CanceledTogether()
 
         def on_some(some: dict[TopicPartition, ProduceResult]) -> None:
             results.update(some)
             if len(results) == len(entries):
                 pending.on_appended(results)
 
-        def cancel() -> None:
-            for each in delayed:
-                each.cancel()
-
-        pending.context.on_client_gone(cancel)
+        pending.context.on_client_gone(operations.cancel)
         for some in in_parts(entries, _AT_ONCE):
             operation = self._replicas.append_records(
                 request.timeout_ms, request.acks, dict(some), _CLIENT, on_some
             )
-            if isinstance(operation, DelayedProduce):
-                delayed.append(operation)
-            elif operation is not None:
-                pending.begin_work()
+            if operation is not None:
+                operations.add(operation)
+                if not isinstance(operation, DelayedProduce):
+                    pending.begin_work()
             yield
 
     def _collect_topic(
@@ -401,9 +398,8 @@ class PendingProduce:
         While the records are validated, no later request of the connection is read, as in Kafka: a
         batch must not overtake an earlier one.
         """
-        if isinstance(operation, DelayedProduce):
-            self.context.on_client_gone(operation.cancel)
-        else:
+        self.context.on_client_gone(operation.cancel)
+        if not isinstance(operation, DelayedProduce):
             self.begin_work()
 
     def on_joint_append(self, now_ms: float, must_wait: bool) -> None:

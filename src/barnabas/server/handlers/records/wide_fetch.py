@@ -1,4 +1,4 @@
-"""Fetch of a consumer with thousands of partitions, which takes several turns of the event loop.
+"""Fetch with thousands of partitions, which takes several turns of the event loop.
 
 `FetchHandler` decides which requests are served in this way. The responses are the same.
 """
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse, FetchTopic
 from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE
+from barnabas.server.dispatch.request import EXEMPT
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class FetchParts(Protocol):
 
     # Converts the response for old versions. None for versions with magic 2.
     old: OldFetch | None
+    # Whether no quota applies, because a follower fetches.
+    is_exempt: bool
     # All requested partitions, in the order of the response.
     requested: list[RequestedPartition]
 
@@ -120,7 +123,7 @@ class WideFetchHandling:
     def _filter_and_respond(self, results: list[PartitionResult]) -> Steps:
         context, pending = self._context, self._pending
         results = pending.with_refused(results)
-        if context.quotas.is_active:
+        if context.quotas.is_active and not pending.is_exempt:
             sized = FetchResponse(responses=[])
             for part in in_parts(results, _AT_ONCE):
                 pending.add_topics(sized, [each for each in part if len(each[1].records) > 0])
@@ -157,8 +160,12 @@ class WideFetchHandling:
             # Encode in a turn of its own, because it takes as long as two slices.
             self._context.complete_in_slices(self._encode(response, is_clean=is_clean))
         else:
-            self._context.respond(response, is_clean=is_clean)
+            self._respond_with(response, is_clean=is_clean)
 
     def _encode(self, response: FetchResponse, *, is_clean: bool) -> Steps:
-        self._context.respond(response, is_clean=is_clean)
+        self._respond_with(response, is_clean=is_clean)
         yield
+
+    def _respond_with(self, response: FetchResponse, *, is_clean: bool) -> None:
+        throttle_ms = EXEMPT if self._pending.is_exempt else 0
+        self._context.respond(response, throttle_ms, is_clean=is_clean)

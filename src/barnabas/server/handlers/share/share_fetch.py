@@ -33,8 +33,10 @@ from barnabas.server.handlers.share.requested_batches import (
 from barnabas.server.share.delayed_share_fetch import ShareFetchOptions, ShareFetchResult
 from barnabas.server.share.records.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT
 from barnabas.server.share.records.share_records import MemberRequest
+from barnabas.server.share.share_partitions import NARROW_PARTITIONS_MAX
 from barnabas.server.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, ShareSessionKey
 from barnabas.storage.topic_partition import TopicIdPartition
+from barnabas.waiting.steps import in_parts, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 
 # Version of Fetch whose rules apply to the reads: leaders only, and the first batch is whole.
 _FETCH_VERSION = 10
+# Longest wait before a session is refused. It is shorter than the request timeouts of clients.
+_REFUSAL_WAIT_MS_MAX = 10_000
 ACQUIRE_MODES = (BATCH_OPTIMIZED, RECORD_LIMIT)
 _NONE = ErrorCode.NONE
 
@@ -101,8 +105,9 @@ class ShareFetchHandler:
         session = self._open(context, key, request, acknowledges)
         if session is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # Refuse late, so that the member does not retry at once.
-            wait_ms = max(0, request.max_wait_ms)
-            self._shares.call_later(wait_ms, partial(context.respond, failed_share_fetch(session)))
+            wait_ms = min(max(0, request.max_wait_ms), _REFUSAL_WAIT_MS_MAX)
+            entry = self._shares.call_later(wait_ms, partial(_refuse, context, session))
+            context.on_client_gone(entry.cancel)
             return None
         if isinstance(session, ErrorCode):
             return failed_share_fetch(session)
@@ -170,31 +175,40 @@ class ShareFetchHandler:
     def _fetch(
         self, context: RequestContext, request: ShareFetchRequest, pending: PendingShareFetch
     ) -> None:
+        steps = self._fetch_in_steps(context, request, pending)
+        if pending.partition_count > NARROW_PARTITIONS_MAX:
+            context.respond_in_slices(steps)
+        else:
+            run_to_end(steps)
+
+    def _fetch_in_steps(
+        self, context: RequestContext, request: ShareFetchRequest, pending: PendingShareFetch
+    ) -> Generator[None, None, None]:
         """Refuse unknown partitions of the session and fetch the others."""
         may_read = topic_reader(context)
         readable: list[TopicIdPartition] = []
-        for where in pending.partitions():
-            if not where.topic:
-                pending.refuse(where, ErrorCode.UNKNOWN_TOPIC_ID)
-            elif not may_read(where.topic):
-                pending.refuse(where, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif not self._cluster.has_partition(where.topic, where.partition):
-                pending.refuse(where, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                readable.append(where)
+        for some in in_parts(pending.partitions()):
+            for where in some:
+                if not where.topic:
+                    pending.refuse(where, ErrorCode.UNKNOWN_TOPIC_ID)
+                elif not may_read(where.topic):
+                    pending.refuse(where, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif not self._cluster.has_partition(where.topic, where.partition):
+                    pending.refuse(where, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                else:
+                    readable.append(where)
+            yield
         if readable and request.share_acquire_mode not in ACQUIRE_MODES:
             pending.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         assert request.group_id is not None, "checked"
-        options = self._options(context, request)
-        operation = self._shares.fetch(
+        yield from self._shares.fetch(
             request.group_id,
-            options,
+            self._options(context, request),
             rotated(readable, request.share_session_epoch),
             pending.on_fetched,
+            context.on_client_gone,
         )
-        if operation is not None and not operation.is_completed:
-            context.on_client_gone(operation.cancel)
 
     def _options(self, context: RequestContext, request: ShareFetchRequest) -> ShareFetchOptions:
         max_bytes = min(request.max_bytes, self._fetch_bytes_max)
@@ -297,6 +311,11 @@ class PendingShareFetch:
         # None until the results are known.
         self._fetched: Results | None = None
         self._acknowledged: AcknowledgeResults | None = {}
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions of the session."""
+        return len(self._session.partitions)
 
     def partitions(self) -> list[TopicIdPartition]:
         """Return the partitions of the session, in the order of their last records."""
@@ -405,6 +424,10 @@ def _partition_data(index: int, result: ShareFetchResult) -> PartitionData:
             for each in result.acquired
         ],
     )
+
+
+def _refuse(context: RequestContext, error: ErrorCode) -> None:
+    context.respond(failed_share_fetch(error))
 
 
 def failed_share_fetch(error: ErrorCode) -> ShareFetchResponse:

@@ -28,7 +28,7 @@ _RECORDS_PER_STEP = 64
 class DeadLetterBatches:
     """Batches by partition of dead-letter topics, each with records of one or more letters."""
 
-    __slots__ = ("_builders", "_log", "_now_ms", "_settings", "deferred", "included")
+    __slots__ = ("_builders", "_log", "_now_ms", "_settings", "deferred")
 
     def __init__(
         self, settings: DeadLetterSettings, log: SourceLog, now_ms: Callable[[], int]
@@ -44,8 +44,6 @@ class DeadLetterBatches:
         self._log = log
         self._now_ms = now_ms
         self._builders: dict[TopicPartition, BatchBuilder] = {}
-        # The letters of the request, with the last offset that it contains.
-        self.included: list[tuple[PendingLetter, int]] = []
         # Letters that do not fit.
         self.deferred: list[PendingLetter] = []
 
@@ -90,4 +88,4 @@ class DeadLetterBatches:
         if added < pending.next_offset:
             self.deferred.append(pending)
         else:
-            self.included.append((pending, added))
+            pending.sent_last = added

@@ -1,56 +1,57 @@
 """Writes records that share groups give up to dead-letter topics (KIP-1191).
 
-Kafka's ShareGroupDLQStateManager. Each broker that leads partitions of dead-letter topics has a
-queue and at most one request in flight. The next request contains all letters that were queued in
-the meantime, as far as they fit. A failed write is logged, and its records are lost.
+Kafka's ShareGroupDLQStateManager. A request to a leader of dead-letter topics contains all waiting
+letters, as far as they fit. A failed write is logged, and its records are lost.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.network.network_error import NetworkErrorKind
 from barnabas.protocol.errors import ErrorCode
+from barnabas.server.peers.broker_requests import TIMEOUT_MS, BrokerRequests, RequestSettings
 from barnabas.server.share.dead_letters.dead_letter_batches import DeadLetterBatches
+from barnabas.server.share.dead_letters.letter_channels import LetterChannels
 from barnabas.server.share.dead_letters.letter_requests import (
     create_request,
     produce_request,
     results_of,
 )
 from barnabas.server.share.dead_letters.pending_letter import PendingLetter
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections import deque
+    from collections.abc import Callable, Generator
 
-    from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.create_topics import CreateTopicsResponse
     from barnabas.protocol.messages.produce import ProduceResponse
-    from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
-    from barnabas.replication.partition.results import ProduceResult
+    from barnabas.protocol.schema import Message
+    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.conversion.conversion_queue import ConversionQueue
+    from barnabas.server.peers.broker_requests import PartsRequest
     from barnabas.server.share.dead_letters.dead_letter import DeadLetter
     from barnabas.server.share.dead_letters.dead_letter_settings import DeadLetterSettings
+    from barnabas.waiting.off_loop import OffLoop
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT_MS = 30_000
 # Delay before the first retry, in ms; it doubles with each retry. All retries take 13 s. Kafka
 # begins with 1 s.
 _RETRY_MS = 100.0
 _ATTEMPTS_MAX = 7
-_ACKS_ALL = -1
 _PRODUCE_VERSION = 13
+# Waiting letters for each leader.
+_QUEUE_MAX = 100_000
 _NONE = ErrorCode.NONE
 # Errors after which the leader is looked up again.
 _RETRIED = frozenset(
@@ -98,29 +99,28 @@ class DeadLetterDependencies(msgspec.Struct, frozen=True):
     channels: LeaderChannels | None
 
 
-class _Peer:
-    """The queue of one leader."""
-
-    __slots__ = ("channel", "is_busy", "queue")
-
-    def __init__(self, channel: LeaderChannel | None) -> None:
-        # None for this broker.
-        self.channel = channel
-        # Whether a request is built or in flight.
-        self.is_busy = False
-        self.queue: list[PendingLetter] = []
-
-
 class DeadLetterWriter:
     """Writes dead letters, and creates the topics if the configuration allows it."""
 
-    __slots__ = ("_clock", "_creating", "_dependencies", "_peers", "_problems", "_timer", "counts")
+    __slots__ = (
+        "_clock",
+        "_creating",
+        "_dependencies",
+        "_problems",
+        "_requests",
+        "_timer",
+        "counts",
+    )
 
     def __init__(self, dependencies: DeadLetterDependencies) -> None:
         self._dependencies = dependencies
         self._clock, self._timer = dependencies.times
-        # Queues by broker id. Created for the first letter, and kept.
-        self._peers: dict[int, _Peer] = {}
+        node_id = dependencies.node_id
+        settings = RequestSettings(f"broker-{node_id}-dead-letters", _PRODUCE_VERSION, _QUEUE_MAX)
+        channels = LetterChannels(
+            node_id, dependencies.replicas, self._timer, dependencies.channels
+        )
+        self._requests = BrokerRequests(self, settings, self._timer, channels)
         # Letters that wait for the creation of their topic, by topic.
         self._creating: dict[str, list[PendingLetter]] = {}
         # The last logged problem of each group with a dead-letter topic that cannot be used.
@@ -155,7 +155,8 @@ class DeadLetterWriter:
         if found is None or found.leader < 0:
             self._retry(pending, "the partition has no leader")
             return
-        self._enqueue(found.leader, pending)
+        if not self._requests.add(found.leader, (pending,)):
+            self._retry(pending, f"too many records wait for broker {found.leader}")
 
     def _counts(self, pending: PendingLetter) -> DeadLetterCounts:
         return self.counts.setdefault(pending.letter.group_id, DeadLetterCounts())
@@ -192,7 +193,7 @@ class DeadLetterWriter:
             return
         self._creating[topic] = [pending]
         self._dependencies.controller.send(
-            create_request(topic, _TIMEOUT_MS), partial(self._on_created, topic)
+            create_request(topic, int(TIMEOUT_MS)), partial(self._on_created, topic)
         )
 
     def _on_created(self, topic: str, response: CreateTopicsResponse) -> None:
@@ -209,91 +210,59 @@ class DeadLetterWriter:
 
     # Records.
 
-    def _enqueue(self, leader: int, pending: PendingLetter) -> None:
-        peer = self._peers.get(leader)
-        if peer is None:
-            channel, dependencies = None, self._dependencies
-            if leader != dependencies.node_id:
-                if dependencies.channels is None:
-                    self._retry(pending, f"broker {leader} cannot be reached")
-                    return
-                client_id = f"broker-{dependencies.node_id}-dead-letters"
-                channel = dependencies.channels.open(leader, client_id)
-            peer = self._peers[leader] = _Peer(channel)
-        peer.queue.append(pending)
-        self._flush(peer)
+    def take(self, waiting: deque[PendingLetter]) -> list[PendingLetter]:
+        """Return all waiting letters, see `RequestContent`."""
+        letters = list(waiting)
+        waiting.clear()
+        return letters
 
-    def _flush(self, peer: _Peer) -> None:
-        """Build and send the next request, unless one is in flight."""
-        if peer.is_busy or not peer.queue:
-            return
-        peer.is_busy = True
-        letters, peer.queue = peer.queue, []
+    def make_request(self, request: PartsRequest[PendingLetter]) -> None:
+        """Build the request in steps. Letters that do not fit wait for the next one."""
         dependencies = self._dependencies
         batches = DeadLetterBatches(
             dependencies.settings, dependencies.replicas, self._clock.wall_ms
         )
-        dependencies.conversions.submit(peer, batches.build(letters), partial(self._send, peer))
 
-    def _send(self, peer: _Peer, batches: DeadLetterBatches) -> None:
-        peer.queue = batches.deferred + peer.queue
-        for pending, _ in batches.included:
-            self._counts(pending).produces += 1
-        content = batches.content()
-        if peer.channel is None:
-            self._dependencies.replicas.append_records(
-                _TIMEOUT_MS,
-                _ACKS_ALL,
-                {key: memoryview(batch) for key, batch in content.items()},
-                AppendOrigin.CLIENT,
-                partial(self._on_appended, peer, batches),
-            )
-            return
-        request = produce_request(self._dependencies.cluster, content, _TIMEOUT_MS)
-        on_response = partial(self._on_response, peer, batches)
-        peer.channel.send(request, _PRODUCE_VERSION, on_response, float(_TIMEOUT_MS))
+        def steps() -> Generator[OffLoop | None, Any, Message | Exception]:
+            try:
+                yield from batches.build(request.parts)
+                return produce_request(dependencies.cluster, batches.content(), int(TIMEOUT_MS))
+            except Exception as error:  # noqa: BLE001 - the request divides or refuses the letters
+                return error
 
-    def _on_appended(
-        self, peer: _Peer, batches: DeadLetterBatches, results: dict[TopicPartition, ProduceResult]
-    ) -> None:
-        errors = {key: result.error for key, result in results.items()}
-        self._on_results(peer, batches, errors, ErrorCode.UNKNOWN_SERVER_ERROR)
+        def on_built(made: Message | Exception) -> None:
+            if isinstance(made, Exception):
+                request.refuse(made)
+                return
+            request.defer(batches.deferred)
+            for pending in request.parts:
+                self._counts(pending).produces += 1
+            request.send(made)
 
-    def _on_response(
-        self,
-        peer: _Peer,
-        batches: DeadLetterBatches,
-        response: ProduceResponse | None,
-        error: NetworkError | None,
-    ) -> None:
-        if response is not None:
-            errors = results_of(self._dependencies.cluster, response)
-            self._on_results(peer, batches, errors, ErrorCode.UNKNOWN_SERVER_ERROR)
-            return
-        is_timeout = error is not None and error.kind is NetworkErrorKind.TIMED_OUT
-        failure = ErrorCode.REQUEST_TIMED_OUT if is_timeout else ErrorCode.NETWORK_EXCEPTION
-        self._on_results(peer, batches, {}, failure)
+        dependencies.conversions.submit(request, steps(), on_built)
 
-    def _on_results(
-        self,
-        peer: _Peer,
-        batches: DeadLetterBatches,
-        errors: dict[TopicPartition, ErrorCode],
-        missing: ErrorCode,
-    ) -> None:
-        peer.is_busy = False
-        for pending, last in batches.included:
-            error = errors.get(pending.target, missing)
-            if error is _NONE:
-                self._on_written(pending, last)
-            elif error in _RETRIED and pending.attempts < _ATTEMPTS_MAX:
-                self._retry(pending, error.name)
-            else:
-                self._counts(pending).failed_produces += 1
-                self._give_up(pending, f"{pending.target} refuses them: {error.name}")
-        self._flush(peer)
+    def read(self, response: ProduceResponse) -> dict[TopicPartition, ErrorCode]:
+        """Return the errors of a response."""
+        return results_of(self._dependencies.cluster, response)
 
-    def _on_written(self, pending: PendingLetter, last: int) -> None:
+    def on_result(self, pending: PendingLetter, results: dict[TopicPartition, ErrorCode]) -> None:
+        """Handle the result for a letter. A response without it is an unexpected error."""
+        error = results.get(pending.target, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if error is _NONE:
+            self._on_written(pending)
+        else:
+            self.on_failed(pending, error)
+
+    def on_failed(self, pending: PendingLetter, error: ErrorCode) -> None:
+        """Retry or give up a letter."""
+        if error in _RETRIED and pending.attempts < _ATTEMPTS_MAX:
+            self._retry(pending, error.name)
+        else:
+            self._counts(pending).failed_produces += 1
+            self._give_up(pending, f"{pending.target} refuses them: {error.name}")
+
+    def _on_written(self, pending: PendingLetter) -> None:
+        last = pending.sent_last
         self._counts(pending).records += last - pending.next_offset + 1
         pending.next_offset = last + 1
         pending.attempts = 0

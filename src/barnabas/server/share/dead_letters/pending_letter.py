@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class PendingLetter:
     """A dead letter, how much of it is written, and the failed attempts."""
 
-    __slots__ = ("attempts", "letter", "next_offset", "on_done", "target")
+    __slots__ = ("attempts", "letter", "next_offset", "on_done", "sent_last", "target")
 
     def __init__(self, letter: DeadLetter, on_done: Callable[[], None]) -> None:
         self.letter = letter
@@ -23,6 +23,8 @@ class PendingLetter:
         self.on_done = on_done
         # First offset that is not in the dead-letter topic. Only increases.
         self.next_offset = letter.first
+        # Last offset in the request that is built or in flight. Set by each attempt.
+        self.sent_last = letter.first
         # Consecutive failed attempts. Reset by a success.
         self.attempts = 0
         # Partition of the dead-letter topic. Set by each attempt.

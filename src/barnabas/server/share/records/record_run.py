@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Member of records that are not acquired.
 NO_MEMBER = ""
+# Maximum of the 16-bit field of responses and of the stored state. A stored count may be any value.
+DELIVERY_COUNT_MAX = 32_767
 
 
 class RecordRun:
@@ -39,7 +41,7 @@ class RecordRun:
         self.first = first
         self.last = last
         self.state = state
-        # Number of deliveries. Incremented by each acquisition; never decreases.
+        # Number of deliveries. Incremented by each acquisition up to the maximum; never decreases.
         self.delivery_count = delivery_count
         # Owner of acquired records, else NO_MEMBER.
         self.member_id = member_id
@@ -87,7 +89,7 @@ class RecordRun:
             f"owner={self.member_id} is_changing={self.change is not None} member={member_id}"
         )
         self._move(RecordState.ACQUIRED, member_id)
-        self.delivery_count += 1
+        self.delivery_count = min(self.delivery_count + 1, DELIVERY_COUNT_MAX)
         self.lock_ends_ms = lock_ends_ms
 
     def time_out(self, state: RecordState) -> None:

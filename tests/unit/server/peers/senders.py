@@ -1,0 +1,318 @@
+"""The senders of requests to other brokers, each with a way to send a part and to respond.
+
+A part has a number. The part with the number BAD contains a value that cannot be encoded.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from barnabas.coordinator.share import state_api
+from barnabas.coordinator.transaction.markers import Markers
+from barnabas.coordinator.transaction.producer import Producer
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import encode_request
+from barnabas.protocol.messages import (
+    add_partitions_to_txn as adding,
+    list_offsets as listing,
+    produce as producing,
+    write_share_group_state as writing,
+    write_txn_markers as marking,
+)
+from barnabas.runtime.executor import InlineExecutor
+from barnabas.server.conversion.conversion_queue import ConversionQueue
+from barnabas.server.share.dead_letters.dead_letter import DeadLetter
+from barnabas.server.share.dead_letters.dead_letter_writer import (
+    DeadLetterDependencies,
+    DeadLetterWriter,
+)
+from barnabas.server.share.latest_offsets import LatestOffsets
+from barnabas.server.share.persister import Persister
+from barnabas.server.transactions.marker_sender import NetworkMarkerSender
+from barnabas.server.transactions.verification import Operation, TransactionVerification
+from barnabas.sim.world import sim_runtime
+from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+THIS, OTHER = 1, 2
+BAD = 9
+# Text that cannot be encoded.
+SURROGATE = "\ud800"
+TOPIC_ID = b"0123456789abcdef"
+
+
+class Channel:
+    """A channel to the other broker that encodes requests, and responds when the test says so."""
+
+    def __init__(self) -> None:
+        # Requests without a response, with their callbacks.
+        self.pending: list[tuple[Any, Callable[[Any, Any], None]]] = []
+        self.sent = 0
+        # Raised by the next call of `send`.
+        self.error: Exception | None = None
+
+    def send(self, request: Any, version: int, on_response: Any, _timeout_ms: float) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        encode_request(1, "client", request, version)
+        assert not self.pending, "the previous request has no response"
+        self.sent += 1
+        self.pending.append((request, on_response))
+
+    def respond(self, make_response: Callable[[Any], Any]) -> None:
+        request, on_response = self.pending.pop()
+        on_response(make_response(request), None)
+
+
+class Sender:
+    """A sender of broker 1. Broker 2 leads everything."""
+
+    # Whether the sender repeats a part until it succeeds, so that no part fails.
+    repeats = False
+
+    def __init__(self) -> None:
+        self.world, self.runtime = sim_runtime(1)
+        self.channel = Channel()
+        self.channels: Any = SimpleNamespace(open=lambda *_: self.channel)
+        self.cluster: Any = SimpleNamespace(
+            partition=lambda *_: SimpleNamespace(leader=OTHER),
+            partition_count=lambda _: 1,
+            topic_id=lambda _: TOPIC_ID,
+            topic_name=lambda _: "dead",
+        )
+        # Number of each ended part, and whether it succeeded.
+        self.ended: dict[int, bool] = {}
+        self.times: Any = (self.runtime.clock, self.runtime.timer)
+        # Raised by the next callback of a part.
+        self.error: Exception | None = None
+
+    def end(self, number: int, is_success: bool) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        assert number not in self.ended, f"part {number} ended twice"
+        self.ended[number] = is_success
+
+    def send(self, number: int) -> None:
+        """Send the part with this number."""
+        raise NotImplementedError
+
+    def response(self, request: Any) -> Any:
+        """Return the response in which all parts succeed."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Run what is due soon, but no retry."""
+        self.world.run_for(20)
+
+    def respond(self) -> None:
+        """Respond to all requests without an error, until there is none."""
+        self.run()
+        while self.channel.pending:
+            self.channel.respond(self.response)
+            self.run()
+
+
+class Verification(Sender):
+    def __init__(self) -> None:
+        super().__init__()
+        coordinator: Any = SimpleNamespace(runtime=SimpleNamespace(partition_for=lambda _: 0))
+        self.verification = TransactionVerification(
+            THIS, self.cluster, SimpleNamespace(), coordinator, self.times, self.channels
+        )  # type: ignore[arg-type]
+
+    def send(self, number: int) -> None:
+        key = TopicPartition("t", number)
+        self.verification.query_coordinator(
+            SURROGATE if number == BAD else f"id {number}",
+            Producer(number, 0),
+            Operation.VERIFY,
+            frozenset({key}),
+            lambda results: self.end(number, results == {key: ErrorCode.NONE}),
+        )
+
+    def response(self, request: adding.AddPartitionsToTxnRequest) -> Any:
+        return adding.AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                adding.AddPartitionsToTxnResult(
+                    transactional_id=each.transactional_id,
+                    topic_results=[
+                        adding.AddPartitionsToTxnTopicResult(
+                            name=topic.name,
+                            results_by_partition=[
+                                adding.AddPartitionsToTxnPartitionResult(
+                                    partition_index=index, partition_error_code=0
+                                )
+                                for index in topic.partitions
+                            ],
+                        )
+                        for topic in each.topics
+                    ],
+                )
+                for each in request.transactions
+            ]
+        )
+
+
+class MarkerSender(Sender):
+    repeats = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        writer: Any = SimpleNamespace()
+        self.sender = NetworkMarkerSender(THIS, self.cluster, writer, self.times, self.channels)
+
+    def send(self, number: int) -> None:
+        producer_id = 1 << 63 if number == BAD else number
+        partitions = (TopicPartition("t", number),)
+        markers = Markers("id", 0, producer_id, 0, 1, True, 2, partitions)
+        self.sender.send(markers, lambda _: None, lambda error: self.end(number, not error))
+
+    def response(self, request: marking.WriteTxnMarkersRequest) -> Any:
+        return marking.WriteTxnMarkersResponse(
+            markers=[
+                marking.WritableTxnMarkerResult(
+                    producer_id=each.producer_id,
+                    topics=[
+                        marking.WritableTxnMarkerTopicResult(
+                            name=topic.name,
+                            partitions=[
+                                marking.WritableTxnMarkerPartitionResult(
+                                    partition_index=index, error_code=0
+                                )
+                                for index in topic.partition_indexes
+                            ],
+                        )
+                        for topic in each.topics
+                    ],
+                )
+                for each in request.markers
+            ]
+        )
+
+
+class StatePersister(Sender):
+    def __init__(self) -> None:
+        super().__init__()
+        coordinator: Any = SimpleNamespace(runtime=SimpleNamespace(partition_for=lambda _: 0))
+        self.persister = Persister(
+            THIS, self.cluster, coordinator, SimpleNamespace(), self.times, self.channels
+        )  # type: ignore[arg-type]
+
+    def send(self, number: int) -> None:
+        count = 32_768 if number == BAD else 1
+        batch = writing.StateBatch(
+            first_offset=0, last_offset=0, delivery_state=0, delivery_count=count
+        )
+        data = writing.PartitionData(
+            partition=number,
+            state_epoch=0,
+            leader_epoch=0,
+            start_offset=0,
+            delivery_complete_count=0,
+            state_batches=[batch],
+        )
+        topic = writing.WriteStateData(topic_id=TOPIC_ID, partitions=[data])
+
+        def on_response(response: writing.WriteShareGroupStateResponse) -> None:
+            self.end(number, response.results[0].partitions[0].error_code == ErrorCode.NONE)
+
+        request = writing.WriteShareGroupStateRequest(group_id="g", topics=[topic])
+        self.persister.write(request, on_response)
+
+    def response(self, request: writing.WriteShareGroupStateRequest) -> Any:
+        return state_api.WRITE.make_response(
+            (
+                topic.topic_id,
+                [
+                    state_api.WRITE.refuse(each.partition, ErrorCode.NONE)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        )
+
+
+class Offsets(Sender):
+    def __init__(self) -> None:
+        super().__init__()
+        replicas: Any = SimpleNamespace()
+        self.offsets = LatestOffsets(THIS, self.cluster, replicas, self.times, self.channels)
+
+    def send(self, number: int) -> None:
+        key = TopicPartition(SURROGATE if number == BAD else "t", number)
+        self.offsets.find([key], lambda found: self.end(number, found == {key: 77}))
+
+    def response(self, request: listing.ListOffsetsRequest) -> Any:
+        return listing.ListOffsetsResponse(
+            topics=[
+                listing.ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        listing.ListOffsetsPartitionResponse(
+                            partition_index=each.partition_index, error_code=0, offset=77
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+class DeadLetters(Sender):
+    def __init__(self) -> None:
+        super().__init__()
+        settings: Any = SimpleNamespace(
+            problem=lambda _: None,
+            topic=lambda _: "dead",
+            copies_records=lambda _: False,
+            max_bytes=lambda _: 1 << 20,
+        )
+        nothing: Any = SimpleNamespace()
+        conversions = ConversionQueue(self.runtime.timer, InlineExecutor())
+        self.writer = DeadLetterWriter(
+            DeadLetterDependencies(
+                THIS,
+                self.cluster,
+                settings,
+                nothing,
+                nothing,
+                conversions,
+                self.times,
+                self.channels,
+            )
+        )
+
+    def send(self, number: int) -> None:
+        group_id = SURROGATE if number == BAD else f"group {number}"
+        where = TopicIdPartition(TOPIC_ID, "t", 0)
+        letter = DeadLetter(group_id, where, 0, 0, 1, True)
+
+        def on_done() -> None:
+            self.end(number, self.writer.counts[group_id].records == 1)
+
+        self.writer.write(letter, on_done)
+
+    def response(self, request: producing.ProduceRequest) -> Any:
+        return producing.ProduceResponse(
+            responses=[
+                producing.TopicProduceResponse(
+                    topic_id=topic.topic_id,
+                    partition_responses=[
+                        producing.PartitionProduceResponse(
+                            index=each.index, error_code=0, base_offset=0
+                        )
+                        for each in topic.partition_data
+                    ],
+                )
+                for topic in request.topic_data
+            ]
+        )
+
+
+SENDERS = (Verification, MarkerSender, StatePersister, Offsets, DeadLetters)
