@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from barnabas.cli.start.start_options import StartOptions
+from barnabas.runtime.system.standard_streams import open_standard_streams
 
 
 def main(arguments: list[str] | None = None) -> Any:
@@ -20,6 +21,7 @@ def main(arguments: list[str] | None = None) -> Any:
     Args:
         arguments: The arguments after the program's name; None for those of the process.
     """
+    open_standard_streams()
     words = sys.argv[1:] if arguments is None else arguments
     options = StartOptions.parse(words[1:]) if words[:1] == ["start"] else None
     if options is not None:

@@ -1,12 +1,12 @@
 """The server's side of one connection: reads requests, writes responses in request order.
 
-Each accepted request reserves a `ResponseSlot`. The response may come at once or later, while later
-requests of the connection are being processed. A response is held until all slots before it have
-their responses.
+Each accepted request reserves a `ResponseSlot`. The response may come at once or later. Until then,
+later requests of the connection wait (`request_order` has the exceptions). A response is held until
+all slots before it have their responses.
 
-The connection stops reading while the peer sends faster than its requests are processed, or does
-not read its responses. This limits the memory per connection. Requests that arrived in the same
-read are deferred, in their order.
+The connection stops reading when a request has to wait, while the peer sends faster than its
+requests are processed, and while the peer does not read its responses. This limits the memory per
+connection. Requests that arrived in the same read are deferred, in their order.
 
 In each turn of the event loop, the requests of one connection get a share of time, but at least one
 request is processed. The remaining requests are deferred to the next turn, so that other
@@ -18,14 +18,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from math import inf
-from struct import Struct
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from barnabas.network.foreign_protocol import foreign_client
 from barnabas.network.framed_protocol import FramedHandler
-from barnabas.network.response_slot import ResponseSlot
+from barnabas.network.request_order import API_KEY_BYTES, DeferredFrames, group_of
+from barnabas.network.response_slot import ResponseSlot, SendTimes
+from barnabas.protocol.frame import LENGTH_BYTES
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
@@ -96,24 +97,15 @@ _WORKING = 128
 _MEMORY = 256
 # The limit on large requests without a response is reached.
 _LARGE = 512
+# The next request waits for the response to an earlier one.
+_ORDER = 1024
 # A request above this size is a large request.
 _LARGE_BYTES = 64 * 1024
-# Header of a deferred request: its size, and the time when it was fully received.
-_DEFERRED_HEADER = Struct(">id")
 # Pauses because of pending requests, during which the connection does not notice the peer's end of
 # stream.
-_WAITING = _IN_FLIGHT | _HELD | _WORKING | _LARGE
+_WAITING = _IN_FLIGHT | _HELD | _WORKING | _LARGE | _ORDER
 # Interval of checks whether the peer of such a connection is still there.
 _PEER_CHECK_MS = 1_000.0
-
-
-class _Sending(msgspec.Struct):
-    """A write that the kernel has accepted only in part."""
-
-    # Total bytes of the connection up to the end of this write.
-    end_bytes: int
-    written_ms: float
-    responses: list[ResponseTimes]
 
 
 class Connection(FramedHandler):
@@ -122,8 +114,8 @@ class Connection(FramedHandler):
     __slots__ = (
         "_clock",
         "_deferred",
-        "_deferred_start",
         "_frame_budget",
+        "_group",
         "_held_bytes",
         "_is_processing_scheduled",
         "_large",
@@ -133,11 +125,11 @@ class Connection(FramedHandler):
         "_on_request",
         "_paused",
         "_peer_check",
-        "_sending",
+        "_send_times",
         "_slots",
         "_throttle_timer",
         "_throttled_until_ms",
-        "_unwritten",
+        "_turn_ms",
         "_works",
         "id",
         "last_activity_ms",
@@ -180,10 +172,7 @@ class Connection(FramedHandler):
         # Slots of requests without a sent response, oldest first.
         self._slots: deque[ResponseSlot] = deque()
         self._held_bytes = 0
-        # Responses in the output buffer, to be written together.
-        self._unwritten: list[ResponseTimes] = []
-        # Writes that the kernel has accepted only in part, oldest first.
-        self._sending: list[_Sending] = []
+        self._send_times = SendTimes(dependencies.clock)
         # Sizes of large requests without a response, and their sum.
         self._large: dict[ResponseSlot, int] = {}
         self._large_bytes = 0
@@ -194,11 +183,12 @@ class Connection(FramedHandler):
         self._works = 0
         # Whether a call of `_process_deferred` is scheduled for the next turn.
         self._is_processing_scheduled = False
-        # Deferred frames with their headers, in one buffer: an object per frame would take twenty
-        # times the size of a small frame. The frames before _deferred_start are already processed.
-        # None if there are no deferred frames.
-        self._deferred: bytearray | None = None
-        self._deferred_start = 0
+        # None if there are no deferred requests.
+        self._deferred: DeferredFrames | None = None
+        # Group of the requests in `_slots`, see `request_order`. Undefined without slots.
+        self._group = 0
+        # When the last request that others waited for got its response, in monotonic ms.
+        self._turn_ms = 0.0
         self._throttle_timer: Cancellable | None = None
         # Timer of the next check of the peer, while a reason of _WAITING applies.
         self._peer_check: Cancellable | None = None
@@ -310,7 +300,7 @@ class Connection(FramedHandler):
 
         Requests that follow `close()` in the same read are ignored.
         """
-        if self._paused:
+        if self._paused or (self._slots and self._must_wait(group_of(frame))):
             self._keep_for_later(frame)
             return
         now_ms = self._clock.monotonic_ms()
@@ -329,10 +319,9 @@ class Connection(FramedHandler):
             if self._splitter.has_more:
                 self._share_ends_ms = now_ms + SHARE_MS
                 self.is_pipelined = True
-        size = len(frame)
         self._on_request(self, frame)
-        if size > _LARGE_BYTES:
-            self._note_large(size)
+        if self._slots and (len(self._slots) == 1 or len(frame) > _LARGE_BYTES):
+            self._note_pending(frame)
 
     def on_malformed(self, error: ProtocolError) -> None:
         """Remember the error; `on_closed` follows."""
@@ -340,9 +329,11 @@ class Connection(FramedHandler):
         self.malformed = foreign_client(self._splitter.refused_start) or str(error)
 
     def on_frame_memory(self, held_bytes: int) -> None:
-        """Update the budget with the buffer size of a partially received request."""
-        if self._frame_budget is not None:
-            self._frame_budget.hold(self, held_bytes)
+        """Update the budget. Leave a large request in the kernel until its turn comes."""
+        if held_bytes > _LARGE_BYTES and self._slots and not self._paused:
+            start = self._splitter.unfinished_start(LENGTH_BYTES + API_KEY_BYTES)
+            self._must_wait(group_of(start[LENGTH_BYTES:]))
+        self._report_memory()
 
     @property
     def missing_frame_bytes(self) -> int:
@@ -376,8 +367,7 @@ class Connection(FramedHandler):
         slots, self._slots = self._slots, deque()
         for slot in slots:
             slot.abandon()
-        self._count_sent(self.bytes_out)
-        self._unwritten.clear()
+        self._send_times.end(self.bytes_out)
         self._held_bytes = 0
         self._large.clear()
         self._deferred = None
@@ -412,12 +402,12 @@ class Connection(FramedHandler):
             # of the turn.
             is_sent = self.flush()
             if not is_sent and times is not None:
-                self._unwritten.append(times)
-            if self._unwritten:
+                self._send_times.unwritten.append(times)
+            if self._send_times.unwritten:
                 self._note_written(is_sent)
         else:
             if times is not None:
-                self._unwritten.append(times)
+                self._send_times.unwritten.append(times)
             if not self._receiving:
                 self.flush_later()
         if self._paused:
@@ -446,38 +436,27 @@ class Connection(FramedHandler):
             times, released.times = released.times, None
             if times is not None:
                 times.on_released(self._clock.monotonic_ms() - released.held_since_ms)
-                self._unwritten.append(times)
+                self._send_times.unwritten.append(times)
             self._held_bytes -= sum(map(len, released.chunks))
             self._output.extend(released.chunks)
 
     def flush_collected(self) -> None:
         """Write the output of one turn."""
         is_sent = self.flush()
-        if self._unwritten:
+        if self._send_times.unwritten:
             self._note_written(is_sent)
 
     def _note_written(self, is_sent: bool) -> None:
         """Start to measure the send time of the written responses, unless they are sent already."""
         if is_sent or self._stream is None:
-            self._unwritten.clear()
+            self._send_times.unwritten.clear()
             return
-        now_ms = self._clock.monotonic_ms()
-        self._sending.append(_Sending(self.bytes_out, now_ms, self._unwritten))
-        self._unwritten = []
+        self._send_times.begin(self.bytes_out)
         self._stream.watch_output(self._on_output_sent)
 
     def _on_output_sent(self) -> None:
         if self._stream is not None:
-            self._count_sent(self.bytes_out - self._stream.buffered_bytes)
-
-    def _count_sent(self, sent_bytes: int) -> None:
-        """Report the send time of the writes within the first `sent_bytes` of the connection."""
-        sending = self._sending
-        while sending and sending[0].end_bytes <= sent_bytes:
-            done = sending.pop(0)
-            send_ms = self._clock.monotonic_ms() - done.written_ms
-            for times in done.responses:
-                times.on_sent(send_ms)
+            self._send_times.count(self.bytes_out - self._stream.buffered_bytes)
 
     def _maybe_resume(self) -> None:
         if self._paused & _IN_FLIGHT and len(self._slots) <= self._limits.in_flight_max // 2:
@@ -486,15 +465,33 @@ class Connection(FramedHandler):
             self._resume(_HELD)
         if self._paused & _LARGE and self._large_bytes <= self._limits.waiting_bytes_max // 2:
             self._resume(_LARGE)
+        if self._paused & _ORDER and not self._slots:
+            self._turn_ms = self._clock.monotonic_ms()
+            self._resume(_ORDER)
 
-    def _note_large(self, size: int) -> None:
-        """Count a large request. Stop reading at the limit."""
-        if not self._slots or self._slots[-1].is_answered:
-            return
-        self._large[self._slots[-1]] = size
-        self._large_bytes += size
-        if self._large_bytes > self._limits.waiting_bytes_max:
-            self._pause(_LARGE)
+    def _must_wait(self, group: int) -> bool:
+        """Return whether the next request waits for the responses of earlier requests.
+
+        Args:
+            group: the group of the next request, see `request_order`.
+        """
+        if group and group == self._group:
+            return False
+        self.do_collected()
+        if not self._slots:
+            return False
+        self._pause(_ORDER)
+        return True
+
+    def _note_pending(self, frame: memoryview) -> None:
+        """Remember the group of a request without a response. Pause at the limit of large ones."""
+        self._group = group_of(frame)
+        size = len(frame)
+        if size > _LARGE_BYTES and not self._slots[-1].is_answered:
+            self._large[self._slots[-1]] = size
+            self._large_bytes += size
+            if self._large_bytes > self._limits.waiting_bytes_max:
+                self._pause(_LARGE)
 
     def _maybe_close(self) -> None:
         if self._paused & _CLOSING and not self._slots and self._stream is not None:
@@ -510,10 +507,7 @@ class Connection(FramedHandler):
             self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
 
     def _check_peer(self) -> None:
-        """Close the connection if its peer has closed while requests are pending.
-
-        The stream does not report the end while the connection does not read.
-        """
+        """Close the connection if its peer has closed, which a paused stream does not report."""
         self._peer_check = None
         if not self._paused & _WAITING or self._stream is None:
             return
@@ -531,20 +525,31 @@ class Connection(FramedHandler):
             self._schedule_deferred()
         elif not self._paused and self._stream is not None:
             self._stream.resume_reading()
+            if self._frame_bytes and reason != _MEMORY:
+                self._report_memory()
+
+    def _report_memory(self) -> None:
+        """Tell the budget how much memory the unprocessed requests take.
+
+        A connection that does not read waits for no memory: others get it first.
+        """
+        if self._frame_budget is not None:
+            counted = 0 if self._deferred is None else self._deferred.counted_bytes
+            held_bytes = self._frame_bytes + counted
+            self._frame_budget.hold(self, held_bytes, may_wait=not self._paused)
 
     def _keep_for_later(self, frame: memoryview) -> None:
         if self._paused & _CLOSING:
             return
-        if self._deferred is None:
-            self._deferred = bytearray()
-            self._deferred_start = 0
+        deferred = self._deferred
+        if deferred is None:
+            deferred = self._deferred = DeferredFrames()
         self._paused |= _DEFERRED
-        # Copy the frame: the receive buffer is shared by all connections.
         received_ms = self._share_ends_ms - SHARE_MS
         if received_ms == inf:
             received_ms = self._clock.monotonic_ms()
-        self._deferred += _DEFERRED_HEADER.pack(len(frame), received_ms)
-        self._deferred += frame
+        if deferred.add(frame, received_ms):
+            self._report_memory()
 
     def _schedule_deferred(self) -> None:
         if not self._is_processing_scheduled:
@@ -555,32 +560,35 @@ class Connection(FramedHandler):
         """Process deferred requests until the share is used up or the connection pauses again."""
         self._is_processing_scheduled = False
         share_ends_ms = self._clock.monotonic_ms() + SHARE_MS
-        while self._paused == _DEFERRED and self._deferred and self.is_open:
+        while self._paused == _DEFERRED and self.is_open:
+            deferred = self._deferred
+            assert deferred is not None, "a pause for deferred requests without one"
             if self._clock.monotonic_ms() > share_ends_ms:
                 self._schedule_deferred()
                 return
-            size, received_ms = _DEFERRED_HEADER.unpack_from(self._deferred, self._deferred_start)
-            start = self._deferred_start + _DEFERRED_HEADER.size
-            end = start + size
-            self._deferred_start = end
-            with memoryview(self._deferred) as deferred, deferred[start:end] as frame:
-                if end == len(deferred):
+            if self._slots and self._must_wait(deferred.group_of_first()):
+                return
+            frame, received_ms = deferred.take()
+            with frame:
+                if deferred.is_empty:
                     self._deferred = None
                     self._resume(_DEFERRED)
+                    if deferred.counted_bytes:
+                        self._report_memory()
                 self._process(frame, received_ms)
 
     def _process(self, frame: memoryview, received_ms: float) -> None:
         self.requests += 1
         self.last_activity_ms = self._clock.monotonic_ms()
-        self.queued_ms = self.last_activity_ms - received_ms
-        size = len(frame)
+        # The wait for responses to earlier requests is not a time in the queue, as in Kafka.
+        self.queued_ms = self.last_activity_ms - max(received_ms, self._turn_ms)
         try:
             self._on_request(self, frame)
         except ProtocolError as error:
             self.abort()
             self.on_malformed(error)
-        if size > _LARGE_BYTES:
-            self._note_large(size)
+        if self._slots:
+            self._note_pending(frame)
 
     def _maybe_end_throttle(self) -> None:
         left_ms = self._throttled_until_ms - self._clock.monotonic_ms()

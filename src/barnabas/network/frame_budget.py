@@ -113,12 +113,13 @@ class FrameBudget:
         """Number of connections that do not read because of the budget."""
         return self._waiting
 
-    def hold(self, holder: FrameHolder, held_bytes: int) -> None:
+    def hold(self, holder: FrameHolder, held_bytes: int, *, may_wait: bool = True) -> None:
         """Update the buffer size of a connection.
 
         Args:
             holder: the connection.
             held_bytes: the new size. 0 when the request is complete or the connection has ended.
+            may_wait: whether the connection reads, so that it may have to wait for memory.
         """
         share = self._unfinished.get(holder)
         if held_bytes == 0:
@@ -131,7 +132,8 @@ class FrameBudget:
         self._held_bytes += held_bytes - share.held_bytes
         share.held_bytes = held_bytes
         self.is_full = self._held_bytes > self._bytes_max
-        if self.is_full and held_bytes > FREE_BYTES and holder is not self._exempt:
+        is_over = self.is_full and held_bytes > FREE_BYTES and holder is not self._exempt
+        if is_over and may_wait:
             self._make_wait(holder, share)
             self._maybe_allow_excess()
 

@@ -157,8 +157,8 @@ class FramedHandler(ABC):
         if self._splitter.own_bytes or self._frame_bytes:
             if self._splitter.follows_frame and self._frame_bytes:
                 # The frame that was incomplete is complete, and another one has begun.
-                self.on_frame_memory(0)
                 self._frame_bytes = 0
+                self.on_frame_memory(0)
             self._note_partial_frame(self._splitter.own_bytes)
 
     def on_closed(self, error: Exception | None) -> None:

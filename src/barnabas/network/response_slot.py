@@ -1,12 +1,15 @@
-"""A reserved position in the response order of one connection."""
+"""A reserved position in the response order of one connection, and the times of its response."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.runtime.clock import Clock
     from barnabas.runtime.sockets import Chunk, Stream
 
 
@@ -26,6 +29,47 @@ class ResponseTimes(Protocol):
         The kernel has accepted the last byte, or the connection has ended.
         """
         ...
+
+
+class _Sending(msgspec.Struct):
+    """A write that the kernel has accepted only in part."""
+
+    # Total bytes of the connection up to the end of this write.
+    end_bytes: int
+    written_ms: float
+    responses: list[ResponseTimes]
+
+
+class SendTimes:
+    """Measures how long the kernel takes to accept the responses of one connection."""
+
+    __slots__ = ("_clock", "_sending", "unwritten")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Responses in the output buffer, to be written together.
+        self.unwritten: list[ResponseTimes] = []
+        # Writes that the kernel has accepted only in part, oldest first.
+        self._sending: list[_Sending] = []
+
+    def begin(self, end_bytes: int) -> None:
+        """Begin to measure the unwritten responses, whose write ends at this byte."""
+        self._sending.append(_Sending(end_bytes, self._clock.monotonic_ms(), self.unwritten))
+        self.unwritten = []
+
+    def count(self, sent_bytes: int) -> None:
+        """Report the times of the writes within the first `sent_bytes` of the connection."""
+        sending = self._sending
+        while sending and sending[0].end_bytes <= sent_bytes:
+            done = sending.pop(0)
+            send_ms = self._clock.monotonic_ms() - done.written_ms
+            for times in done.responses:
+                times.on_sent(send_ms)
+
+    def end(self, sent_bytes: int) -> None:
+        """Report the times of all writes, since the connection has ended."""
+        self.count(sent_bytes)
+        self.unwritten.clear()
 
 
 class SlotOwner(Protocol):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _unpack_length = struct.Struct(">i").unpack_from
 
+# Size of the length prefix of a frame.
+LENGTH_BYTES = 4
 # First size of the buffer of a large incomplete frame. It doubles up to the size of the frame.
 OWN_BYTES_MIN = 16 * 1024
 # An incomplete frame up to this size is received into the shared buffer: to copy its start twice
@@ -121,9 +123,9 @@ class FrameSplitter:
         # Leave room for the start of a small incomplete frame.
         return view[self._filled :]
 
-    def unfinished_start(self) -> bytes:
-        """Return the first four bytes of the incomplete frame, or fewer if fewer have arrived."""
-        return b"" if self._own is None else bytes(self._own[: min(4, self._filled)])
+    def unfinished_start(self, size: int = LENGTH_BYTES) -> bytes:
+        """Return the first bytes of the incomplete frame, or fewer if fewer have arrived."""
+        return b"" if self._own is None else bytes(self._own[: min(size, self._filled)])
 
     def received(self, count: int) -> Iterator[memoryview]:
         """Process `count` new bytes in the last buffer; yield every complete frame.

@@ -15,6 +15,7 @@ from barnabas.runtime.executor import Executor, ThreadExecutor
 from barnabas.runtime.loop_sockets import LoopSockets
 from barnabas.runtime.loop_watch import LoopWatch, loop_watch, unused_watch
 from barnabas.runtime.rng import Rng, SystemRng
+from barnabas.runtime.system.standard_streams import open_standard_descriptors
 from barnabas.runtime.timer import LoopTimer, Timer, WatchedTimer
 from barnabas.runtime.workers.child_offload import ChildOffload
 
@@ -45,6 +46,8 @@ class Runtime(msgspec.Struct, frozen=True):
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """Create a uvloop event loop that is not set as the current one."""
+    # A descriptor of the loop below 3 would abort the process when the loop closes.
+    open_standard_descriptors()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
 

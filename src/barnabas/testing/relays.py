@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-import uvloop
 
+from barnabas.runtime.loop import new_loop
 from barnabas.testing.free_ports import HOST
 from barnabas.testing.node_process import CLIENT_LISTENER, Address
 from barnabas.testing.socket_inode import socket_inode
@@ -63,7 +63,7 @@ class Relays:
     ) -> None:
         self.pids = pids
         self.relays_clients = relays_clients
-        self.loop = uvloop.new_event_loop()
+        self.loop = new_loop()
         # Links on which a fault was set since the last `heal`.
         self._links: dict[frozenset[int], Link] = {}
         self._pairs: set[_Pair] = set()

@@ -1,15 +1,22 @@
-"""Requests in the same read as a request that pauses the connection are deferred."""
+"""Requests behind a request that pauses the connection, or that waits, are deferred."""
 
 from __future__ import annotations
 
 import struct
 import tracemalloc
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.network.connection import Connection, ConnectionLimits
+from barnabas.network.frame_budget import FrameBudget
 from barnabas.sim.network import NetworkConditions
 from barnabas.sim.world import SimWorld
 from unit.network.test_connection import Server, frame
 from unit.runtime.streams import Recorder
+
+if TYPE_CHECKING:
+    from barnabas.runtime.sockets import Stream
 
 BURST = b"".join(frame(struct.pack(">i", number)) for number in range(20))
 
@@ -111,3 +118,92 @@ def test_many_small_deferred_requests_take_little_memory_beyond_their_size() -> 
         slot.complete([frame(b"x")])
     assert world.run_until(lambda: len(server.requests) == 20 + count)
     assert numbers(server) == list(range(20 + count))
+
+
+def request(number: int, size: int = 4) -> bytes:
+    """A request that waits for the responses to all earlier ones."""
+    return frame(b"\xff\xff" + struct.pack(">i", number).ljust(size, b"x"))
+
+
+def budgeted(world: SimWorld, megabytes: int) -> tuple[Server, FrameBudget]:
+    server = Server(world, ConnectionLimits(), 1 << 19)
+    runtime = world.host("s").runtime
+    budget = FrameBudget(megabytes << 20, runtime.clock, runtime.timer)
+    server.dependencies = msgspec.structs.replace(server.dependencies, frame_budget=budget)
+    return server, budget
+
+
+def connect(world: SimWorld, server: Server, name: str) -> Stream:
+    world.network.conditions = NetworkConditions(0.1, 0.1, 0.0)
+    client = Recorder()
+    sockets = world.host(name).runtime.sockets
+    sockets.connect("s", server.port, client, lambda _: None, 1000)
+    assert world.run_until(lambda: client.stream is not None)
+    assert client.stream is not None
+    return client.stream
+
+
+def test_a_request_is_processed_after_the_response_to_the_previous_one() -> None:
+    world = SimWorld(3)
+    server = Server(world, ConnectionLimits())
+    connect(world, server, "c").write([request(0) + request(1) + request(2)])
+    for count in (1, 2, 3):
+        world.run_for(100)
+        assert len(server.requests) == count
+        server.slots[-1].complete([frame(b"x")])
+
+
+def test_deferred_requests_count_for_the_budget_until_they_are_processed() -> None:
+    world = SimWorld(3)
+    server, budget = budgeted(world, 10)
+    connect(world, server, "c").write([request(0) + request(1, 30_000) + request(2, 30_000)])
+    world.run_for(100)
+    assert 30_000 <= budget.held_bytes <= 70_000
+    server.handle = server.echo
+    server.slots[0].complete([frame(b"x")])
+    world.run_for(100)
+    assert (len(server.requests), budget.held_bytes) == (3, 0)
+
+
+def test_a_large_request_is_not_received_before_its_turn() -> None:
+    world = SimWorld(3)
+    server, budget = budgeted(world, 10)
+    stream = connect(world, server, "c")
+    stream.write([request(0)])
+    world.run_for(100)
+    stream.write([request(1, 8 << 20)])
+    world.run_for(1_000)
+    assert budget.held_bytes <= 1 << 20
+    assert budget.waiting == 0
+    server.handle = server.echo
+    server.slots[0].complete([frame(b"x")])
+    assert world.run_until(lambda: len(server.requests) == 2)
+    assert budget.held_bytes == 0
+
+
+def test_deferred_requests_are_processed_while_the_budget_is_used_up() -> None:
+    """They hold memory, so they must not wait for memory."""
+    world = SimWorld(3)
+    server, budget = budgeted(world, 1)
+    streams = [connect(world, server, f"c{number}") for number in range(8)]
+    for stream in streams:
+        stream.write([b"".join(request(number, 60_000) for number in range(6))])
+    world.run_for(2_000)
+    assert len(server.requests) == len(streams)
+    assert budget.is_full
+    server.handle = server.echo
+    for slot in list(server.slots):
+        slot.complete([frame(b"x")])
+    assert world.run_until(lambda: len(server.requests) == 6 * len(streams), 20_000)
+    assert budget.held_bytes == 0
+
+
+def test_a_connection_whose_peer_ends_closes_although_a_request_waits_for_its_turn() -> None:
+    world = SimWorld(3)
+    server = Server(world, ConnectionLimits())
+    stream = connect(world, server, "c")
+    stream.write([request(0) + request(1)])
+    world.run_for(100)
+    stream.close()
+    assert world.run_until(lambda: bool(server.closed), 5_000)
+    assert len(server.requests) == 1

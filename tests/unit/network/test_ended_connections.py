@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unit.network.test_connection import connected, frame
+from unit.network.test_connection import connected, frame, produce
 from unit.network.test_response_times import LARGE, Times
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class SlotTimes(Times):
 @pytest.mark.parametrize("is_released", [True, False])
 def test_a_delayed_response_leaves_no_reference_cycle(is_released: bool) -> None:
     world, server, client = connected(1)
-    client.stream.write([frame(b"a"), frame(b"b")])
+    client.stream.write([produce(b"a"), produce(b"b")])
     assert world.run_until(lambda: len(server.slots) == 2)
     first, second = server.slots
     times = SlotTimes(second)
@@ -61,7 +61,7 @@ def test_a_delayed_response_leaves_no_reference_cycle(is_released: bool) -> None
 def test_unsent_responses_are_freed_with_their_connection() -> None:
     world, server, client = connected(1)
     client.stream.pause_reading()
-    client.stream.write([frame(b"a"), frame(b"b")])
+    client.stream.write([produce(b"a"), produce(b"b")])
     assert world.run_until(lambda: len(server.slots) == 2)
     watched = []
     for slot in server.slots:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unit.network.test_connection import connected, frame
+from unit.network.test_connection import connected, frame, produce
 
 if TYPE_CHECKING:
     from barnabas.network.connection import Connection
@@ -57,7 +57,7 @@ def test_an_immediately_sent_response_is_not_measured() -> None:
     world, server, client = connected(1)
     times = Times()
     server.handle = lambda connection, _: connection.reserve().complete([frame(b"x")], times)
-    client.stream.write([frame(b"a"), frame(b"b")])
+    client.stream.write([produce(b"a"), produce(b"b")])
     assert world.run_until(lambda: len(client.data) == 10)
     server.handle = server.park
     client.stream.write([frame(b"c")])
@@ -72,7 +72,7 @@ def test_an_immediately_sent_response_is_not_measured() -> None:
 def test_a_small_response_after_a_large_one_has_the_same_send_time() -> None:
     world, server, client = connected(1)
     client.stream.pause_reading()
-    client.stream.write([frame(b"a"), frame(b"b"), frame(b"c")])
+    client.stream.write([produce(b"a"), produce(b"b"), produce(b"c")])
     assert world.run_until(lambda: len(server.slots) == 3)
     first, second, third = Times(), Times(), Times()
     server.slots[1].complete([frame(b"x")], second)

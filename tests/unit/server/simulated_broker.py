@@ -125,6 +125,7 @@ class SimulatedClient:
         name: str,
         port: int = PORT,
         wrap: Callable[[Runtime], Sockets] = lambda runtime: runtime.sockets,
+        host: str = HOST,
     ) -> None:
         self._world = world
         runtime = world.host(name).runtime
@@ -135,7 +136,7 @@ class SimulatedClient:
         self.closed: list[NetworkError] = []
         self.channel = Channel(dependencies, name, lambda _, error: self.closed.append(error))
         connected: list[NetworkError | None] = []
-        self.channel.connect(HOST, port, TIMEOUT_MS, connected.append)
+        self.channel.connect(host, port, TIMEOUT_MS, connected.append)
         assert world.run_until(lambda: bool(connected or self.closed))
 
     def send(self, request: Message, version: int) -> list[tuple[Any, NetworkError | None]]:

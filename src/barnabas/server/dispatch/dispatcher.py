@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
-_PRODUCE = int(ApiKey.PRODUCE)
 # Larger requests are decoded in slices.
 LARGE_BYTES = 16 * 1024
 # Produce and Fetch are frequent, and Produce is large because of its records, which are views. So
@@ -63,8 +62,6 @@ class Dispatcher:
         header = decode_request_header(frame)
         api_key, version, correlation_id, _, offset = header
         entry = self._entries.get(api_key) or self._entry(connection, api_key)
-        if connection.collected is not None and api_key != _PRODUCE:
-            connection.do_collected()
         first_version, last_version, request_cls, handle, statistics = entry
         if not first_version <= version <= last_version:
             if api_key == _API_VERSIONS:
