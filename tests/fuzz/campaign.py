@@ -26,6 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from fuzz.attacker import Attacker
+from fuzz.conversions import CONVERTED, PARTITIONS, TOPIC_CONFIG, conversion_requests
 from fuzz.large_requests import large_requests, send
 from loop_turns import LoopTurns, long_turns_in, loop_turns
 
@@ -167,6 +168,8 @@ def run(
                 if time.monotonic() >= restart_at:
                     watched.restart()
                     restart_at = time.monotonic() + restart_s
+            # All conversions that the attack caused must have ended, so that this one ends too.
+            large.send_conversions(broker.bootstrap)
             # Files that clients have caused must not prevent a start of the broker.
             watched.restart()
         except (OSError, psutil.Error, BrokerStartError) as error:
@@ -200,7 +203,8 @@ class LargeRequests:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._requests = list(large_requests().values())
+        self._conversions = list(conversion_requests().values())
+        self._requests = [*large_requests().values(), *self._conversions]
         self.sent = 0
 
     def maybe_send(self, bootstrap: str) -> None:
@@ -213,10 +217,20 @@ class LargeRequests:
             send(bootstrap, self._rng.choice(self._requests))
             self.sent += 1
 
+    def send_conversions(self, bootstrap: str) -> None:
+        """Send each request whose records are converted.
+
+        Raises:
+            OSError: a conversion does not end.
+        """
+        for request in self._conversions:
+            send(bootstrap, request)
+
 
 def _make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(name, 1, 1, config=config) for name, config in TOPIC_CONFIGS.items()]
+    topics.append(NewTopic(CONVERTED, PARTITIONS, 1, config=TOPIC_CONFIG))
     for made in admin.create_topics(topics).values():
         made.result(POLITE_SECONDS)
 
