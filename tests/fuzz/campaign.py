@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from fuzz.attacker import Attacker
 from fuzz.conversions import CONVERTED, PARTITIONS, TOPIC_CONFIG, conversion_requests
+from fuzz.costly_inputs import CostlyInputs
 from fuzz.large_requests import large_requests, send
 from loop_turns import LoopTurns, long_turns_in, loop_turns
 
@@ -40,7 +41,13 @@ TURN_CPU_MS_MAX = 100.0
 RESTART_S = 120.0
 LARGE_SHARE = 0.25
 # Short rebalance delay, so that the well-behaved client's group is stable soon.
-SETTINGS = {"group.initial.rebalance.delay.ms": "100", "metrics.listener": "127.0.0.1:0"}
+# All features that are off by default are on.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "metrics.listener": "127.0.0.1:0",
+    "barnabas.client.telemetry": "log",
+    "unstable.api.versions.enable": "true",
+}
 # Topics of the pool whose records the broker has to decode.
 TOPIC_CONFIGS = {
     "fuzz-0": {"cleanup.policy": "compact"},
@@ -68,6 +75,8 @@ class Outcome:
     damaged: int
     # Requests of about 500 KB, or floods of small ones.
     large_requests: int
+    # Requests with random expressions, metrics and old message sets.
+    costly_inputs: int
     connections: int
     # Number of kills and restarts of the broker.
     restarts: int
@@ -156,6 +165,7 @@ def run(
         started = time.monotonic()
         attacker = Attacker(broker.bootstrap, seed)
         large = LargeRequests(random.Random(seed))
+        costly = CostlyInputs(random.Random(seed))
         problems: list[str] = []
         restart_at = started + restart_s
         try:
@@ -164,6 +174,7 @@ def run(
             ):
                 attacker.run(min(left, 2.0), frames)
                 large.maybe_send(broker.bootstrap)
+                costly.send(broker.bootstrap)
                 watched.look()
                 if time.monotonic() >= restart_at:
                     watched.restart()
@@ -185,6 +196,7 @@ def run(
             frames=tally.frames,
             damaged=tally.damaged,
             large_requests=large.sent,
+            costly_inputs=costly.sent,
             connections=tally.connections,
             restarts=watched.restarts,
             megabytes_sent=round(tally.bytes_sent / 1e6, 1),
