@@ -26,6 +26,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from fuzz.attacker import Attacker
+from fuzz.conversions import CONVERTED, PARTITIONS, TOPIC_CONFIG, conversion_requests
+from fuzz.costly_inputs import CostlyInputs
 from fuzz.large_requests import large_requests, send
 from loop_turns import LoopTurns, long_turns_in, loop_turns
 
@@ -39,7 +41,13 @@ TURN_CPU_MS_MAX = 100.0
 RESTART_S = 120.0
 LARGE_SHARE = 0.25
 # Short rebalance delay, so that the well-behaved client's group is stable soon.
-SETTINGS = {"group.initial.rebalance.delay.ms": "100", "metrics.listener": "127.0.0.1:0"}
+# All features that are off by default are on.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "metrics.listener": "127.0.0.1:0",
+    "barnabas.client.telemetry": "log",
+    "unstable.api.versions.enable": "true",
+}
 # Topics of the pool whose records the broker has to decode.
 TOPIC_CONFIGS = {
     "fuzz-0": {"cleanup.policy": "compact"},
@@ -67,6 +75,8 @@ class Outcome:
     damaged: int
     # Requests of about 500 KB, or floods of small ones.
     large_requests: int
+    # Requests with random expressions, metrics and old message sets.
+    costly_inputs: int
     connections: int
     # Number of kills and restarts of the broker.
     restarts: int
@@ -155,6 +165,7 @@ def run(
         started = time.monotonic()
         attacker = Attacker(broker.bootstrap, seed)
         large = LargeRequests(random.Random(seed))
+        costly = CostlyInputs(random.Random(seed))
         problems: list[str] = []
         restart_at = started + restart_s
         try:
@@ -163,10 +174,13 @@ def run(
             ):
                 attacker.run(min(left, 2.0), frames)
                 large.maybe_send(broker.bootstrap)
+                costly.send(broker.bootstrap)
                 watched.look()
                 if time.monotonic() >= restart_at:
                     watched.restart()
                     restart_at = time.monotonic() + restart_s
+            # All conversions that the attack caused must have ended, so that this one ends too.
+            large.send_conversions(broker.bootstrap)
             # Files that clients have caused must not prevent a start of the broker.
             watched.restart()
         except (OSError, psutil.Error, BrokerStartError) as error:
@@ -182,6 +196,7 @@ def run(
             frames=tally.frames,
             damaged=tally.damaged,
             large_requests=large.sent,
+            costly_inputs=costly.sent,
             connections=tally.connections,
             restarts=watched.restarts,
             megabytes_sent=round(tally.bytes_sent / 1e6, 1),
@@ -200,7 +215,8 @@ class LargeRequests:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._requests = list(large_requests().values())
+        self._conversions = list(conversion_requests().values())
+        self._requests = [*large_requests().values(), *self._conversions]
         self.sent = 0
 
     def maybe_send(self, bootstrap: str) -> None:
@@ -213,10 +229,20 @@ class LargeRequests:
             send(bootstrap, self._rng.choice(self._requests))
             self.sent += 1
 
+    def send_conversions(self, bootstrap: str) -> None:
+        """Send each request whose records are converted.
+
+        Raises:
+            OSError: a conversion does not end.
+        """
+        for request in self._conversions:
+            send(bootstrap, request)
+
 
 def _make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(name, 1, 1, config=config) for name, config in TOPIC_CONFIGS.items()]
+    topics.append(NewTopic(CONVERTED, PARTITIONS, 1, config=TOPIC_CONFIG))
     for made in admin.create_topics(topics).values():
         made.result(POLITE_SECONDS)
 

@@ -18,9 +18,12 @@ from barnabas.protocol.schema import Array, Field, Kind, Struct
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
-from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.handlers.broker_apis import served_apis
 from fuzz.bombs import Bombs
+from fuzz.patterns import random_pattern
 
+# All APIs of a broker whose optional features are on.
+SERVED_APIS = served_apis(has_telemetry=True, has_unstable=True)
 TOPICS = [f"fuzz-{number}" for number in range(8)]
 # Other clients need this topic, so no request that could change it names it.
 INTERNAL_TOPIC = "__consumer_offsets"
@@ -170,6 +173,8 @@ class Grammar:
             return rng.choice(["consumer", "range", ""])
         if each.name == "entity_type":
             return rng.choice(["user", "client-id", "ip", "no-such"])
+        if each.name in {"subscribed_topic_regex", "transactional_id_pattern"}:
+            return random_pattern(rng)
         if each.name == "transactional_id":
             return rng.choice(["fuzz-txn-1", "fuzz-txn-2", ""])
         return rng.choice(self._topics)

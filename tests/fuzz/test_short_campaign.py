@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server.handlers.broker_apis import SERVED_APIS
 from fuzz import campaign
 from fuzz.attacker import Attacker
-from fuzz.grammar import Grammar
+from fuzz.grammar import SERVED_APIS, Grammar
 from fuzz.polite import Reading
 
 FRAMES = 12_000
@@ -34,6 +33,7 @@ def test_the_broker_survives_hostile_requests(tmp_path: Path) -> None:
     # One more kill and restart follows at the end.
     assert outcome.restarts >= 1
     assert outcome.frames >= FRAMES
+    assert outcome.costly_inputs >= 10
     assert outcome.polite["sent"] > 20
 
 

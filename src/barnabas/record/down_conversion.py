@@ -118,6 +118,8 @@ def _payload(
         return records_payload(buffer, position, header, min(_INLINE_BYTES, max_bytes))
     except DecompressedTooLargeError:
         bytes_max = decompressed_bytes_max(header.compression, header.size, max_bytes)
+    # The converted messages, and their compressed form.
+    bytes_max += 2 * CONVERTED_BYTES_MAX
     work = partial(records_payload, buffer, position, header, max_bytes)
     payload: memoryview = yield OffLoop(work, bytes_max)
     return payload

@@ -70,7 +70,7 @@ def up_conversion(
         _check_size(message.size, max_batch_bytes)
         for timestamp, key, value in (yield from _contents(message, max_bytes)):
             builder.append(timestamp, key, value)
-            if source == NONE and not compression:
+            if (source if compression is None else compression) == NONE:
                 _check_size(builder.estimated_size, max_batch_bytes)
             until_step -= 1
             if not until_step:
@@ -103,7 +103,8 @@ def _contents(
         inner_set = decompressed_set(message, min(_INLINE_BYTES, max_bytes))
     except DecompressedTooLargeError:
         size = 0 if message.value is None else len(message.value)
-        bytes_max = decompressed_bytes_max(message.compression, size, max_bytes)
+        # The builder needs as much for its records, their compressed form, and the batch.
+        bytes_max = 3 * decompressed_bytes_max(message.compression, size, max_bytes)
         inner_set = yield OffLoop(partial(decompressed_set, message, max_bytes), bytes_max)
     is_append_time = message.timestamp_type == LOG_APPEND_TIME
     return (

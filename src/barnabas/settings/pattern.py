@@ -1,70 +1,65 @@
-"""Regular expressions from users, matched in time that is linear in the text.
+"""Regular expressions from clients and operators, compiled and matched in bounded work.
 
-Python's `re` backtracks: `(a+)+b` takes minutes on 40 letters, and some patterns raise
-RecursionError or OverflowError. This module compiles a pattern into a Glushkov automaton. Each
-character of the pattern is a position, and a set of positions is an integer bit mask that advances
-with each character of the text. An automaton cannot match backreferences and assertions, so they
-are refused, as in RE2.
+This is the only module that compiles them. The engine is RE2 with its syntax: a match takes time
+that is linear in the text. Python's `re` backtracks: `(a+)+b` takes minutes on 40 letters.
+
+RE2 bounds the memory of its program only, after it has parsed the pattern. It needs quadratic
+memory for nested captures, 0.2 ms for each Unicode class, and a copy for each repetition. So the
+size of a pattern is estimated before it is compiled, and captures are left out unless needed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Larger patterns are refused. Both limits bound the work of one match.
-PATTERN_CHARACTERS_MAX = 512
-POSITIONS_MAX = 256
-# Longer texts never match.
-TEXT_CHARACTERS_MAX = 512
-_DEPTH_MAX = 50
-_REPEAT_MAX = 1000
-_CLASSES: dict[str, Callable[[str], bool]] = {
-    "d": lambda character: "0" <= character <= "9",
-    "w": lambda character: character == "_" or (character.isascii() and character.isalnum()),
-    "s": lambda character: character in " \t\n\x0b\f\r",
-}
-_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\x0b"}
-_LINE_ENDS = "\n\r\x85\u2028\u2029"
-_IGNORE_CASE = "(?i)"
+# Limits of a pattern: its characters, the depth of its groups, and its estimated size. A character
+# has size 1, and a repetition multiplies the size of what it repeats.
+CHARACTERS_MAX = 4096
+DEPTH_MAX = 100
+SIZE_MAX = 4096
+# Captures of a pattern that is compiled with captures.
+CAPTURES_MAX = 100
+# Limit on the size of the pattern times the length of a text. Longer texts never match.
+_WORK_MAX = 2 << 20
+# Memory of a compiled pattern, in bytes.
+_MEMORY = 256 << 10
+# Size of a class such as \pL, whose Unicode ranges RE2 copies.
+_UNICODE_CLASS_SIZE = 200
+_SIMPLE_REPETITIONS = "*+?"
+_REPEAT_DIGITS_MAX = 4
+# Escapes with a name or a number behind them: one character, or more in braces.
+_NAMED_ESCAPES = ("p", "P", "x")
 
 
 class PatternError(ValueError):
-    """Text that is not a regular expression, or that cannot be matched in linear time."""
+    """The text is not a regular expression, or it exceeds a limit."""
 
 
-class _Part(NamedTuple):
-    """A part of a pattern: whether it matches the empty text, and its first and last positions."""
-
-    is_nullable: bool
-    first: int
-    last: int
-
-
-_NOTHING = _Part(True, 0, 0)
+class PatternTooLargeError(PatternError):
+    """The pattern exceeds a limit."""
 
 
 class Pattern:
     """A compiled pattern. Two patterns with the same text are equal."""
 
-    __slots__ = ("_folds", "_follow", "_root", "_steps", "_tests", "text")
+    __slots__ = ("_fullmatch", "_text_characters_max", "has_nested_sets", "text")
 
     def __init__(self, text: str) -> None:
         """Compile the pattern.
 
         Raises:
-            PatternError: The text is not a pattern, or uses unsupported syntax.
+            PatternError: the text is not a pattern of RE2's syntax, or exceeds a limit.
         """
         self.text = text
-        compiled = _Compiler(text)
-        self._root = compiled.root
-        self._follow = compiled.follow
-        self._tests = compiled.tests
-        self._folds = compiled.folds
-        # Cache: character -> bit mask of the positions that match it.
-        self._steps: dict[str, int] = {}
+        size = _measured(text)
+        # Whether a set has `[` or `&&` in it, which Java's syntax takes for sets in sets.
+        self.has_nested_sets = size.has_nested_sets
+        self._text_characters_max = _WORK_MAX // max(1, size.total)
+        self._fullmatch: Callable[[str], object] = _compiled(text, has_captures=False).fullmatch
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pattern) and self.text == other.text
@@ -74,252 +69,177 @@ class Pattern:
 
     def matches(self, text: str) -> bool:
         """Return whether the pattern matches the whole text."""
-        if len(text) > TEXT_CHARACTERS_MAX:
-            return False
-        if not text:
-            return self._root.is_nullable
-        reachable, current = self._root.first, 0
-        for character in text:
-            current = reachable & self._positions_for(character)
-            if not current:
-                return False
-            reachable = self._after(current)
-        return bool(current & self._root.last)
-
-    def _positions_for(self, character: str) -> int:
-        known = self._steps.get(character)
-        if known is None:
-            folded = character.lower() if self._folds else character
-            known = sum(1 << place for place, test in enumerate(self._tests) if test(folded))
-            if len(self._steps) < TEXT_CHARACTERS_MAX:
-                self._steps[character] = known
-        return known
-
-    def _after(self, positions: int) -> int:
-        reachable = 0
-        while positions:
-            lowest = positions & -positions
-            reachable |= self._follow[lowest.bit_length() - 1]
-            positions ^= lowest
-        return reachable
+        return len(text) <= self._text_characters_max and self._fullmatch(text) is not None
 
 
-class _Compiler:
-    """A parser that reads the pattern once and records which positions may follow each other."""
+def compile_with_captures(text: str) -> Any:
+    """Compile an operator's pattern, whose matches have groups.
+
+    Python's `re` compiles what RE2 does not support, such as assertions. A client's pattern must
+    not be compiled here, because a match may then take any time.
+
+    Raises:
+        PatternError: the text is not a pattern, or exceeds a limit.
+    """
+    if _measured(text).groups > CAPTURES_MAX:
+        raise PatternTooLargeError(f"it has more than {CAPTURES_MAX} groups")
+    try:
+        return _compiled(text, has_captures=True)
+    except PatternError:
+        pass
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise PatternError(str(error)) from None
+
+
+def _measured(text: str) -> _Size:
+    if len(text) > CHARACTERS_MAX:
+        raise PatternTooLargeError(f"it has more than {CHARACTERS_MAX} characters")
+    size = _Size(text)
+    size.measure()
+    return size
+
+
+def _compiled(text: str, *, has_captures: bool) -> Any:
+    # Imported at the first pattern.
+    import re2
+
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    options.never_capture = not has_captures
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        message = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise PatternError(message) from None
+    except UnicodeEncodeError:
+        raise PatternError("it has a character that UTF-8 cannot encode") from None
+    finally:
+        # Drop the cache of the library, which keeps 128 patterns.
+        re2.purge()
+
+
+class _Size:
+    """An estimate of a pattern's size. RE2 finds the errors of the syntax afterwards."""
 
     def __init__(self, text: str) -> None:
-        if len(text) > PATTERN_CHARACTERS_MAX:
-            raise PatternError(f"it has more than {PATTERN_CHARACTERS_MAX} characters")
-        self.folds = text.startswith(_IGNORE_CASE)
-        self._text = text.removeprefix(_IGNORE_CASE)
+        self._text = text
         self._at = 0
-        self._depth = 0
-        # By position: the test for its character, and the bit mask of the positions that may
-        # follow.
-        self.tests: list[Callable[[str], bool]] = []
-        self.follow: list[int] = []
-        self.root = self._alternatives()
-        if self._at < len(self._text):
-            raise PatternError("there is a ) without a (")
+        # Sizes of the whole pattern and of the open groups, each without the groups that are open
+        # in it and without the last atom. `total` is their sum.
+        self._open = [0]
+        self.total = 0
+        # Size of the last atom, which a repetition multiplies.
+        self._atom = 0
+        self.groups = 0
+        self.has_nested_sets = False
 
-    def _peek(self) -> str:
-        return self._text[self._at : self._at + 1]
+    def measure(self) -> None:
+        """Read the pattern once.
 
-    def _next(self) -> str:
-        character = self._peek()
-        if not character:
-            raise PatternError("it ends too early")
-        self._at += 1
-        return character
-
-    def _alternatives(self) -> _Part:
-        made = self._sequence()
-        while self._peek() == "|":
+        Raises:
+            PatternError: the size or the depth exceeds its limit.
+        """
+        while self._at < len(self._text):
+            character = self._text[self._at]
             self._at += 1
-            other = self._sequence()
-            made = _Part(
-                made.is_nullable or other.is_nullable,
-                made.first | other.first,
-                made.last | other.last,
+            if character == "(":
+                self._begin_group()
+            elif character == ")":
+                self._end_group()
+            elif character in _SIMPLE_REPETITIONS:
+                self._set_atom(self._atom + 1)
+            elif character == "{":
+                self._repeat()
+            else:
+                self._begin_atom(self._size_from(character))
+        while len(self._open) > 1:
+            self._end_group()
+        self._begin_atom(0)
+
+    def _begin_group(self) -> None:
+        self._begin_atom(0)
+        self._open.append(0)
+        self.groups += 1
+        if len(self._open) > DEPTH_MAX + 1:
+            raise PatternTooLargeError(f"groups are nested more than {DEPTH_MAX} levels deep")
+
+    def _end_group(self) -> None:
+        if len(self._open) > 1:
+            self._begin_atom(0)
+            inner = self._open.pop()
+            self.total -= inner
+            self._set_atom(inner + 1)
+
+    def _begin_atom(self, size: int) -> None:
+        """Add the last atom to its group, and begin another atom."""
+        self._open[-1] += self._atom
+        self.total += self._atom
+        self._set_atom(size)
+
+    def _set_atom(self, size: int) -> None:
+        self._atom = size
+        if self.total + size > SIZE_MAX:
+            raise PatternTooLargeError(
+                f"it stands for a pattern of more than {SIZE_MAX} characters"
             )
-        return made
 
-    def _sequence(self) -> _Part:
-        made = _NOTHING
-        # A match always covers the whole text, so ^ and $ at the ends have no effect.
-        if not self._depth and self._peek() == "^":
-            self._at += 1
-        while self._peek() not in ("", "|", ")"):
-            if self._peek() == "$" and not self._depth:
-                self._at += 1
-                if self._peek() not in ("", "|"):
-                    raise PatternError("$ is supported at the end only")
-                break
-            made = self._joined(made, self._repeated())
-        return made
-
-    def _joined(self, left: _Part, right: _Part) -> _Part:
-        self._connect(left.last, right.first)
-        return _Part(
-            left.is_nullable and right.is_nullable,
-            left.first | (right.first if left.is_nullable else 0),
-            right.last | (left.last if right.is_nullable else 0),
-        )
-
-    def _connect(self, positions: int, first: int) -> None:
-        while positions:
-            lowest = positions & -positions
-            self.follow[lowest.bit_length() - 1] |= first
-            positions ^= lowest
-
-    def _repeated(self) -> _Part:
-        """Parse an atom and its quantifier; parse the atom again for each repetition."""
-        start = self._at
-        made = self._atom()
-        bounds = self._quantifier()
-        if bounds is None:
-            return made
-        end = self._at
-        least, most = bounds
-        if most == 0 or not made.first:
-            # An empty atom repeated is empty. Expanding it could take exponential time when nested.
-            return _NOTHING
-        copies = [made]
-        while len(copies) < max(1, least if most is None else most):
-            self._at = start
-            copies.append(self._atom())
-        self._at = end
-        whole = _NOTHING
-        for place, copy in enumerate(copies):
-            part = copy if place < least else copy._replace(is_nullable=True)
-            if most is None and place == len(copies) - 1:
-                self._connect(part.last, part.first)
-            whole = self._joined(whole, part)
-        return whole
-
-    def _quantifier(self) -> tuple[int, int | None] | None:
-        simple: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-        character = self._peek()
-        if character in simple:
-            self._at += 1
-            bounds = simple[character]
-        elif character == "{":
-            bounds = self._counted()
-        else:
-            return None
-        if self._peek() == "?":
-            # A lazy quantifier changes which match is found, but not whether the text matches.
-            self._at += 1
-        if self._peek() in ("*", "+", "?", "{") and self._peek():
-            raise PatternError("a repetition of a repetition is not supported")
-        return bounds
-
-    def _counted(self) -> tuple[int, int | None]:
-        end = self._text.find("}", self._at)
-        least, comma, most = self._text[self._at + 1 : max(end, 0)].partition(",")
+    def _repeat(self) -> None:
+        """Multiply the last atom by the bounds of a repetition; other braces are literal."""
+        end = self._text.find("}", self._at, self._at + 2 * _REPEAT_DIGITS_MAX + 2)
+        least, _, most = self._text[self._at : max(end, 0)].partition(",")
+        if end < 0 or not least.isdecimal() or not (most.isdecimal() or not most):
+            self._begin_atom(1)
+            return
         self._at = end + 1
-        lower = _count(least)
-        upper = None if comma and not most else _count(most if comma else least)
-        if upper is not None and upper < lower:
-            raise PatternError("a repetition ends before it begins")
-        return lower, upper
+        self._set_atom(self._atom * max(1, int(least), int(most or 0)) + 1)
 
-    def _atom(self) -> _Part:
-        character = self._next()
-        if character == "(":
-            return self._group()
-        if character == "[":
-            return self._position(self._set())
-        if character == ".":
-            return self._position(lambda one: one not in _LINE_ENDS)
+    def _size_from(self, character: str) -> int:
+        """Return the size of the atom that begins with this character, and skip the atom."""
         if character == "\\":
-            return self._position(self._escape())
-        if character in "*+?{":
-            raise PatternError(f"there is nothing for {character} to repeat")
-        if character in "^$":
-            raise PatternError(f"{character} is supported at the ends only")
-        return self._position(self._literal(character))
+            return self._escape()
+        return self._set() if character == "[" else 1
 
-    def _group(self) -> _Part:
-        if self._peek() == "?":
+    def _escape(self) -> int:
+        letter = self._text[self._at : self._at + 1]
+        self._at += 1
+        if letter == "Q":
+            # Everything up to \E is literal.
+            end = self._text.find("\\E", self._at)
+            literal = self._text[self._at : end if end >= 0 else len(self._text)]
+            self._at += len(literal) + 2
+            return len(literal)
+        if letter not in _NAMED_ESCAPES:
+            return 1
+        is_long = self._text.startswith("{", self._at)
+        self._at = max(self._at, self._text.find("}", self._at) if is_long else self._at) + 1
+        return 1 if letter == "x" else _UNICODE_CLASS_SIZE
+
+    def _set(self) -> int:
+        """Skip a set, after its opening bracket."""
+        if self._text.startswith("^", self._at):
             self._at += 1
-            if self._next() != ":":
-                raise PatternError("of groups with (?, only (?:...) is supported")
-        self._depth += 1
-        if self._depth > _DEPTH_MAX:
-            raise PatternError(f"groups are nested more than {_DEPTH_MAX} levels deep")
-        made = self._alternatives()
-        self._depth -= 1
-        if self._peek() != ")":
-            raise PatternError("there is a ( without a )")
-        self._at += 1
-        return made
-
-    def _position(self, test: Callable[[str], bool]) -> _Part:
-        if len(self.tests) >= POSITIONS_MAX:
-            raise PatternError(f"it expands to more than {POSITIONS_MAX} characters")
-        bit = 1 << len(self.tests)
-        self.tests.append(test)
-        self.follow.append(0)
-        return _Part(False, bit, bit)
-
-    def _literal(self, character: str) -> Callable[[str], bool]:
-        return (character.lower() if self.folds else character).__eq__
-
-    def _escape(self) -> Callable[[str], bool]:
-        letter = self._next()
-        found = _class_of(letter)
-        return found if found is not None else self._literal(_escaped(letter))
-
-    def _set(self) -> Callable[[str], bool]:
-        """Parse a character set, after its opening bracket."""
-        is_negated = self._peek() == "^"
-        self._at += is_negated
-        tests: list[Callable[[str], bool]] = []
-        while True:
-            character = self._next()
-            if character == "]" and tests:
+        size, is_first = 1, True
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            self._at += 1
+            if character == "]" and not is_first:
                 break
-            if character == "[" or (character == "&" and self._peek() == "&"):
-                raise PatternError("sets within sets are not supported; write \\[ for a bracket")
-            tests.append(self._member(character))
-        return lambda one: any(test(one) for test in tests) != is_negated
+            is_first = False
+            if character == "\\":
+                size += self._escape()
+            elif character == "[" and self._text.startswith(":", self._at):
+                end = self._text.find(":]", self._at)
+                self._at = end + 2 if end >= 0 else self._at
+                size += 1
+            else:
+                self._note_nested_set(character)
+                size += 1
+        return size
 
-    def _member(self, character: str) -> Callable[[str], bool]:
-        if character == "\\":
-            letter = self._next()
-            found = _class_of(letter)
-            if found is not None:
-                return found
-            character = _escaped(letter)
-        if self._peek() != "-" or self._text[self._at + 1 : self._at + 2] in ("]", ""):
-            return self._literal(character)
-        self._at += 1
-        last = self._next()
-        last = _escaped(self._next()) if last == "\\" else last
-        if last < character:
-            raise PatternError(f"the range {character}-{last} ends before it begins")
-        if self.folds:
-            return lambda one: character <= one <= last or character <= one.upper() <= last
-        return lambda one: character <= one <= last
-
-
-def _class_of(letter: str) -> Callable[[str], bool] | None:
-    found = _CLASSES.get(letter.lower())
-    if found is None or letter.islower():
-        return found
-    return lambda one: not found(one)
-
-
-def _escaped(letter: str) -> str:
-    if letter in _CONTROLS:
-        return _CONTROLS[letter]
-    if letter.isascii() and letter.isalnum():
-        raise PatternError(f"\\{letter} is not supported")
-    return letter
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_REPEAT_MAX))):
-        raise PatternError("a repetition is written {2}, {2,} or {2,5}")
-    return int(text)
+    def _note_nested_set(self, character: str) -> None:
+        if character == "[" or (character == "&" and self._text.startswith("&", self._at)):
+            self.has_nested_sets = True

@@ -15,9 +15,11 @@ class OffLoop(NamedTuple):
     """A call that a generator yields instead of making it."""
 
     work: Callable[[], Any]
-    # Maximum memory of the result in bytes. It replaces the value of the generator's previous call;
-    # None means that the previous result is still in use.
-    result_bytes_max: int | None = None
+    # Maximum memory (bytes) that the generator takes from now on: for the result of this call, for
+    # what it makes from it, and for the results of later calls without a maximum. The generator
+    # has dropped the results of its earlier calls, because it may wait for this memory. A call
+    # without a maximum never waits for memory.
+    memory_bytes_max: int | None = None
 
 
 def run_steps(steps: Steps) -> Any:

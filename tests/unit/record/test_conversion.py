@@ -186,11 +186,11 @@ def test_large_sets_are_decompressed_and_compressed_outside_the_event_loop(
                 off_loop.append(step)
 
     batch = run(up_conversion(old))
-    assert [each.result_bytes_max is not None for each in off_loop] == [True, False]
+    assert [each.memory_bytes_max is not None for each in off_loop] == [True, False]
     assert records(batch)[0].value == value
     off_loop.clear()
     assert [each.value for each in read_records(run(down_conversion(batch, 1)))] == [value]
-    assert [each.result_bytes_max is not None for each in off_loop] == [True, False]
+    assert [each.memory_bytes_max is not None for each in off_loop] == [True, False]
 
 
 def test_a_batch_that_would_become_too_many_messages_is_refused(

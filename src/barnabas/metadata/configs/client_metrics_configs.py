@@ -75,7 +75,7 @@ def parse_match(patterns: list[str]) -> dict[str, Pattern]:
         ClientMatchError: a pattern is not SELECTOR=EXPRESSION, or its selector or regular
             expression is invalid.
     """
-    found: dict[str, Pattern] = {}
+    expressions: dict[str, str] = {}
     for pattern in patterns:
         selector, equals, expression = (part.strip() for part in pattern.partition("="))
         if not equals or "=" in expression:
@@ -83,13 +83,21 @@ def parse_match(patterns: list[str]) -> dict[str, Pattern]:
         if selector not in SELECTORS:
             known = ", ".join(sorted(SELECTORS))
             raise ClientMatchError(f"unknown selector {selector!r}; known selectors: {known}")
-        try:
-            found[selector] = Pattern(expression)
-        except PatternError as error:
-            raise ClientMatchError(
-                f"{expression!r} is not a supported regular expression: {error}"
-            ) from None
-    return found
+        expressions[selector] = expression
+    return {selector: _java_pattern(expression) for selector, expression in expressions.items()}
+
+
+def _java_pattern(expression: str) -> Pattern:
+    """Compile a pattern that means the same in Java's syntax."""
+    try:
+        pattern = Pattern(expression)
+        if pattern.has_nested_sets:
+            raise PatternError("sets within sets are not supported; write \\[ for a bracket")
+    except PatternError as error:
+        raise ClientMatchError(
+            f"{expression!r} is not a supported regular expression: {error}"
+        ) from None
+    return pattern
 
 
 def matches(patterns: Mapping[str, Pattern], client: Mapping[str, str]) -> bool:

@@ -222,7 +222,7 @@ OBSERVATION_KEYS = [
         "telemetry.max.bytes",
         I,
         1 << 20,
-        "The largest size of one push of metrics by a client.",
+        "The largest size of one push of metrics by a client, before and after decompression.",
         at_least(1),
     ),
     ConfigKey(

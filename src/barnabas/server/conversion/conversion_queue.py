@@ -2,8 +2,12 @@
 
 Such work runs Python code for each record. It runs in steps, one per turn of the loop, so that
 other requests run in between. Short work is done immediately. A lane is a queue of jobs that keep
-their order. The lanes take turns. The executor runs long calls into C. The memory for their results
-is bounded for all lanes together.
+their order. The lanes take turns. The executor runs long calls into C.
+
+The memory for the results of these calls is bounded for all lanes together. A job is admitted with
+all memory that it may take, or it waits and has none. So the jobs that have memory never wait for
+memory, each of them ends, and its memory admits the next job. Waiting jobs are admitted in
+first-in-first-out order, which prevents starvation.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.waiting.off_loop import OffLoop, Steps
 
-# Limit of the memory (bytes) for results of executor calls. One result may exceed it when alone.
+# Limit of the memory (bytes) of all admitted jobs. A job that needs more is admitted alone.
 HELD_BYTES_MAX = 128 << 20
 
 
@@ -30,16 +34,20 @@ class ConversionQueue:
     __slots__ = (
         "_executor",
         "_held_bytes",
+        "_held_bytes_max",
         "_is_turn_due",
         "_lanes",
-        "_postponed",
         "_ready",
         "_timer",
+        "_unadmitted",
     )
 
-    def __init__(self, timer: Timer, executor: Executor) -> None:
+    def __init__(
+        self, timer: Timer, executor: Executor, held_bytes_max: int = HELD_BYTES_MAX
+    ) -> None:
         self._timer = timer
         self._executor = executor
+        self._held_bytes_max = held_bytes_max
         # Unfinished jobs by lane. Invariant: no lane is empty.
         self._lanes: dict[object, deque[_Job]] = {}
         # Lanes whose first job can take a step. The first lane gets the next turn. All other lanes
@@ -47,9 +55,10 @@ class ConversionQueue:
         self._ready: deque[object] = deque()
         # Whether a turn of the loop is scheduled.
         self._is_turn_due = False
-        # Lanes whose executor call waits for memory, in first-in-first-out order.
-        self._postponed: deque[object] = deque()
-        # Upper bound of the memory (bytes) that results of executor calls use now.
+        # Lanes whose first job waits for memory, in first-in-first-out order. Invariant: these jobs
+        # hold no memory.
+        self._unadmitted: deque[object] = deque()
+        # Sum of the memory (bytes) of all admitted jobs.
         self._held_bytes = 0
 
     def __len__(self) -> int:
@@ -57,7 +66,7 @@ class ConversionQueue:
 
     @property
     def held_bytes(self) -> int:
-        """Upper bound of the memory (bytes) that results of executor calls use now."""
+        """Upper bound of the memory (bytes) that all admitted jobs use now."""
         return self._held_bytes
 
     def submit(
@@ -123,12 +132,13 @@ class ConversionQueue:
             raise
         if call is None:
             self._make_ready(lane)
-            return
-        job.call = call
-        if call.result_bytes_max is not None:
+        elif call.memory_bytes_max is None:
+            self._start_call(lane, job, call)
+        else:
             self._release_memory(job)
-        self._postponed.append(lane)
-        self._start_calls()
+            job.unadmitted_call = call
+            self._unadmitted.append(lane)
+            self._admit()
 
     def _finish(self, lane: object, job: _Job) -> None:
         jobs = self._lanes[lane]
@@ -140,27 +150,31 @@ class ConversionQueue:
             del self._lanes[lane]
         if job.held_bytes:
             self._release_memory(job)
-            self._start_calls()
+            self._admit()
 
     def _release_memory(self, job: _Job) -> None:
         self._held_bytes -= job.held_bytes
         job.held_bytes = 0
 
-    def _start_calls(self) -> None:
-        """Start the postponed executor calls for which there is enough memory."""
-        while self._postponed:
-            lane = self._postponed[0]
+    def _admit(self) -> None:
+        """Admit the waiting jobs for which there is enough memory, and start their calls."""
+        while self._unadmitted:
+            lane = self._unadmitted[0]
             job = self._lanes[lane][0]
-            assert job.call is not None, "a postponed job has a call"
-            result_bytes_max = job.call.result_bytes_max or 0
-            if self._held_bytes and self._held_bytes + result_bytes_max > HELD_BYTES_MAX:
+            call = job.unadmitted_call
+            assert call is not None, "a waiting job has a call"
+            assert not job.held_bytes, f"a waiting job holds {job.held_bytes} bytes"
+            needed = call.memory_bytes_max or 0
+            if self._held_bytes and self._held_bytes + needed > self._held_bytes_max:
                 return
-            self._postponed.popleft()
-            if job.call.result_bytes_max is not None:
-                job.held_bytes = result_bytes_max
-                self._held_bytes += result_bytes_max
-            work, job.call = job.call.work, None
-            self._executor.submit(work, partial(self._on_call_done, lane, job))
+            self._unadmitted.popleft()
+            job.unadmitted_call = None
+            job.held_bytes = needed
+            self._held_bytes += needed
+            self._start_call(lane, job, call)
+
+    def _start_call(self, lane: object, job: _Job, call: OffLoop) -> None:
+        self._executor.submit(call.work, partial(self._on_call_done, lane, job))
 
     def _on_call_done(
         self, lane: object, job: _Job, result: Any, error: BaseException | None
@@ -170,16 +184,24 @@ class ConversionQueue:
 
 
 class _Job:
-    __slots__ = ("call", "call_result", "connection", "held_bytes", "is_done", "on_done", "steps")
+    __slots__ = (
+        "call_result",
+        "connection",
+        "held_bytes",
+        "is_done",
+        "on_done",
+        "steps",
+        "unadmitted_call",
+    )
 
     def __init__(self, steps: Steps, on_done: Callable[[Any], None]) -> None:
         self.steps = steps
         self.on_done = on_done
-        # The executor call that the job waits to start. None without such a call.
-        self.call: OffLoop | None = None
+        # The executor call that waits for memory. None without such a call.
+        self.unadmitted_call: OffLoop | None = None
         # Value for the next step: the result of a call, or the error that it raised.
         self.call_result: Any = None
-        # Memory (bytes) that the job has reserved for the result of its call.
+        # Memory (bytes) that the job was admitted with. 0 while it waits for memory.
         self.held_bytes = 0
         # Connection that is not read until the job ends.
         self.connection: Connection | None = None

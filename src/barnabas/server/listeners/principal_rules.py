@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from barnabas.settings.pattern import PatternError, compile_with_captures
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,7 +32,7 @@ class NoMatchingRuleError(ValueError):
 
 
 class _Rule(msgspec.Struct, frozen=True):
-    # Compiled regular expression, by re2 if it supports the syntax. None for DEFAULT.
+    # Compiled regular expression. None for DEFAULT.
     pattern: Any = None
     replacement: str = ""
     change_case: Callable[[str], str] | None = None
@@ -127,16 +129,7 @@ def _part(text: str, start: int) -> tuple[str, str]:
 
 
 def _compile(pattern: str) -> Any:
-    """Compile a pattern, by re2 if possible, because re2 matches in linear time."""
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(pattern, options)
-    except re2.error:
-        pass
-    try:
-        return re.compile(pattern)
-    except re.error as error:
+        return compile_with_captures(pattern)
+    except PatternError as error:
         raise PrincipalRulesError(f"{pattern!r} is not a regular expression: {error}") from None

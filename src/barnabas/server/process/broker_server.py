@@ -522,7 +522,10 @@ class BrokerServer:
 
         max_bytes = self._config.integer("telemetry.max.bytes")
         return ClientTelemetry(
-            self._shared.cluster, self._runtime.clock, max_bytes, LoggingReceiver()
+            self._shared.cluster,
+            self._runtime.clock,
+            max_bytes,
+            LoggingReceiver(self._runtime.clock),
         )
 
     def _make_registration(self, heartbeats: ControllerAccess) -> Registration:

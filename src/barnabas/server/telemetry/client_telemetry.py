@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,24 +28,24 @@ from barnabas.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompres
 from barnabas.record.errors import CorruptBatchError
 from barnabas.server.telemetry.otlp import OtlpError
 from barnabas.settings.key import ConfigError
+from barnabas.waiting.off_loop import OffLoop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+    from barnabas.record.batch import Buffer
     from barnabas.runtime.clock import Clock
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.telemetry.receiver import MetricsReceiver
     from barnabas.settings.pattern import Pattern
+    from barnabas.waiting.off_loop import Steps
 
 # Compression types in Kafka's order, best first.
 ACCEPTED_COMPRESSIONS = (ZSTD, LZ4, GZIP, SNAPPY)
 
 # Maximum number of remembered clients. Beyond it, the least recently active client is dropped.
 _INSTANCES_MAX = 16_384
-# Maximum decompressed size relative to telemetry.max.bytes. It stops decompression bombs, but
-# allows metrics that compress well.
-_DECOMPRESSED_FACTOR = 16
 _NEVER = float("-inf")
 
 
@@ -99,7 +100,7 @@ class ClientTelemetry:
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        # telemetry.max.bytes
+        # telemetry.max.bytes, which also limits the decompressed metrics, as in Kafka.
         self.max_bytes = max_bytes
         self._receiver = receiver
         # Recently active clients by instance id, the least recently active client first.
@@ -122,8 +123,8 @@ class ClientTelemetry:
         instance.last_error = ErrorCode.NONE
         return instance
 
-    def push(self, request: PushTelemetryRequest, client: Mapping[str, str]) -> ErrorCode:
-        """Accept a push of metrics, and return its error code."""
+    def push(self, request: PushTelemetryRequest, client: Mapping[str, str]) -> ErrorCode | Steps:
+        """Accept a push of metrics. Return its error code, or steps that return it."""
         if request.client_instance_id == ZERO_UUID:
             return ErrorCode.INVALID_REQUEST
         instance = self._instance(request.client_instance_id, client)
@@ -131,14 +132,26 @@ class ClientTelemetry:
         if error is not None:
             return self._failed(instance, error)
         instance.terminating = request.terminating
-        if len(request.metrics):
-            limit = self.max_bytes * _DECOMPRESSED_FACTOR
-            try:
-                metrics = decompress(request.compression_type, request.metrics, limit)
-                self._receiver.receive(client, request.terminating, bytes(metrics))
-            except (CorruptBatchError, OtlpError):
-                return self._failed(instance, ErrorCode.INVALID_RECORD)
         instance.last_error = ErrorCode.NONE
+        if not len(request.metrics):
+            return ErrorCode.NONE
+        # The request's view is valid only until the handler returns.
+        return self._receive(request, bytes(request.metrics), instance, client)
+
+    def _receive(
+        self,
+        request: PushTelemetryRequest,
+        metrics: Buffer,
+        instance: ClientInstance,
+        client: Mapping[str, str],
+    ) -> Steps:
+        try:
+            if request.compression_type != NONE:
+                work = partial(decompress, request.compression_type, metrics, self.max_bytes)
+                metrics = yield OffLoop(work, self.max_bytes)
+            yield from self._receiver.receive(client, request.terminating, bytes(metrics))
+        except (CorruptBatchError, OtlpError):
+            return self._failed(instance, ErrorCode.INVALID_RECORD)
         return ErrorCode.NONE
 
     def _problem_of(

@@ -184,7 +184,7 @@ class Inspection:
         made: bytearray | None = None
         largest: int | None = None
         if not header.is_control and self._needs_records(header, target):
-            whole = yield from self._uncompressed(batch, header)
+            whole = yield from self._uncompressed(batch, header, target)
             scan = _RecordScan(header, config, self._origin, self._now_ms)
             yield from scan.through(whole)
             if header.has_log_append_time and self._has_time_of_append:
@@ -219,7 +219,7 @@ class Inspection:
         return has_oldest or header.max_timestamp > self._latest_unread
 
     def _uncompressed(
-        self, batch: memoryview, header: BatchHeader
+        self, batch: memoryview, header: BatchHeader, target: int
     ) -> Generator[OffLoop | None, Buffer, Buffer]:
         limit = decompressed_limit(header, self._config)
         at_once = _INLINE_BYTES if self._is_kept else _FIRST_BYTES
@@ -231,6 +231,9 @@ class Inspection:
                     raise
             work = partial(uncompressed, batch, 0, header, limit)
             bytes_max = decompressed_bytes_max(header.compression, len(batch), limit)
+            if header.compression != target:
+                # The batch with the other compression is built beside the decompressed one.
+                bytes_max *= 2
             return (yield OffLoop(work, bytes_max))
         except CorruptBatchError as error:
             raise InvalidRecordError(str(error)) from None

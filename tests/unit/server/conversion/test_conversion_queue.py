@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from barnabas.runtime.executor import InlineExecutor
-from barnabas.server.conversion import conversion_queue
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.waiting.off_loop import OffLoop
 
@@ -111,12 +110,9 @@ def test_other_lanes_run_during_a_call_outside_the_event_loop() -> None:
     assert len(queue) == 0
 
 
-def test_calls_wait_for_memory_for_their_results(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(conversion_queue, "HELD_BYTES_MAX", 100)
+def test_calls_wait_for_memory_for_their_results() -> None:
     turns, calls, done = Turns(), Calls(), []
-    queue = ConversionQueue(turns, calls)
+    queue = ConversionQueue(turns, calls, held_bytes_max=100)
     for lane, size in enumerate((60, 60, 30, 500)):
         queue.submit(lane, calling(size, done), done.append)
     held: list[tuple[int, int]] = []

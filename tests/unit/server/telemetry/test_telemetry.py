@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -18,7 +19,15 @@ from barnabas.protocol.messages.get_telemetry_subscriptions import (
 )
 from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
 from barnabas.record.compression import GZIP, ZSTD, compress
-from barnabas.server.telemetry.otlp import MetricPoint, OtlpError, read_metrics
+from barnabas.server.telemetry import receiver
+from barnabas.server.telemetry.otlp import (
+    POINT_BYTES_MAX,
+    MetricPoint,
+    MetricsReader,
+    OtlpError,
+)
+from barnabas.server.telemetry.receiver import LoggingReceiver
+from steps import Loop, counted, finish
 from unit.server.dispatch.test_requests import alter
 from unit.server.simulated_broker import SimulatedBroker
 
@@ -62,8 +71,17 @@ METRICS = part(
 )
 
 
+def metric(content: bytes) -> bytes:
+    """MetricsData with one metric."""
+    return part(1, part(2, part(2, content)))
+
+
+def points(data: bytes) -> list[MetricPoint]:
+    return [point for point in MetricsReader().points(data) if point is not None]
+
+
 def test_points_of_all_kinds_are_read() -> None:
-    assert list(read_metrics(METRICS)) == [
+    assert points(METRICS) == [
         MetricPoint("a.gauge", "gauge", 1.5, {"topic": "t"}),
         MetricPoint("a.sum", "sum", -7, {}),
         MetricPoint("a.histogram", "histogram", {"count": 3, "sum": 4.5}, {}),
@@ -73,9 +91,82 @@ def test_points_of_all_kinds_are_read() -> None:
 @given(st.binary(max_size=200))
 def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
     try:
-        list(read_metrics(data))
+        points(data)
     except OtlpError:
         return
+
+
+# Messages of about a megabyte at each depth: unknown fields, empty messages, and data points.
+UNKNOWN = b"\x78\0"
+HOSTILE = {
+    "unknown fields": UNKNOWN * 500_000,
+    "resources": part(1, b"") * 500_000,
+    "unknown fields of a resource": part(1, UNKNOWN * 500_000),
+    "scopes": part(1, part(2, b"") * 500_000),
+    "metrics": part(1, part(2, part(2, b"") * 500_000)),
+    "unknown fields of a metric": metric(UNKNOWN * 500_000),
+    "names": metric(part(1, b"") * 500_000),
+    "data": metric(part(5, b"") * 500_000),
+    "data points": metric(part(5, part(1, b"") * 500_000)),
+    "unknown fields of a data point": metric(part(5, part(1, UNKNOWN * 500_000))),
+    "large data points": metric(part(5, part(1, UNKNOWN * (POINT_BYTES_MAX // 2)) * 250)),
+    "labels": metric(part(5, part(1, part(7, part(1, b"") * 2_000) * 1) * 250)),
+    "values of labels": metric(part(5, part(1, part(7, part(2, UNKNOWN * 2_000))) * 250)),
+    "a long name": metric(part(1, b"\0" * 900_000) + part(5, part(1, POINT) * 4_000)),
+    "long labels": metric(part(5, part(1, part(7, label("k" * 1_000, "\0" * 3_000))) * 250)),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+def test_each_step_visits_a_limited_number_of_fields(data: bytes) -> None:
+    reader, before = MetricsReader(), 0
+    for _ in chain(reader.points(data), [None]):
+        assert reader.visits - before <= POINT_BYTES_MAX
+        before = reader.visits
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+def test_the_work_and_the_line_of_a_push_are_limited(
+    data: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[MetricsReader] = []
+
+    class Recorded(MetricsReader):
+        def __init__(self) -> None:
+            super().__init__()
+            readers.append(self)
+
+    monkeypatch.setattr(receiver, "MetricsReader", Recorded)
+    with caplog.at_level("INFO", "barnabas.client_metrics"):
+        _, steps = counted(LoggingReceiver(Loop()).receive({}, False, data))
+    (reader,) = readers
+    assert reader.visits <= receiver.VISITS_MAX + POINT_BYTES_MAX
+    # A step goes on to the next step's end, and then to the end of a data point.
+    assert steps >= reader.visits // (2 * POINT_BYTES_MAX)
+    (record,) = caplog.records
+    # JSON writes a control character as six.
+    assert len(record.getMessage()) <= 6 * receiver.CHARACTERS_MAX + 200 * receiver.POINTS_MAX
+
+
+def test_pushes_of_all_clients_share_a_rate_of_work(caplog: pytest.LogCaptureFixture) -> None:
+    loop = Loop()
+    logging_receiver = LoggingReceiver(loop)
+    push = metric(part(1, b"name") + part(5, part(1, POINT) * 10_000))
+    with caplog.at_level("INFO", "barnabas.client_metrics"):
+        for client in range(1_000):
+            finish(logging_receiver.receive({"client_id": f"{client}"}, False, push))
+            loop.now_ms += 10
+        logged = [json.loads(record.getMessage()) for record in caplog.records]
+        written = sum(len(record.getMessage()) for record in caplog.records)
+        loop.now_ms += 20_000
+        finish(logging_receiver.receive({}, False, METRICS))
+    # One push may exceed the limit.
+    assert written <= receiver.RATE_MAX * 10 + 200 * receiver.POINTS_MAX
+    left = 1_000 - len(logged) - sum(each["unlogged_pushes"] for each in logged)
+    last = json.loads(caplog.records[-1].getMessage())
+    assert last["unlogged_pushes"] == left > 0
+    assert (logged[0]["is_complete"], last["is_complete"]) == (False, True)
+    assert len(logged[0]["metrics"]) <= receiver.POINTS_MAX
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_replay import CONSUMER_REPLAYS
+from barnabas.coordinator.group.consumer.matched_topics import MatchedTopics
 from barnabas.coordinator.group.consumer.members.member_state import MemberState
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.replayed.group_table import GroupTable
@@ -57,6 +58,7 @@ class ConsumerShard:
         "clock",
         "groups",
         "hashes",
+        "matched_topics",
         "metrics",
         "new_topics_version",
         "timers",
@@ -79,6 +81,7 @@ class ConsumerShard:
         self.clock = surroundings.clock
         self.metrics = surroundings.metrics
         self.hashes = TopicHashes(self.topics)
+        self.matched_topics = MatchedTopics()
         self.groups = GroupTable("consumer", self._create, self._make_room, CONSUMER_REPLAYS)
         # Offset of the last metadata image with new topics. Older results of regular expressions
         # are outdated.
@@ -198,6 +201,7 @@ class ConsumerShard:
     def on_topics_changed(self, names: Collection[str], *, has_new: bool) -> None:
         """Let the next heartbeat of each group that subscribes to these topics compare them."""
         self.hashes.forget(names)
+        self.matched_topics.clear()
         if has_new:
             self.new_topics_version = self.topics.version()
         for group in self.groups.all():

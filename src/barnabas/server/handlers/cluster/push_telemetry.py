@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.push_telemetry import PushTelemetryResponse
 from barnabas.server.telemetry.pushing_client import pushing_client
 
@@ -24,15 +25,29 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 class PushTelemetryHandler:
     """Passes the metrics to the receiver."""
 
-    __slots__ = ("_telemetry",)
+    __slots__ = ("_queue", "_telemetry")
 
     def __init__(self, dependencies: BrokerDependencies) -> None:
         assert dependencies.telemetry is not None
         self._telemetry = dependencies.telemetry
+        self._queue = dependencies.conversions
 
     def handle_push_telemetry(
         self, context: RequestContext, request: PushTelemetryRequest
-    ) -> PushTelemetryResponse:
-        """Receive metrics. The error code tells the client to continue, resubscribe or stop."""
+    ) -> PushTelemetryResponse | None:
+        """Receive metrics. The error code tells the client to continue, resubscribe or stop.
+
+        As in Kafka, this takes no right. The metrics of a connection are read in several turns, and
+        the connection is not read in this time.
+        """
         client = pushing_client(context, bytes(request.client_instance_id))
-        return PushTelemetryResponse(error_code=self._telemetry.push(request, client))
+        outcome = self._telemetry.push(request, client)
+        if isinstance(outcome, ErrorCode):
+            return PushTelemetryResponse(error_code=outcome)
+        self._queue.submit(
+            context.connection,
+            outcome,
+            lambda error: context.respond(PushTelemetryResponse(error_code=error)),
+            context.connection,
+        )
+        return None

@@ -1,7 +1,6 @@
-"""ListTransactions (key 66, v0-2): list transactional ids of this broker (v1 KIP-994, v2 KIP-1152).
+"""ListTransactions (key 66, v0-2): list transactional ids of this broker.
 
-The pattern is matched by RE2: its time grows linearly with the length of an id, so that no pattern
-can hold the event loop.
+v1 adds a filter by duration (KIP-994), v2 a pattern of ids (KIP-1152).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from barnabas.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from barnabas.settings.pattern import Pattern, PatternError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 # Ids that are examined in one turn of the loop.
 _AT_ONCE = 500
-# Memory of a compiled pattern, in bytes.
-_PATTERN_MEMORY = 1 << 20
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -51,10 +49,10 @@ class ListTransactionsHandler:
             return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         matches: Callable[[str], bool] = _match_any
         if request.transactional_id_pattern:
-            compiled = _compiled(request.transactional_id_pattern)
-            if compiled is None:
+            try:
+                matches = Pattern(request.transactional_id_pattern).matches
+            except PatternError:
                 return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
-            matches = compiled
         return context.in_slices(self._build_response(request, matches))
 
     def _build_response(
@@ -95,20 +93,6 @@ class ListTransactionsHandler:
 
 def _match_any(_transactional_id: str) -> bool:
     return True
-
-
-def _compiled(pattern: str) -> Callable[[str], bool] | None:
-    """Return a function that matches whole ids, or None for an invalid pattern."""
-    import re2
-
-    options = re2.Options()
-    options.max_mem = _PATTERN_MEMORY
-    options.log_errors = False
-    try:
-        expression = re2.compile(pattern, options)
-    except re2.error:
-        return None
-    return lambda transactional_id: expression.fullmatch(transactional_id) is not None
 
 
 def _failed(error: ErrorCode) -> ListTransactionsResponse:

@@ -137,7 +137,8 @@ class SourceRecords:
     def _take_batch(self, header: BatchHeader, batch: bytes) -> Reading:
         whole: Buffer = batch
         if header.compression != NONE:
-            bytes_max = decompressed_bytes_max(header.compression, len(batch))
+            # A record may be as large as its batch, and its content is a copy.
+            bytes_max = 2 * decompressed_bytes_max(header.compression, len(batch))
             whole = yield OffLoop(partial(uncompressed, batch, 0, header), bytes_max)
         for records in record_slices(whole, header):
             if self._take_records(records):

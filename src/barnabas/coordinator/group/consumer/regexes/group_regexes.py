@@ -46,7 +46,7 @@ class GroupRegexes:
 
     def __init__(self, shard: ConsumerShard) -> None:
         self._shard = shard
-        self._resolver = RegexResolver(shard.topics, shard.timers, shard.clock, self._on_resolved)
+        self._resolver = RegexResolver(shard, self._on_resolved)
 
     def update(
         self,

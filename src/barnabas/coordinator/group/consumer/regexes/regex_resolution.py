@@ -1,7 +1,8 @@
 """Finds the topics that the regular expressions of a group match, in slices (KIP-848).
 
-The expressions have RE2's syntax and its linear time. A result becomes part of the group by its
-record. Kafka uses a thread for this; here each slice is a turn of the event loop.
+A result becomes part of the group by its record. Kafka uses a thread for this; here each slice is a
+turn of the event loop. The matches of an expression are kept until a topic is created, changed or
+deleted, so that a shard matches each expression only once, for all of its groups.
 """
 
 from __future__ import annotations
@@ -9,59 +10,41 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from barnabas.coordinator.group.consumer.matched_topics import Matched
 from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
-from barnabas.waiting.steps import UNFINISHED, run_slice
+from barnabas.settings.pattern import Pattern, PatternError
+from barnabas.waiting.steps import Unfinished, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator
 
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
-    from barnabas.runtime.clock import Clock
 
     Matches = Callable[[str], bool]
+    # The results by expression.
+    Resolution = Generator[None, None, dict[str, ResolvedRegex]]
 
 _log = logging.getLogger(__name__)
 
-# Limit on the memory of one compiled expression, in bytes.
-_PATTERN_MEMORY = 1 << 20
 # Duration of a slice, in ms.
 _SLICE_MS = 2
-
-
-class _Resolution(msgspec.Struct):
-    """The resolution of the expressions of one group."""
-
-    group_id: str
-    # Offset of the metadata image whose topics are matched.
-    version: int
-    # Topics by expression.
-    found: dict[str, set[str]]
-    # Compiles and matches; yields after each expression and each match.
-    steps: Generator[None, None, None]
 
 
 class RegexResolver:
     """Resolves the expressions of the groups of one shard."""
 
-    __slots__ = ("_clock", "_on_resolved", "_running", "_timers", "_topics")
+    __slots__ = ("_on_resolved", "_running", "_shard")
 
     def __init__(
         self,
-        topics: TopicsView,
-        timers: ShardTimers,
-        clock: Clock,
+        shard: ConsumerShard,
         on_resolved: Callable[[str, dict[str, ResolvedRegex]], list[CoordinatorRecord]],
     ) -> None:
-        self._topics = topics
-        self._timers = timers
-        self._clock = clock
+        self._shard = shard
         # Gets the group id and the results; returns the records.
         self._on_resolved = on_resolved
         # Groups whose expressions are being resolved.
@@ -75,66 +58,79 @@ class RegexResolver:
         self, group_id: str, regexes: Collection[str], is_allowed: Callable[[str], bool]
     ) -> None:
         """Resolve the expressions of a group. One resolution per group runs at a time."""
-        found: dict[str, set[str]] = {regex: set() for regex in regexes}
-        # A list of names, since the image may change between slices.
-        names = list(self._topics.topic_names())
-        steps = _resolve(group_id, found, names, is_allowed)
         self._running.add(group_id)
-        self._schedule(_Resolution(group_id, self._topics.version(), found, steps))
+        self._schedule(group_id, self._resolve(group_id, regexes, is_allowed))
 
-    def _schedule(self, resolution: _Resolution) -> None:
-        self._timers.schedule(
-            ("consumer-regexes", resolution.group_id), 0, lambda: self._slice(resolution)
+    def _schedule(self, group_id: str, steps: Resolution) -> None:
+        self._shard.timers.schedule(
+            ("consumer-regexes", group_id), 0, lambda: self._slice(group_id, steps)
         )
 
-    def _slice(self, resolution: _Resolution) -> CoordinatorResult[None]:
-        if run_slice(resolution.steps, self._clock, _SLICE_MS) is UNFINISHED:
-            self._schedule(resolution)
-            return CoordinatorResult(None)
-        self._running.discard(resolution.group_id)
-        now_ms = self._clock.wall_ms()
-        found = {
-            regex: ResolvedRegex(frozenset(topics), resolution.version, now_ms)
-            for regex, topics in resolution.found.items()
-        }
-        return CoordinatorResult(None, self._on_resolved(resolution.group_id, found))
-
-
-def _resolve(
-    group_id: str,
-    found: dict[str, set[str]],
-    names: list[str],
-    is_allowed: Callable[[str], bool],
-) -> Generator[None, None, None]:
-    """Add the matching topics to `found`. Yield after each step."""
-    expressions: dict[str, Matches] = {}
-    for regex in found:
+    def _slice(self, group_id: str, steps: Resolution) -> CoordinatorResult[None]:
         try:
-            expressions[regex] = compile_regex(regex)
-        except RefusalError as error:
-            # A record of another broker; the expressions of our clients were checked.
-            _log.warning("Cannot compile a regular expression: group=%s error=%s", group_id, error)
-        yield
-    for topic in names:
-        for regex, is_match in expressions.items():
-            if is_match(topic) and is_allowed(topic):
-                found[regex].add(topic)
+            found = run_slice(steps, self._shard.clock, _SLICE_MS)
+        except Exception:  # noqa: BLE001 - logged; a later heartbeat starts another resolution
+            _log.exception("Cannot resolve regular expressions: group=%s", group_id)
+            found = {}
+        if isinstance(found, Unfinished):
+            self._schedule(group_id, steps)
+            return CoordinatorResult(None)
+        self._running.discard(group_id)
+        return CoordinatorResult(None, self._on_resolved(group_id, found))
+
+    def _resolve(
+        self, group_id: str, regexes: Collection[str], is_allowed: Callable[[str], bool]
+    ) -> Resolution:
+        """Return the results. Yield after each expression and each topic."""
+        matched = yield from self._match(group_id, regexes)
+        # The oldest version, so that new topics are noticed whichever expression is compared.
+        version = min(each.version for each in matched.values())
+        found: dict[str, ResolvedRegex] = {}
+        for regex, each in matched.items():
+            allowed: list[str] = []
+            for topic in each.names:
+                if is_allowed(topic):
+                    allowed.append(topic)
+                yield
+            found[regex] = ResolvedRegex(frozenset(allowed), version, self._shard.clock.wall_ms())
+        return found
+
+    def _match(
+        self, group_id: str, regexes: Collection[str]
+    ) -> Generator[None, None, dict[str, Matched]]:
+        """Return the matches of expressions: those that are kept, and new ones."""
+        # A list of names, since the image may change between slices.
+        version, names = self._shard.topics.version(), list(self._shard.topics.topic_names())
+        changes = self._shard.matched_topics.topic_changes
+        matched: dict[str, Matched] = {}
+        expressions: list[tuple[Matches, list[str]]] = []
+        for regex in regexes:
+            kept = self._shard.matched_topics.find(regex)
+            matched[regex] = kept or Matched(version, [])
+            if kept is None:
+                try:
+                    expressions.append((compile_regex(regex), matched[regex].names))
+                except RefusalError as error:
+                    # A record of another broker; the expressions of our clients were checked.
+                    _log.warning(
+                        "Cannot compile a regular expression: group=%s error=%s", group_id, error
+                    )
             yield
+        for topic in names if expressions else ():
+            for is_match, found in expressions:
+                if is_match(topic):
+                    found.append(topic)
+                yield
+        if changes == self._shard.matched_topics.topic_changes:
+            for regex, each in matched.items():
+                self._shard.matched_topics.add(regex, each)
+        return matched
 
 
 def compile_regex(regex: str) -> Matches:
     """Return a function that matches whole names. Raises RefusalError for an invalid expression."""
-    # Imported at the first expression.
-    import re2
-
-    options = re2.Options()
-    options.max_mem = _PATTERN_MEMORY
-    options.log_errors = False
     try:
-        expression = re2.compile(regex, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}."
+        return Pattern(regex).matches
+    except PatternError as error:
+        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
         raise RefusalError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
-    return lambda topic: expression.fullmatch(topic) is not None
