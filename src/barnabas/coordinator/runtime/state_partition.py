@@ -27,7 +27,7 @@ from barnabas.storage.append_info import AppendOrigin
 from barnabas.waiting.state_machine import state_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
@@ -72,6 +72,7 @@ class StatePartition(Generic[S]):
         "_shown_end",
         "_timers",
         "_written_end",
+        "failed_timers",
         "key",
         "leader_epoch",
         "shard",
@@ -91,7 +92,9 @@ class StatePartition(Generic[S]):
         self._dependencies = dependencies
         self.key = key
         self.leader_epoch = leader_epoch
-        self._timers = ShardTimers(dependencies.wheel, dependencies.clock, self._on_timer)
+        self._timers = ShardTimers(
+            dependencies.wheel, dependencies.clock, self._on_timer, self._on_timer_failure
+        )
         self.shard = make_shard(ShardContext(key, leader_epoch, self._timers))
         # Changed by `_on_event` only.
         self.state = ShardState.LOADING
@@ -99,6 +102,8 @@ class StatePartition(Generic[S]):
         self._loader: Loader | None = None
         # Number of damaged records that loading has skipped. Final when loading ends.
         self.skipped_records = 0
+        # Number of operations of timers that raised an exception. Only increases.
+        self.failed_timers = 0
         # Held responses, in the order of their writes. Invariant: their end offsets never decrease.
         self._held: deque[HeldResponse] = deque()
         # End offset (exclusive) of the last record that is loaded, or written in this leader epoch.
@@ -349,6 +354,10 @@ class StatePartition(Generic[S]):
         assert self.state is ShardState.ACTIVE, f"partition={self.key} state={self.state}"
         self._append_joint()
         self._write(operation(), _ignore)
+
+    def _on_timer_failure(self, timer: Hashable) -> None:
+        self.failed_timers += 1
+        _log.exception("A coordinator timer failed: %s timer=%s", self._where(), timer)
 
     # Records and held responses.
 
