@@ -298,7 +298,10 @@ class StatePartition(Generic[S]):
             writes = self._joint.take()
             records = records_of(writes)
             held = HeldResponse(partial(respond_to, writes))
-            end_offset = self._append_batch(self._batch(records, None), len(records), held)
+            batch = self._batch(records, None)
+            end_offset = None
+            if batch is not None:
+                end_offset = self._append_batch(batch, len(records), held)
             if end_offset is None:
                 # The log has rejected the batch, perhaps because of one of the writes.
                 for each in writes:
@@ -408,7 +411,11 @@ class StatePartition(Generic[S]):
         producer: TransactionalProducer | None,
     ) -> None:
         records = result.records
-        end_offset = self._append_batch(self._batch(records, producer), len(records), held)
+        batch = self._batch(records, producer)
+        if batch is None:
+            held.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        end_offset = self._append_batch(batch, len(records), held)
         if end_offset is None:
             held.reject()
             return
@@ -473,7 +480,8 @@ class StatePartition(Generic[S]):
 
     def _batch(
         self, records: list[CoordinatorRecord], producer: TransactionalProducer | None
-    ) -> bytearray:
+    ) -> bytearray | None:
+        """Return the batch of these records, or None if it cannot be built."""
         builder = BatchBuilder(compression=self._dependencies.compression)
         if producer is not None:
             builder = BatchBuilder(
@@ -484,10 +492,14 @@ class StatePartition(Generic[S]):
                 base_sequence=0,
                 transactional=True,
             )
-        builder.append_all(
-            self._dependencies.clock.wall_ms(), [(each.key, each.value) for each in records]
-        )
-        return builder.build()
+        try:
+            builder.append_all(
+                self._dependencies.clock.wall_ms(), [(each.key, each.value) for each in records]
+            )
+            return builder.build()
+        except Exception:  # noqa: BLE001 - the writes fail, and leave no change pending
+            _log.exception("Cannot build a batch of coordinator records: %s", self._where())
+            return None
 
     def _end_of(self, outcome: ProduceResult | None) -> int:
         """Return the end offset of the batch that was just appended."""

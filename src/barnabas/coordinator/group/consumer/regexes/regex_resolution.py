@@ -88,10 +88,14 @@ class RegexResolver:
         )
 
     def _slice(self, resolution: _Resolution) -> CoordinatorResult[None]:
-        if run_slice(resolution.steps, self._clock, _SLICE_MS) is UNFINISHED:
-            self._schedule(resolution)
+        if resolution.group_id not in self._running:
+            # The retry of a slice that failed. The next heartbeat starts again.
             return CoordinatorResult(None)
         self._running.discard(resolution.group_id)
+        if run_slice(resolution.steps, self._clock, _SLICE_MS) is UNFINISHED:
+            self._running.add(resolution.group_id)
+            self._schedule(resolution)
+            return CoordinatorResult(None)
         now_ms = self._clock.wall_ms()
         found = {
             regex: ResolvedRegex(frozenset(topics), resolution.version, now_ms)
