@@ -110,8 +110,10 @@ def test_the_time_at_which_a_group_became_empty_survives_a_failover(world: Membe
     assert offsets(world, "g") == [-1]
 
 
-def test_offsets_of_unsubscribed_topics_expire(world: MembersWorld) -> None:
-    (member,) = world.stable(protocols={"range": subscription("trains")})
+@pytest.mark.parametrize("version", [b"\0\0", b"\0\1", b"\0\3", b"\xff\xff"])
+def test_offsets_of_unsubscribed_topics_expire(world: MembersWorld, version: bytes) -> None:
+    """Some clients write a version of the subscription whose fields they omit."""
+    (member,) = world.stable(protocols={"range": version + subscription("trains")[2:]})
     world.commit(5, generation=1, member=member)
     world.keep_alive(RETENTION_MS + CHECK_MS, 1, member)
     assert offsets(world, "g") == [-1]
