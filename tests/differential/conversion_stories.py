@@ -363,7 +363,9 @@ def invalid_assignments(members: Mixed, topic: str) -> None:
 
 def invalid_subscriptions(members: Mixed, topic: str) -> None:
     members.heartbeat("m1", 0, subscribed_topic_names=[topic])
-    for metadata in (b"", b"\x00", b"\xff\xff", b"\x00\x03\x00\x00\x00\x09"):
+    # A version 1 that ends after the user data, as some clients write it.
+    shorter = b"\x00\x01" + bytes(4) + b"\xff\xff\xff\xff"
+    for metadata in (b"", b"\x00", b"\xff\xff", b"\x00\x03\x00\x00\x00\x09", shorter):
         protocols = [{"name": "range", "metadata": metadata}]
         members.join_with("c1", protocols)
     members.join("c1", topic, owned={"no-such-topic": [0], topic: [0, 9]})

@@ -164,6 +164,7 @@ def _offset(content: bytes, side: Side) -> str:
     version = read_prefix(content)
     assert encode_coordinator_value(value, version) == content, f"{value} {content.hex()}"
     value.commit_timestamp = _time(value.commit_timestamp)
+    value.expire_timestamp = _time(value.expire_timestamp)
     known = side.name_of(value.topic_id)
     value.topic_id = bytes(16)
     return f"{encode_coordinator_value(value, version).hex()} v{version} {value} {known!r}"

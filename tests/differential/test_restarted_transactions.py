@@ -19,18 +19,25 @@ from differential.broker_pair import SETTINGS
 from differential.internal_records import (
     TRANSACTION_TOPIC,
     differing,
+    offsets,
     stored,
     transactions,
 )
 from differential.request import request
 from differential.response import read_response
-from differential.scene import NOW_MS, Pair, Scene
+from differential.scene import NOW_MS, Pair, Scene, exchange
 from differential.side import Side
 from differential.transaction import (
+    COMMIT_OFFSETS,
+    DELETE_GROUPS,
     END,
     EXPLICIT_END,
+    IMPLICIT_COMMIT,
     IMPLICIT_END,
     INIT,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
     OWN,
     PRODUCE,
     Transaction,
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 
 WALKS = 4
+OFFSET_PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 STATE_PARTITIONS = int(SETTINGS["transaction.state.log.num.partitions"])
 # The last epoch that a client may get.
 LAST_EPOCH = 0x7FFE
@@ -268,3 +276,53 @@ def test_an_exhausted_epoch_is_followed_by_a_new_producer_id(restarted: Restarte
     check_records(pair, [each.id for each in made])
     for transaction in continuing:
         continue_while_open(scene, transaction)
+
+
+def staged(scene: Scene, name: str) -> Transaction:
+    """Commit an offset that expires at once, and stage another one in a transaction."""
+    made = Transaction(f"staged-{name}", scene.topic(2), f"group-of-{name}", (0, 0))
+    initialize(scene, made)
+    scene.remember(f"producer of {name}", *(side[OWN] for side in scene.pair.sides()))
+    scene.compare(made.commit_outside(retention_time_ms=1), OFFSET_COMMIT, 4)
+    scene.compare(made.commit_offset(), COMMIT_OFFSETS, IMPLICIT_COMMIT)
+    return made
+
+
+def test_staged_offsets_hold_back_expiry_and_end_with_a_deletion(restarted: Restarted) -> None:
+    pair = restarted.pair
+    scene = Scene(pair, OFFSET_FETCH, "staged", 7)
+    names = ("kept", "deleted", "of-a-deleted-group", "aborted")
+    made = {name: staged(scene, name) for name in names}
+    expiring = Transaction("none", made["kept"].topic, "group-without-a-transaction", (0, 0))
+    scene.compare(expiring.commit_outside(retention_time_ms=1), OFFSET_COMMIT, 4)
+    restarted.again({"offsets.retention.check.interval.ms": "300"})
+    scene.until(lambda side: not offsets_of(side, expiring))
+    for transaction in made.values():
+        scene.compare(transaction.offsets(stable=False), OFFSET_FETCH, 7)
+    scene.compare(made["deleted"].delete_offset(), OFFSET_DELETE, 0)
+    scene.compare({"groups_names": [made["of-a-deleted-group"].group]}, DELETE_GROUPS, 2)
+    for name, transaction in made.items():
+        scene.compare(transaction.offsets(), OFFSET_FETCH, 7)
+        producer = f"producer of {name}"
+        is_commit = name != "aborted"
+        scene.compare(transaction.end(0, producer, commit=is_commit), END, IMPLICIT_END)
+        settle(scene, transaction)
+    # After the abort, the offset from before the transaction expires.
+    scene.until(lambda side: not offsets_of(side, made["aborted"]))
+    for _ in range(2):
+        for transaction in made.values():
+            scene.compare(transaction.offsets(), OFFSET_FETCH, 7)
+        restarted.again({})
+    check(scene)
+    groups = [each.group for each in made.values()]
+    kafka, ours = (offsets(side, groups, OFFSET_PARTITIONS) for side in pair.sides())
+    assert kafka
+    different = differing(kafka, ours)
+    assert not different, f"\n{different}"
+
+
+def offsets_of(side: Side, transaction: Transaction) -> list[int]:
+    """Return the committed offsets of the transaction's group."""
+    requested = transaction.offsets(stable=False)(side)
+    found = exchange(side, OFFSET_FETCH, 7, requested).topics
+    return [partition.committed_offset for topic in found for partition in topic.partitions]

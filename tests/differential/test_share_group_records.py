@@ -142,7 +142,10 @@ def offsets_and_lags(members: ShareMembers, a: str, b: str) -> None:
     members.offsets()
     members.offsets(version=0)
     members.offsets({a: [1, 0, 2, 7], b: [0]})
-    members.alter({a: {0: 4, 2: 0}})
+    # Lags beyond 64 bits.
+    members.alter({a: {0: -(1 << 63), 1: (1 << 63) - 1}})
+    members.offsets()
+    members.alter({a: {0: 4, 1: 9, 2: 0}})
     members.await_initialized(**{a: 3})
     members.offsets()
     members.heartbeat("m1", 0, a, b)

@@ -26,6 +26,8 @@ COMMIT_OFFSETS, PRODUCE = ApiKey.TXN_OFFSET_COMMIT, ApiKey.PRODUCE
 DESCRIBE, LIST = ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS
 MARKERS, PRODUCERS = ApiKey.WRITE_TXN_MARKERS, ApiKey.DESCRIBE_PRODUCERS
 FETCH, LIST_OFFSETS = ApiKey.FETCH, ApiKey.LIST_OFFSETS
+OFFSET_COMMIT, OFFSET_DELETE = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_DELETE
+DELETE_GROUPS = ApiKey.DELETE_GROUPS
 OFFSET_FETCH, DELETE_RECORDS = ApiKey.OFFSET_FETCH, ApiKey.DELETE_RECORDS
 
 # The names of the producer of the id, and of a producer of another id.
@@ -119,6 +121,17 @@ class Transaction:
             return {**producer_fields(side), "group_id": self.group, "topics": topics, **fields}
 
         return values
+
+    def commit_outside(self, **more: Any) -> Values:
+        """Return an OffsetCommit outside of the transaction; `more` are fields of the request."""
+        partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "outside"}
+        topics = [{"name": self.topic, "partitions": [partition]}]
+        return {"group_id": self.group, "topics": topics, **more}
+
+    def delete_offset(self) -> Values:
+        """Return an OffsetDelete of the offset of the group."""
+        topics = [{"name": self.topic, "partitions": [{"partition_index": 0}]}]
+        return {"group_id": self.group, "topics": topics}
 
     def end(self, delta: int = 0, producer: str = OWN, *, commit: bool) -> Make:
         """Return an EndTxn."""

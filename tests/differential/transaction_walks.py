@@ -24,9 +24,12 @@ from differential.transaction import (
     ADD,
     ADD_OFFSETS,
     COMMIT_OFFSETS,
+    DELETE_GROUPS,
     END,
     INIT,
     MARKERS,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
     PARTITIONS,
     PRODUCE,
     Transaction,
@@ -54,6 +57,9 @@ OPERATIONS: dict[str, tuple[int, tuple[int, ...]]] = {
     "add": (2, (0, 3, 5)),
     "add offsets": (1, (0, 3, 4)),
     "commit offset": (2, (3, 4, 5)),
+    "commit outside": (1, (8,)),
+    "delete offset": (1, (0,)),
+    "delete group": (1, (2,)),
     "produce": (6, (11, 12, 13)),
     "produce a gap": (1, (11, 13)),
     "commit": (2, (1, 3, 4, 5)),
@@ -215,6 +221,12 @@ class Walk:
                 return ADD_OFFSETS, transaction.add_offsets(delta, name)
             case "commit offset":
                 return COMMIT_OFFSETS, transaction.commit_offset(delta, name)
+            case "commit outside":
+                return OFFSET_COMMIT, transaction.commit_outside()
+            case "delete offset":
+                return OFFSET_DELETE, transaction.delete_offset()
+            case "delete group":
+                return DELETE_GROUPS, {"groups_names": [transaction.group]}
             case "commit" | "abort":
                 is_commit = step.operation == "commit"
                 return END, transaction.end(delta, name, commit=is_commit)

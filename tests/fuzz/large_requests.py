@@ -13,6 +13,7 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -102,6 +103,8 @@ def large_requests() -> dict[str, LargeRequest]:
             DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names]), 0
         ),
         "a member with many protocols": LargeRequest(_join(names), 3),
+        "a member with 90 MB of metadata": LargeRequest(_join(["range"], 90 << 20), 9),
+        "topic names of 32 KB": LargeRequest(_subscription(), 1),
         "many members that leave": LargeRequest(
             LeaveGroupRequest(
                 group_id="g", members=[MemberIdentity(member_id=name) for name in names]
@@ -186,14 +189,28 @@ def _moves() -> AlterReplicaLogDirsRequest:
     return AlterReplicaLogDirsRequest(dirs=[directory])
 
 
-def _join(names: list[str]) -> JoinGroupRequest:
+def _subscription() -> ConsumerGroupHeartbeatRequest:
+    # As many as one request of a member may have.
+    names = [f"{number:032000}" for number in range(500)]
+    return ConsumerGroupHeartbeatRequest(
+        group_id="h",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=names,
+        topic_partitions=[],
+    )
+
+
+def _join(names: list[str], metadata_bytes: int = 0) -> JoinGroupRequest:
+    metadata = bytes(metadata_bytes)
     return JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         member_id="",
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name=name, metadata=b"") for name in names],
+        protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names],
     )
 
 

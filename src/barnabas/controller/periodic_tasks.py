@@ -53,7 +53,11 @@ class PeriodicTasks:
     def _run(self, number: int) -> None:
         task = self._tasks[number]
         del self._armed[number]
-        more = task.run()
-        # The task may have ended this controller's leadership, and thereby called `stop`.
-        if self._is_running and number not in self._armed:
-            self._arm(number, _NEXT_PART_MS if more else task.period_ms)
+        more = False
+        try:
+            more = task.run()
+        finally:
+            # A task that raises runs again after its period. The task may have ended this
+            # controller's leadership, and thereby called `stop`.
+            if self._is_running and number not in self._armed:
+                self._arm(number, _NEXT_PART_MS if more else task.period_ms)

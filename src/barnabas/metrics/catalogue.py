@@ -205,6 +205,11 @@ CATALOGUE: dict[str, MetricRow] = {
     names.COORDINATOR_RECORDS_SKIPPED: MetricRow(
         C, (), "Damaged records of __consumer_offsets that loading has skipped."
     ),
+    names.COORDINATOR_TIMERS_FAILED: MetricRow(
+        C,
+        ("topic",),
+        "Timers of coordinators that failed and run again, by the topic of their state.",
+    ),
     names.GROUP_CURRENT_OFFSET: MetricRow(
         G, ("consumergroup", *_PARTITION), "Committed offset. Only on the group's coordinator."
     ),

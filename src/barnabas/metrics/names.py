@@ -122,6 +122,7 @@ OFFSET_COMMITS: Final = "kafka.server:group-coordinator-metrics:offset-commit-co
 OFFSET_DELETIONS: Final = "kafka.server:group-coordinator-metrics:offset-deletion-count"
 OFFSET_EXPIRATIONS: Final = "kafka.server:group-coordinator-metrics:offset-expiration-count"
 COORDINATOR_RECORDS_SKIPPED: Final = "barnabas_coordinator_records_skipped-total"
+COORDINATOR_TIMERS_FAILED: Final = "barnabas_coordinator_timers_failed-total"
 GROUP_LOAD_TIME_AVG: Final = "kafka.server:group-coordinator-metrics:partition-load-time-avg"
 GROUP_LOAD_TIME_MAX: Final = "kafka.server:group-coordinator-metrics:partition-load-time-max"
 TRANSACTION_LOAD_TIME_AVG: Final = (

@@ -334,6 +334,33 @@ def members_commit_with_their_generation(scene: Scene) -> None:
     scene.compare(commit("member", 1, group_instance_id="one"))
 
 
+# Versions that are not true, and subscriptions that end early.
+UNUSUAL_SUBSCRIPTIONS: dict[str, Callable[[bytes], bytes]] = {
+    "a version whose fields are missing": lambda data: b"\0\1" + data[2:],
+    "the latest version without its fields": lambda data: b"\0\3" + data[2:],
+    "an unknown version": lambda data: b"\0\x63" + data[2:],
+    "a negative version": lambda data: b"\xff\xff" + data[2:],
+    "more bytes than version 0 has": lambda data: data + b"more",
+    "no user data": lambda data: data[:-4],
+    "only a version": lambda data: data[:2],
+    "half a version": lambda data: data[:1],
+    "nothing": lambda _: b"",
+}
+
+
+@case(ApiKey.OFFSET_DELETE)
+def topics_of_unusual_subscriptions(scene: Scene) -> None:
+    topic, other = scene.topic(), scene.topic()
+    for number, (label, change) in enumerate(UNUSUAL_SUBSCRIPTIONS.items()):
+        scene.label = label
+        group, member = scene.name(f"group-{number}"), f"member-{number}"
+        protocols = [{"name": "range", "metadata": change(subscribed(topic))}]
+        join_first_member(scene, group, member, protocols=protocols)
+        scene.do(SYNC, 5, assigning(group, member))
+        topics = [{"name": name, "partitions": [{"partition_index": 0}]} for name in (topic, other)]
+        scene.compare({"group_id": group, "topics": topics})
+
+
 @case(ApiKey.OFFSET_DELETE)
 def offsets_of_a_topic_that_is_read_stay(scene: Scene) -> None:
     topic, other, group = scene.topic(), scene.topic(), scene.name("group")

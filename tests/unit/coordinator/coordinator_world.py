@@ -13,7 +13,10 @@ from barnabas.coordinator.group.group_coordinator import (
     GroupSettings,
     ShareServices,
 )
+from barnabas.coordinator.group.requests.offset_requests import InTransaction
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
+from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer, TransactionEnding
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -155,10 +158,24 @@ class CoordinatorWorld:
             retention_time_ms=options.pop("retention_ms", -1),
             topics=[topic],
         )
+        producer = options.pop("producer", None)
         assert not options, options
+        transaction = None
+        if producer is not None:
+            transaction = InTransaction(
+                TransactionalProducer(producer, 0), lambda on_done: on_done(ErrorCode.NONE)
+            )
         before = len(self.responses)
-        finish(self.coordinator.offsets.commit(request, version, self.responses.append))
+        commit = self.coordinator.offsets.commit
+        finish(commit(request, version, self.responses.append, transaction))
         return self.error() if len(self.responses) > before else None
+
+    def end_transaction(self, producer: int, *, commit: bool) -> None:
+        """Write the marker of a producer's transaction."""
+        errors: list[ErrorCode] = []
+        ending = TransactionEnding(producer, 0, 0, commit, 1)
+        self.coordinator.runtime.complete_transaction(0, ending, errors.append)
+        assert errors == [ErrorCode.NONE]
 
     def error(self) -> int:
         return self.responses[-1].topics[0].partitions[0].error_code

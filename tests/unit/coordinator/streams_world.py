@@ -67,7 +67,12 @@ def by_subtopology(tasks: list[TaskIdsResponse] | None) -> Tasks | None:
 class StreamsWorld(ConsumersWorld):
     """A loaded coordinator, topics, and short calls for requests."""
 
-    def __init__(self, replicas: tuple[int, ...] = (1,), **config: int) -> None:
+    def __init__(
+        self,
+        replicas: tuple[int, ...] = (1,),
+        broker_config: dict[str, str | int] | None = None,
+        **config: int,
+    ) -> None:
         self.streams_config = {
             "group_streams_assignment_interval_ms": 0,
             "group_streams_initial_rebalance_delay_ms": 0,
@@ -77,7 +82,7 @@ class StreamsWorld(ConsumersWorld):
         self.last: StreamsHeartbeat
         # Whether the last heartbeat had more work than one turn of the loop may have.
         self.has_sliced = False
-        super().__init__(replicas)
+        super().__init__(replicas, broker_config)
 
     def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
         streams = GroupTypeSettings(

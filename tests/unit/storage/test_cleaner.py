@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from msgspec.structs import replace
 
 from barnabas.record.compression import GZIP, LZ4, SNAPPY, ZSTD
+from barnabas.storage.cleaner.log_cleaner import LogCleaner, Pass
 from barnabas.storage.config import CleanerConfig, LogConfig
 from barnabas.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.off_loop import run_steps
 from unit.storage.cleaner_fixtures import COMPACTED, DAY_MS, CleanerBench, all_batches
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, PARTITION, all_records, batch, read
@@ -540,3 +544,25 @@ def test_uncleanable_logs_are_shown_with_their_uncompacted_bytes() -> None:
     found = shown(bench)
     assert found["uncleanable-partitions-count"] == 1
     assert found["uncleanable-bytes"] == bench.log.size
+
+
+def test_the_cleaner_goes_on_after_the_examination_of_a_log_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = CleanerBench()
+    bench.put((b"k", b"1"), (b"k", b"2"))
+    bench.seal()
+    examine, calls = LogCleaner._check_log, []
+
+    def failing(cleaner: LogCleaner, partition: TopicPartition) -> Iterator[Pass]:
+        calls.append(partition)
+        if len(calls) == 1:
+            raise MemoryError
+        return examine(cleaner, partition)
+
+    monkeypatch.setattr(LogCleaner, "_check_log", failing)
+    bench.cleaner.start()
+    with pytest.raises(MemoryError):
+        bench.due.run_for(1)
+    bench.due.run_for(bench.cleaner_config.log_cleaner_backoff_ms + 1)
+    assert bench.pairs() == [(b"k", b"2")]

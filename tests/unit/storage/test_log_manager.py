@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +12,7 @@ from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig, StorageConfig
 from barnabas.storage.errors import InconsistentTopicIdError, KafkaStorageError
 from barnabas.storage.files.log_directory import LogDirectory
+from barnabas.storage.log.log import Log
 from barnabas.storage.manager.log_manager import LogManager
 from barnabas.storage.topic_partition import TopicPartition
 from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch
@@ -159,6 +162,27 @@ def test_retention_runs_over_all_logs_in_slices() -> None:
     while broker.bench.timer.waiting:
         broker.bench.timer.run()
     assert {broker.manager.logs[partition].log_start_offset for partition in many} == {1}
+
+
+def test_a_task_that_raises_for_one_log_visits_the_others_and_is_repeated() -> None:
+    broker = Broker()
+    for partition in PARTITIONS:
+        broker.append(partition)
+    log_tasks, timer = broker.manager.tasks, broker.bench.timer
+    visited: list[TopicPartition] = []
+
+    def visit(log: Log) -> None:
+        visited.append(log.topic_partition)
+        if len(visited) == 1:
+            raise MemoryError
+
+    timer.waiting.clear()
+    log_tasks.repeat("task", 1_000, lambda: log_tasks._in_slices(visit))
+    with pytest.raises(MemoryError):
+        timer.run()
+    # The next repetition, and the rest of the first one.
+    timer.run()
+    assert Counter(visited) == dict.fromkeys(PARTITIONS, 2)
 
 
 def test_a_truncation_lowers_the_recovery_point_on_disk() -> None:

@@ -54,6 +54,7 @@ class _RequestedTopics(msgspec.Struct, frozen=True):
 
 _NO_OFFSET = -1
 _NO_COUNT = -1
+_INT64_HALF = 1 << 63
 
 
 class LatestOffsetFinder(Protocol):
@@ -244,7 +245,9 @@ def _described(
         return described
     described.start_offset, described.leader_epoch = state.start_offset, state.leader_epoch
     if latest is not None:
-        described.lag = latest - state.start_offset - state.delivery_complete_count
+        lag = latest - state.start_offset - state.delivery_complete_count
+        # An administrator may set any start offset. The lag wraps around, as Java's integers do.
+        described.lag = (lag + _INT64_HALF) % (2 * _INT64_HALF) - _INT64_HALF
     return described
 
 

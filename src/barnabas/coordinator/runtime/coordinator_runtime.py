@@ -56,8 +56,10 @@ class CoordinatorRuntime(Generic[S]):
         self._partitions: dict[int, StatePartition[S]] = {}
         # Durations of loading, in ms.
         self.load_times = SampledValues()
-        # Number of damaged records that earlier leader epochs skipped. Only increases.
+        # Numbers of earlier leader epochs. They only increase. Damaged records that were skipped:
         self._skipped_records_before = 0
+        # Operations of timers that failed:
+        self._failed_timers_before = 0
 
     def partition_for(self, key: str) -> int | None:
         """Return the state partition of a key, such as a group id.
@@ -110,6 +112,7 @@ class CoordinatorRuntime(Generic[S]):
         if led is None:
             return
         self._skipped_records_before += led.skipped_records
+        self._failed_timers_before += led.failed_timers
         if led.state is not ShardState.CLOSED:
             led.close()
         led.fail_held_responses(ErrorCode.NOT_COORDINATOR)
@@ -282,3 +285,9 @@ class CoordinatorRuntime(Generic[S]):
         """Number of damaged records that loading has skipped since the start."""
         skipped = sum(each.skipped_records for each in self._partitions.values())
         return self._skipped_records_before + skipped
+
+    @property
+    def failed_timers(self) -> int:
+        """Number of operations of timers that raised an exception since the start."""
+        failed = sum(each.failed_timers for each in self._partitions.values())
+        return self._failed_timers_before + failed

@@ -27,7 +27,7 @@ from barnabas.storage.append_info import AppendOrigin
 from barnabas.waiting.state_machine import state_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
@@ -72,6 +72,7 @@ class StatePartition(Generic[S]):
         "_shown_end",
         "_timers",
         "_written_end",
+        "failed_timers",
         "key",
         "leader_epoch",
         "shard",
@@ -91,7 +92,9 @@ class StatePartition(Generic[S]):
         self._dependencies = dependencies
         self.key = key
         self.leader_epoch = leader_epoch
-        self._timers = ShardTimers(dependencies.wheel, dependencies.clock, self._on_timer)
+        self._timers = ShardTimers(
+            dependencies.wheel, dependencies.clock, self._on_timer, self._on_timer_failure
+        )
         self.shard = make_shard(ShardContext(key, leader_epoch, self._timers))
         # Changed by `_on_event` only.
         self.state = ShardState.LOADING
@@ -99,6 +102,8 @@ class StatePartition(Generic[S]):
         self._loader: Loader | None = None
         # Number of damaged records that loading has skipped. Final when loading ends.
         self.skipped_records = 0
+        # Number of operations of timers that raised an exception. Only increases.
+        self.failed_timers = 0
         # Held responses, in the order of their writes. Invariant: their end offsets never decrease.
         self._held: deque[HeldResponse] = deque()
         # End offset (exclusive) of the last record that is loaded, or written in this leader epoch.
@@ -293,7 +298,10 @@ class StatePartition(Generic[S]):
             writes = self._joint.take()
             records = records_of(writes)
             held = HeldResponse(partial(respond_to, writes))
-            end_offset = self._append_batch(self._batch(records, None), len(records), held)
+            batch = self._batch(records, None)
+            end_offset = None
+            if batch is not None:
+                end_offset = self._append_batch(batch, len(records), held)
             if end_offset is None:
                 # The log has rejected the batch, perhaps because of one of the writes.
                 for each in writes:
@@ -350,6 +358,10 @@ class StatePartition(Generic[S]):
         self._append_joint()
         self._write(operation(), _ignore)
 
+    def _on_timer_failure(self, timer: Hashable) -> None:
+        self.failed_timers += 1
+        _log.exception("A coordinator timer failed: %s timer=%s", self._where(), timer)
+
     # Records and held responses.
 
     def _write(
@@ -399,7 +411,11 @@ class StatePartition(Generic[S]):
         producer: TransactionalProducer | None,
     ) -> None:
         records = result.records
-        end_offset = self._append_batch(self._batch(records, producer), len(records), held)
+        batch = self._batch(records, producer)
+        if batch is None:
+            held.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        end_offset = self._append_batch(batch, len(records), held)
         if end_offset is None:
             held.reject()
             return
@@ -464,7 +480,8 @@ class StatePartition(Generic[S]):
 
     def _batch(
         self, records: list[CoordinatorRecord], producer: TransactionalProducer | None
-    ) -> bytearray:
+    ) -> bytearray | None:
+        """Return the batch of these records, or None if it cannot be built."""
         builder = BatchBuilder(compression=self._dependencies.compression)
         if producer is not None:
             builder = BatchBuilder(
@@ -475,10 +492,14 @@ class StatePartition(Generic[S]):
                 base_sequence=0,
                 transactional=True,
             )
-        builder.append_all(
-            self._dependencies.clock.wall_ms(), [(each.key, each.value) for each in records]
-        )
-        return builder.build()
+        try:
+            builder.append_all(
+                self._dependencies.clock.wall_ms(), [(each.key, each.value) for each in records]
+            )
+            return builder.build()
+        except Exception:  # noqa: BLE001 - the writes fail, and leave no change pending
+            _log.exception("Cannot build a batch of coordinator records: %s", self._where())
+            return None
 
     def _end_of(self, outcome: ProduceResult | None) -> int:
         """Return the end offset of the batch that was just appended."""

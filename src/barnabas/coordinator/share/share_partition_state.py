@@ -8,6 +8,7 @@ from barnabas.coordinator.share.state_batches import NO_START_OFFSET, StateBatch
 
 NO_LEADER_EPOCH = -1
 NO_DELIVERY_COMPLETE_COUNT = -1
+_EPOCH_MIN, _EPOCH_MAX = -(1 << 31), (1 << 31) - 1
 
 
 class SharePartitionState(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,11 @@ class SharePartitionState(msgspec.Struct, frozen=True, kw_only=True):
     # snapshot of an unchanged share partition changes only the second one.
     create_timestamp_ms: int
     write_timestamp_ms: int
+
+    @property
+    def next_snapshot_epoch(self) -> int:
+        """The number of the next snapshot. It wraps around, as Java's integers do."""
+        return self.snapshot_epoch + 1 if self.snapshot_epoch < _EPOCH_MAX else _EPOCH_MIN
 
     def updated(self, update: SharePartitionUpdate) -> SharePartitionState:
         """Return the state after an update.

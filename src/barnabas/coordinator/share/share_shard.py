@@ -151,7 +151,7 @@ class ShareShard(Shard):
         now_ms = self._clock.wall_ms()
         has_start = start_offset != NO_START_OFFSET
         state = SharePartitionState(
-            snapshot_epoch=0 if known is None else known.state.snapshot_epoch + 1,
+            snapshot_epoch=0 if known is None else known.state.next_snapshot_epoch,
             state_epoch=state_epoch,
             leader_epoch=0,
             start_offset=start_offset,
@@ -256,7 +256,7 @@ class ShareShard(Shard):
         if known.updates >= self._snapshot_interval:
             now_ms = self._clock.wall_ms()
             snapshot = SharePartitionState(
-                snapshot_epoch=state.snapshot_epoch + 1,
+                snapshot_epoch=state.next_snapshot_epoch,
                 state_epoch=state.state_epoch,
                 leader_epoch=leader_epoch,
                 start_offset=start_offset,
@@ -320,7 +320,7 @@ class ShareShard(Shard):
                 continue
             state = msgspec.structs.replace(
                 known.state,
-                snapshot_epoch=known.state.snapshot_epoch + 1,
+                snapshot_epoch=known.state.next_snapshot_epoch,
                 write_timestamp_ms=now_ms,
             )
             records.append(snapshot_record(key, state))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.coordinator.transaction.producer import NO_EPOCH
+from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.protocol_error import ProtocolError
@@ -17,6 +17,8 @@ from barnabas.storage.topic_partition import TopicPartition
 
 # Since this level of the feature transaction.version, values have tagged fields.
 _FLEXIBLE_SINCE = 1
+# Largest version of transactions that WriteTxnMarkers can carry.
+_VERSION_MAX = 0x7F
 
 
 def transaction_record(
@@ -70,7 +72,7 @@ def read_transaction(transactional_id: str, content: bytes) -> TransactionMetada
     """Return the state in a record's value.
 
     Raises:
-        ProtocolError: the value is unreadable, or its state is unknown.
+        ProtocolError: the value is unreadable, its state is unknown, or no coordinator writes it.
     """
     value = decode_coordinator_value(TransactionLogValue, content)
     try:
@@ -78,6 +80,12 @@ def read_transaction(transactional_id: str, content: bytes) -> TransactionMetada
     except ValueError:
         status = value.transaction_status
         raise ProtocolError(f"the transaction status {status} is unknown") from None
+    version = value.client_transaction_version
+    if value.producer_id < 0 or value.producer_epoch < 0 or not 0 <= version <= _VERSION_MAX:
+        raise ProtocolError(
+            f"the producer id {value.producer_id}, its epoch {value.producer_epoch} or the "
+            f"transaction version {version} is invalid"
+        )
     partitions: frozenset[TopicPartition] = frozenset()
     if state is not TransactionState.EMPTY:
         partitions = frozenset(
@@ -85,6 +93,8 @@ def read_transaction(transactional_id: str, content: bytes) -> TransactionMetada
             for each in value.transaction_partitions or ()
             for partition in each.partition_ids
         )
+    # Only a transaction that is open or ending has a next producer.
+    has_next = state.has_transaction and value.next_producer_id >= 0
     return TransactionMetadata(
         transactional_id,
         value.producer_id,
@@ -95,7 +105,7 @@ def read_transaction(transactional_id: str, content: bytes) -> TransactionMetada
         value.transaction_start_timestamp_ms,
         value.transaction_last_update_timestamp_ms,
         value.previous_producer_id,
-        value.next_producer_id,
-        client_version=value.client_transaction_version,
-        next_producer_epoch=value.next_producer_epoch if value.next_producer_id >= 0 else NO_EPOCH,
+        value.next_producer_id if has_next else NO_PRODUCER_ID,
+        client_version=version,
+        next_producer_epoch=value.next_producer_epoch if has_next else NO_EPOCH,
     )

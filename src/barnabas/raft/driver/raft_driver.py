@@ -573,8 +573,11 @@ class RaftDriver:
         self._cleaning_timer = timer.call_later(_CLEANING_INTERVAL_MS, self._on_cleaning_timer)
 
     def _on_cleaning_timer(self) -> None:
-        if not self._is_stopped:
+        if self._is_stopped:
+            return
+        try:
             self._clean()
+        finally:
             self._arm_cleaning()
 
     def _arm(self) -> None:

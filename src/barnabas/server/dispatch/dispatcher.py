@@ -13,6 +13,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.large_request import LargeRequestContext
 from barnabas.server.dispatch.request import RequestContext
 from barnabas.server.dispatch.request_statistics import FIRST_BUCKET, SHORTEST_MS
+from barnabas.server.dispatch.size_limits import refusal_for_size
 from barnabas.server.dispatch.wide_requests import WIDE_BYTES
 from barnabas.waiting.steps import Unfinished
 
@@ -130,15 +131,20 @@ class Dispatcher:
         _, _, request_cls, handle, statistics = entry
         version, size = header[1], len(frame)
         slot = connection.reserve()
-        context = LargeRequestContext(
-            connection, slot, header, size, self._dependencies, statistics
-        )
+        refusal = refusal_for_size(header[0], version, size)
+        if refusal is not None:
+            context = RequestContext(connection, slot, header, size, self._dependencies, statistics)
+            statistics.versions[version] += 1
+            statistics.request_bytes += size
+            context.respond(refusal)
+            return
+        large = LargeRequestContext(connection, slot, header, size, self._dependencies, statistics)
         statistics.versions[version] += 1
         statistics.request_bytes += size
         # Copy the frame: another connection uses the receive buffer in the next turn.
-        context.serve(request_cls, memoryview(bytearray(frame)), header[4], handle)
+        large.serve(request_cls, memoryview(bytearray(frame)), header[4], handle)
         now_ms = self._monotonic_ms()
-        context.park(now_ms, now_ms - connection.last_activity_ms)
+        large.park(now_ms, now_ms - connection.last_activity_ms)
 
 
 def unsupported_api_versions(first_version: int, last_version: int) -> Message:

@@ -256,17 +256,22 @@ class Listener:
         if self._listening is None:
             return
         now_ms = self._dependencies.clock.monotonic_ms()
-        for connection in unchecked[:_IDLE_SLICE]:
-            if connection.login_due_ms < now_ms:
-                _log.info("Connection closed before its login: client=%s", connection.peer)
-                connection.abort()
-            elif 0 < self._idle_ms < connection.idle_ms():
-                self._close_idle_one(connection)
-        rest = unchecked[_IDLE_SLICE:]
-        if rest:
-            self._dependencies.timer.call_soon(lambda: self._close_idle(rest))
-        else:
-            self._schedule_idle_check()
+        checked = 0
+        try:
+            for connection in unchecked[:_IDLE_SLICE]:
+                checked += 1
+                if connection.login_due_ms < now_ms:
+                    _log.info("Connection closed before its login: client=%s", connection.peer)
+                    connection.abort()
+                elif 0 < self._idle_ms < connection.idle_ms():
+                    self._close_idle_one(connection)
+        finally:
+            # After an exception, the check continues with the next connection.
+            rest = unchecked[checked:]
+            if rest:
+                self._dependencies.timer.call_soon(lambda: self._close_idle(rest))
+            else:
+                self._schedule_idle_check()
 
     def _close_idle_one(self, connection: Connection) -> None:
         if connection.is_open:

@@ -85,6 +85,11 @@ class Observation:
         publish_replica_metrics(dependencies.replicas, self.registry, self._address_of)
         publisher, counts = self._shared.publisher, dependencies.replicas.metrics
         logs = dependencies.logs
+        coordinators = (
+            dependencies.groups.runtime,
+            dependencies.transactions.runtime,
+            dependencies.share_coordinator.runtime,
+        )
         for source in (
             lambda: [
                 MetricFamily(
@@ -99,6 +104,12 @@ class Observation:
             lambda: group_families(dependencies.groups),
             lambda: transaction_families(dependencies),
             lambda: share_families(dependencies.share_coordinator),
+            lambda: [
+                MetricFamily(
+                    names.COORDINATOR_TIMERS_FAILED,
+                    [((("topic", each.topic),), each.failed_timers) for each in coordinators],
+                )
+            ],
         ):
             self.registry.add_source(source)
 

@@ -9,6 +9,7 @@ log first aborts its cleaning.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -236,20 +237,22 @@ class LogCleaner:
         self.statistics.last_run_ms = self._dependencies.clock.monotonic_ms()
         self.statistics.dirty_ratio_max = 0.0
         self.statistics.compaction_delay_ms_max = 0
-        waiting = [tp for tp, log in self._logs.logs.items() if log.config.is_compacted]
+        waiting = deque(tp for tp, log in self._logs.logs.items() if log.config.is_compacted)
         found: list[Pass] = []
 
         def examine_slice() -> None:
             if not self._is_running:
                 return
-            for partition in waiting[:_SLICE]:
-                found.extend(self._check_log(partition))
-            del waiting[:_SLICE]
-            if waiting:
-                self._dependencies.timer.call_soon(examine_slice)
-            else:
-                self._is_scanning = False
-                self._begin_with(found)
+            try:
+                for _ in range(min(_SLICE, len(waiting))):
+                    found.extend(self._check_log(waiting.popleft()))
+            finally:
+                # After an exception, the scan continues with the next log.
+                if waiting:
+                    self._dependencies.timer.call_soon(examine_slice)
+                else:
+                    self._is_scanning = False
+                    self._begin_with(found)
 
         examine_slice()
 

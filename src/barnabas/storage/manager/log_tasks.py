@@ -5,6 +5,8 @@ A task runs in slices, one per turn of the loop, so that ten thousand partitions
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from typing import TYPE_CHECKING
 
 from barnabas.storage.errors import KafkaStorageError
@@ -58,8 +60,9 @@ class LogTasks:
             return
 
         def run() -> None:
-            task()
+            # Before the task: an exception must not end the repetition.
             self._timers[name] = self._dependencies.timer.call_later(interval_ms, run)
+            task()
 
         delay_ms = self._config.log_initial_task_delay_ms
         self._timers[name] = self._dependencies.timer.call_later(delay_ms, run)
@@ -102,19 +105,19 @@ class LogTasks:
         self._in_slices(work)
 
     def _in_slices(self, work: Callable[[Log], object]) -> None:
-        waiting = list(self._logs)
+        waiting = deque(self._logs)
 
         def run() -> None:
-            for partition in waiting[:_SLICE]:
-                log = self._logs.get(partition)
-                if log is not None:
-                    try:
-                        work(log)
-                    except KafkaStorageError:
-                        # The failure of the directory has already been reported.
-                        continue
-            del waiting[:_SLICE]
-            if waiting:
-                self._dependencies.timer.call_soon(run)
+            try:
+                for _ in range(min(_SLICE, len(waiting))):
+                    log = self._logs.get(waiting.popleft())
+                    if log is not None:
+                        with contextlib.suppress(KafkaStorageError):
+                            # The failure of the directory has already been reported.
+                            work(log)
+            finally:
+                # After an exception, the work continues with the next log.
+                if waiting:
+                    self._dependencies.timer.call_soon(run)
 
         run()

@@ -5,18 +5,23 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from barnabas.coordinator.share.share_gauges import share_families
+from barnabas.coordinator.share.share_record import snapshot_record
 from barnabas.coordinator.share.share_shard import STATE_BATCHES_MAX
 from barnabas.coordinator.share.state_api import READ
 from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import read_share_group_state as read
+from barnabas.record.builder import BatchBuilder
+from barnabas.storage.append_info import AppendOrigin
 from unit.coordinator.share.share_world import (
     COLD_MS,
     KEY,
     PRUNE_MS,
+    STATE_PARTITION,
     TOPIC_ID,
     ShareWorld,
 )
@@ -196,3 +201,21 @@ def test_writes_are_measured(world: ShareWorld) -> None:
     found = {each.name: each.samples for each in share_families(world.coordinator)}
     assert list(found[names.SHARE_WRITES]) == [((), 3)]
     assert list(found[names.SHARE_PARTITIONS]) == [((), 1)]
+
+
+def test_the_last_snapshot_epoch_is_followed_by_the_first_one(world: ShareWorld) -> None:
+    """A damaged record may have any epoch. The epoch wraps around, as in Kafka."""
+    world.initialize(0, 0, *range(3))
+    known = world.shard.partitions[KEY]
+    last = msgspec.structs.replace(known.state, snapshot_epoch=(1 << 31) - 1)
+    record = snapshot_record(KEY, last)
+    builder = BatchBuilder()
+    builder.append(1, record.key, record.value)
+    batch = {STATE_PARTITION: memoryview(builder.build())}
+    origin = AppendOrigin.COORDINATOR
+    world.replicas.manager.append_records(100, -1, batch, origin, lambda _: None)
+    world.start(1)
+    world.run_for(2 * COLD_MS + 1_000)
+    epochs = [each.state.snapshot_epoch for each in world.shard.partitions.values()]
+    assert sorted(epochs) == [-(1 << 31), 1, 1]
+    assert world.coordinator.runtime.failed_timers == 0

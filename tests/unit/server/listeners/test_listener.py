@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from barnabas.network.connection import Connection
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from unit.server.quotas.test_client_quotas import set_quota
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
@@ -148,3 +151,23 @@ def test_many_idle_connections_are_swept_in_slices() -> None:
     assert all(client.closed for client in clients)
     assert len(listener) == 0
     assert listener.idle_closed == 601
+
+
+def test_idle_connections_are_closed_after_one_of_them_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = SimulatedBroker(connections_max_idle_ms="60000")
+    clients = [SimulatedClient(broker.world, "client") for _ in range(5)]
+    idle_ms, calls = Connection.idle_ms, []
+
+    def failing(connection: Connection) -> float:
+        calls.append(connection)
+        if len(calls) == 1:
+            raise MemoryError
+        return idle_ms(connection)
+
+    monkeypatch.setattr(Connection, "idle_ms", failing)
+    with pytest.raises(MemoryError):
+        broker.world.run_for(100_000)
+    broker.world.run_for(100_000)
+    assert all(client.closed for client in clients)

@@ -183,9 +183,8 @@ def _classic_member(member: DescribedGroupMember, *, is_consumer: bool) -> Group
 
 def _subscribed(payload: bytes) -> tuple[str, ...]:
     try:
-        version = int.from_bytes(payload[:2], "big")
-        known = min(version, _CONSUMER_PROTOCOL_MAX)
-        return tuple(sorted(decode(ConsumerProtocolSubscription, known, payload, 2).topics))
+        # Each version begins like version 0. Some clients write a version whose fields they omit.
+        return tuple(sorted(decode(ConsumerProtocolSubscription, 0, payload, 2).topics))
     except ProtocolError:
         # Members choose their payload freely; an invalid one must not hide the rest of the group.
         return ()

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.embedded_protocol import decode_subscription
+from barnabas.coordinator.group.classic.embedded_protocol import subscribed_topics
 from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX, pending_id_bytes
 from barnabas.coordinator.group.classic.group_state import (
     GROUP_STATES,
@@ -368,7 +368,7 @@ class ClassicGroup:
         try:
             for member in self.members.values():
                 data = member.protocols[self.protocol_name or ""]
-                topics.update(decode_subscription(data).topics)
+                topics.update(subscribed_topics(data))
         except ProtocolError as error:
             _log.warning(
                 "A member's subscription is unreadable: group=%s error=%s", self.group_id, error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.codec import decode_from
+from barnabas.protocol.codec import decode, decode_from
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import encode_coordinator_value, read_prefix
 from barnabas.protocol.records.consumer_protocol_assignment import (
@@ -31,6 +31,16 @@ def read_version(data: bytes) -> int:
     if version < 0:
         raise ProtocolError(f"the version of the embedded consumer protocol is {version}")
     return min(version, _VERSION_MAX)
+
+
+def subscribed_topics(data: bytes) -> list[str]:
+    """Return the topics of a consumer's subscription. Raises ProtocolError.
+
+    Each version begins like version 0. The version in the data is ignored, as in Kafka: some
+    clients write a version whose fields they omit.
+    """
+    read_prefix(data)
+    return decode(ConsumerProtocolSubscription, 0, data, _PREFIX_BYTES).topics
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:

@@ -123,7 +123,7 @@ class OffsetChanges:
     def delete(
         self, group_id: str, keys: list[PartitionKey]
     ) -> CoordinatorResult[dict[PartitionKey, ErrorCode] | ErrorCode]:
-        """Handle OffsetDelete. Offsets of subscribed topics are kept.
+        """Handle OffsetDelete. Offsets of subscribed topics are kept; staged ones are removed too.
 
         Returns:
             An error code per partition, or one for all.
@@ -135,21 +135,23 @@ class OffsetChanges:
             # The subscriptions of other protocols are unknown.
             return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
         committed = self._offsets.latest(group_id)
+        staged = self._offsets.staged(group_id)
         errors: dict[PartitionKey, ErrorCode] = {}
         records: list[CoordinatorRecord] = []
         for key in keys:
             if group.is_subscribed_to(key[0]):
                 errors[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
-                if key in committed and key not in errors:
+                if (key in committed or key in staged) and key not in errors:
                     records.append(offset_tombstone(group_id, *key))
                 errors[key] = ErrorCode.NONE
         self._metrics.offset_deletions += len(records)
         return CoordinatorResult(errors, records)
 
     def delete_all(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return the records that remove all offsets of a group that is deleted."""
-        records = [offset_tombstone(group_id, *key) for key in self._offsets.latest(group_id)]
+        """Return the records that remove all offsets of a deleted group, also staged ones."""
+        keys = {**self._offsets.latest(group_id), **self._offsets.staged(group_id)}
+        records = [offset_tombstone(group_id, *key) for key in keys]
         self._metrics.offset_deletions += len(records)
         return records
 

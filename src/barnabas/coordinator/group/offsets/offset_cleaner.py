@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
-    # Returns the test whether an offset of the group is removed, or None to keep all of them.
-    Rule = Callable[
-        [ClassicGroup | ConsumerGroup | StreamsGroup],
-        Callable[[PartitionKey, CommittedOffset], bool] | None,
-    ]
+    # Whether the offsets of a partition are removed. Arguments: the partition, its committed offset
+    # if any, and its staged offsets, or None if no open transaction has any.
+    Test = Callable[[PartitionKey, CommittedOffset | None, list[CommittedOffset] | None], bool]
+    # Returns the test for the offsets of a group, or None to keep all of them.
+    Rule = Callable[[ClassicGroup | ConsumerGroup | StreamsGroup], Test | None]
 
 # Maximum number of offsets checked, and of records created, per turn: some milliseconds.
 SLICE_OFFSETS = 1_000
@@ -101,8 +101,17 @@ class OffsetCleaner:
     def forget_topics(self, topics: Mapping[str, bytes]) -> None:
         """Remove the offsets of deleted topics (ids by name) in a later turn."""
 
-        def is_gone(key: PartitionKey, committed: CommittedOffset) -> bool:
-            return committed.topic_id in (ZERO_UUID, topics.get(key[0])) and key[0] in topics
+        def is_gone(
+            key: PartitionKey,
+            committed: CommittedOffset | None,
+            staged: list[CommittedOffset] | None,
+        ) -> bool:
+            topic_id = topics.get(key[0])
+            if topic_id is None:
+                return False
+            # The tombstone would also remove the offsets of a new topic with the same name.
+            values = [*(staged or ()), *(() if committed is None else (committed,))]
+            return all(each.topic_id in (ZERO_UUID, topic_id) for each in values)
 
         self._begin(_Pass(lambda _: is_gone, removes_groups=False))
 
@@ -135,7 +144,9 @@ class OffsetCleaner:
             group = self._groups.find(group_id)
             if group is None:
                 continue
-            examined += 1 + len(self._offsets.latest(group_id))
+            offsets = self._offsets.latest(group_id)
+            staged = self._offsets.staged(group_id)
+            examined += 1 + len(offsets) + len(staged)
             if not self._clean_group(cleaning, group, records):
                 # The tombstones created so far are replayed before the group is checked again.
                 cleaning.left.appendleft(group_id)
@@ -154,10 +165,11 @@ class OffsetCleaner:
         """Create the group's tombstones. Return False if the slice has no room for all of them."""
         is_over = cleaning.rule(group)
         offsets = self._offsets.latest(group.group_id)
+        staged = self._offsets.staged(group.group_id)
         kept = 0
         if is_over is not None:
-            for key, committed in offsets.items():
-                if not is_over(key, committed):
+            for key in {**offsets, **staged} if staged else offsets:
+                if not is_over(key, offsets.get(key), staged.get(key)):
                     kept += 1
                 elif len(records) >= SLICE_OFFSETS:
                     return False
@@ -177,15 +189,14 @@ class OffsetCleaner:
             self._passes.clear()
             self._timers.cancel(_SLICE_KEY)
 
-    def _expiry_rule(
-        self, group: ClassicGroup | ConsumerGroup | StreamsGroup
-    ) -> Callable[[PartitionKey, CommittedOffset], bool] | None:
+    def _expiry_rule(self, group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Test | None:
         """Return the test for expired offsets of a group in its current state.
 
         A consumer or streams group and a stable classic group of consumers keep the offsets of
         their subscribed topics. A classic group keeps all offsets while it rebalances, or if its
         subscriptions are unknown. In an empty classic group that had members, the retention time
         starts when the group became empty. Otherwise it starts at the commit of each offset.
+        Staged offsets and the offset from before their transaction are kept until it ends.
         """
         now_ms = self._clock.wall_ms()
         retention_ms = self._config.offsets_retention_ms
@@ -202,8 +213,12 @@ class OffsetCleaner:
         ):
             return None
 
-        def is_over(key: PartitionKey, committed: CommittedOffset) -> bool:
-            if group.is_subscribed_to(key[0]):
+        def is_over(
+            key: PartitionKey,
+            committed: CommittedOffset | None,
+            staged: list[CommittedOffset] | None,
+        ) -> bool:
+            if committed is None or staged is not None or group.is_subscribed_to(key[0]):
                 return False
             if committed.expire_timestamp >= 0:
                 return now_ms >= committed.expire_timestamp

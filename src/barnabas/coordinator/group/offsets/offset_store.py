@@ -1,7 +1,7 @@
-"""Committed and pending offsets by group.
+"""Committed, pending and staged offsets by group.
 
-An offset is pending while its record is above the high watermark or belongs to an open transaction.
-Only committed offsets are visible to reads.
+An offset is pending while its record is above the high watermark, and staged while its record
+belongs to an open transaction. Only committed offsets are visible to reads.
 """
 
 from __future__ import annotations
@@ -21,25 +21,29 @@ _GroupPartition = tuple[str, PartitionKey]
 
 _NO_OFFSETS: dict[PartitionKey, CommittedOffset] = {}
 _NO_PRODUCERS: dict[PartitionKey, Counter[int]] = {}
+_NOTHING_STAGED: dict[PartitionKey, list[CommittedOffset]] = {}
 
 
 class OffsetStore:
     """Offsets of all groups of one state partition."""
 
-    __slots__ = ("_by_group", "_ended", "_open", "_pending", "_undecided")
+    __slots__ = ("_by_group", "_ended", "_open", "_pending", "_pending_of", "_undecided")
 
     def __init__(self) -> None:
         # Committed offsets: no failover can revert them. Groups without offsets have no entry.
         self._by_group: dict[str, dict[PartitionKey, CommittedOffset]] = {}
-        # Replayed but uncommitted offsets: (offset of the record, group, partition, value or None).
-        # `put` and `end_transaction` append, `commit` removes. Invariant: ascending by offset.
-        self._pending: deque[tuple[int, str, PartitionKey, CommittedOffset | None]] = deque()
+        # Replayed but uncommitted changes: offset of the record, and group. `_add_pending` appends,
+        # `commit` removes. Invariant: ascending by offset.
+        self._pending: deque[tuple[int, str]] = deque()
+        # The same changes by group: partition, and value or None. No entry is empty.
+        self._pending_of: dict[str, deque[tuple[PartitionKey, CommittedOffset | None]]] = {}
         # Offsets of open transactions by producer id: (offset of the record, value).
-        # `put_transactional` adds them, `end_transaction` removes them. The value is None if a
-        # later record has committed another offset for the partition.
+        # `put_transactional` adds them, `end_transaction` and tombstones remove them. The value is
+        # None if a later record has committed another offset for the partition.
         self._open: dict[int, dict[_GroupPartition, tuple[int, CommittedOffset | None]]] = {}
-        # Transactions whose marker is not committed: (offset of the marker, producer id,
-        # partitions). `end_transaction` appends, `commit` removes. Invariant: ascending by offset.
+        # Partitions whose staged offset an uncommitted marker or tombstone has removed: (offset of
+        # the marker or tombstone, producer id, partitions). `end_transaction` and `put` append,
+        # `commit` removes. Invariant: ascending by offset.
         self._ended: deque[tuple[int, int, frozenset[_GroupPartition]]] = deque()
         # Transactions that may change an offset: by group, partition and producer id, how many of
         # them are in `_open` or `_ended`. No entry is empty.
@@ -48,14 +52,30 @@ class OffsetStore:
     def put(
         self, offset: int, group_id: str, key: PartitionKey, value: CommittedOffset | None
     ) -> None:
-        """Set the partition's offset by the record at `offset`. None as `value` removes it."""
+        """Set the partition's offset by the record at `offset`.
+
+        None as `value` removes the offset and all staged offsets of the partition, since compaction
+        removes their records: they have the same key as the tombstone.
+        """
         assert not self._pending or self._pending[-1][0] < offset, (
             f"StateFollowsLog: group={group_id} partition={key} record_offset={offset} "
             f"last_replayed={self._pending[-1][0]}"
         )
-        self._pending.append((offset, group_id, key, value))
+        self._add_pending(offset, (group_id, key), value)
         if value is not None:
             self._supersede((group_id, key), offset)
+        else:
+            self._discard_staged(offset, (group_id, key))
+
+    def _add_pending(
+        self, offset: int, group_partition: _GroupPartition, value: CommittedOffset | None
+    ) -> None:
+        group_id, key = group_partition
+        self._pending.append((offset, group_id))
+        changes = self._pending_of.get(group_id)
+        if changes is None:
+            changes = self._pending_of[group_id] = deque()
+        changes.append((key, value))
 
     def put_transactional(
         self,
@@ -94,7 +114,7 @@ class OffsetStore:
             return
         for group_partition, (record_offset, value) in ended.items():
             if value is not None:
-                self._pending.append((offset, *group_partition, value))
+                self._add_pending(offset, group_partition, value)
                 self._supersede(group_partition, record_offset)
 
     def _supersede(self, group_partition: _GroupPartition, offset: int) -> None:
@@ -106,11 +126,41 @@ class OffsetStore:
             if held is not None and held[0] < offset:
                 offsets[group_partition] = (held[0], None)
 
+    def _discard_staged(self, offset: int, group_partition: _GroupPartition) -> None:
+        """Discard the staged offsets of a partition, by the tombstone at `offset`."""
+        group_id, key = group_partition
+        for producer_id in self._undecided.get(group_id, _NO_PRODUCERS).get(key, ()):
+            offsets = self._open.get(producer_id, {})
+            if offsets.pop(group_partition, None) is None:
+                continue
+            if not offsets:
+                del self._open[producer_id]
+            self._ended.append((offset, producer_id, frozenset({group_partition})))
+
+    def staged(self, group_id: str) -> Mapping[PartitionKey, list[CommittedOffset]]:
+        """Return the offsets of open transactions by partition.
+
+        The list is empty if later records have committed other offsets for the partition.
+        """
+        undecided = self._undecided.get(group_id)
+        if undecided is None:
+            return _NOTHING_STAGED
+        found: dict[PartitionKey, list[CommittedOffset]] = {}
+        for key, producers in undecided.items():
+            for producer_id in producers:
+                held = self._open.get(producer_id, {}).get((group_id, key))
+                if held is None:
+                    continue
+                values = found.setdefault(key, [])
+                if held[1] is not None:
+                    values.append(held[1])
+        return found
+
     def unstable(self, group_id: str) -> frozenset[PartitionKey]:
         """Return the partitions whose offset an undecided transaction may change (KIP-447).
 
-        A transaction is decided when its marker is committed. Until then, `offsets` returns the
-        offset from before the transaction.
+        A transaction is decided when its marker, or a tombstone for the partition, is committed.
+        Until then, `offsets` returns the offset from before the transaction.
         """
         return frozenset(self._undecided.get(group_id, ()))
 
@@ -120,7 +170,11 @@ class OffsetStore:
             self._decide(*self._ended.popleft()[1:])
         pending = self._pending
         while pending and pending[0][0] < end_offset:
-            _, group_id, key, value = pending.popleft()
+            group_id = pending.popleft()[1]
+            changes = self._pending_of[group_id]
+            key, value = changes.popleft()
+            if not changes:
+                del self._pending_of[group_id]
             if value is not None:
                 self._by_group.setdefault(group_id, {})[key] = value
                 continue
@@ -131,7 +185,7 @@ class OffsetStore:
                     del self._by_group[group_id]
 
     def _decide(self, producer_id: int, group_partitions: frozenset[_GroupPartition]) -> None:
-        """Forget the partitions of a transaction whose marker is committed."""
+        """Forget partitions of a transaction whose marker or tombstone is committed."""
         for group_id, key in group_partitions:
             by_partition = self._undecided[group_id]
             counts = by_partition[key]
@@ -159,12 +213,11 @@ class OffsetStore:
     def latest(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
         """Return the offsets of a group including pending ones, in contrast to `offsets`."""
         offsets = self._by_group.get(group_id, _NO_OFFSETS)
-        if not self._pending:
+        changes = self._pending_of.get(group_id)
+        if changes is None:
             return offsets
         latest = dict(offsets)
-        for _, of_group, key, value in self._pending:
-            if of_group != group_id:
-                continue
+        for key, value in changes:
             if value is None:
                 latest.pop(key, None)
             else:

@@ -10,7 +10,6 @@ and LeaveGroup is the result of their write.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
@@ -61,7 +60,7 @@ class MemberRequests:
         on_done: Callable[[JoinGroupResponse], None],
     ) -> None:
         """Handle JoinGroup, versions 0 to 9. It is answered when the generation starts."""
-        response = PendingResponse(partial(_send_join, version, on_done))
+        response = PendingResponse(lambda answer: on_done(in_version(answer, version)))
         joining = Joining(request, version, client, response)
         error = self._check_join(request)
         if error is not ErrorCode.NONE:
@@ -158,9 +157,8 @@ class MemberRequests:
             self._runtime.write(request.group_id, lambda shard: shard.leave(request), respond)
 
 
-def _send_join(
-    version: int, on_done: Callable[[JoinGroupResponse], None], response: JoinGroupResponse
-) -> None:
+def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """Return the response in the format of `version`: old versions have no null protocol."""
     if not response.protocol_name:
         response.protocol_name = None if version >= _JOIN_NULL_PROTOCOL_SINCE else ""
-    on_done(response)
+    return response

@@ -91,7 +91,9 @@ class IssuerKeys:
                 raise error
             assert text is not None
             self._keys = parse_keys(text)
-        except (OSError, ValueError) as problem:
+        except AssertionError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - no error may end the repetition
             self._failures += 1
             _log.warning(
                 "Keys of the issuer of tokens cannot be loaded: url=%s error=%s",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
+from barnabas.coordinator.group.request_limits import NAMES_LENGTH_MAX, TOPIC_NAMES_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.consumers_world import REBALANCE_MS, ConsumersWorld
 from unit.coordinator.coordinator_world import counted_lookups
@@ -245,6 +245,11 @@ def test_a_subscription_by_name_and_owned_partitions_have_limits() -> None:
     assert (refused.error_code, refused.error_message) == (
         ErrorCode.INVALID_REQUEST,
         f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name.",
+    )
+    refused = world.subscribe("m", "a" * (NAMES_LENGTH_MAX // 2), "b" * (NAMES_LENGTH_MAX // 2 + 1))
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        f"Topic names of a member may have {NAMES_LENGTH_MAX} characters in total.",
     )
     joined = world.subscribe("m", "a", *names[1:])
     assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)

@@ -7,15 +7,17 @@ import pytest
 from barnabas.coordinator.group.offsets import offset_cleaner
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import MembersWorld, subscription
+from unit.coordinator.streams_world import StreamsWorld, topology
 from unit.replication.replica_set import TOPIC_ID
 
 CHECK_MS = 10_000
 RETENTION_MS = 60_000
+CONFIG = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": CHECK_MS}
 
 
 @pytest.fixture
 def world() -> MembersWorld:
-    return MembersWorld(offsets_retention_minutes=1, offsets_retention_check_interval_ms=CHECK_MS)
+    return MembersWorld(**CONFIG)
 
 
 def offsets(world: MembersWorld, *groups: str) -> list[int]:
@@ -32,6 +34,49 @@ def test_offsets_without_members_expire_after_their_commit(world: MembersWorld) 
     world.fail_over()
     assert offsets(world, "old", "new") == [-1, 6]
     assert [each[0] for each in world.list_groups()] == ["new"]
+
+
+def test_a_new_commit_without_members_starts_the_retention_again(world: MembersWorld) -> None:
+    """The time at which the group became empty counts only for groups that had members."""
+    world.commit(5)
+    world.run_for(RETENTION_MS - 10_000)
+    world.commit(6)
+    world.run_for(RETENTION_MS // 2)
+    assert offsets(world, "g") == [6]
+
+
+def test_an_open_transaction_keeps_its_group_and_the_offsets_of_its_partitions(
+    world: MembersWorld,
+) -> None:
+    world.commit(5)
+    world.commit(100, producer=7)
+    world.commit(100, producer=8, group="only staged")
+    world.run_for(2 * RETENTION_MS)
+    assert offsets(world, "g") == [5]
+    assert len(world.list_groups()) == 2
+    world.end_transaction(7, commit=False)
+    world.end_transaction(8, commit=False)
+    world.run_for(2 * CHECK_MS)
+    assert (offsets(world, "g"), world.list_groups()) == ([-1], [])
+
+
+@pytest.mark.parametrize("kind", ["consumer", "streams"])
+def test_groups_of_the_new_protocols_keep_staged_offsets(kind: str) -> None:
+    world = StreamsWorld(broker_config=CONFIG)
+    world.create_topic("trains", 1)
+    if kind == "consumer":
+        world.subscribe("m", "trains")
+        world.beat("m", -1)
+    else:
+        world.beat_streams("m", 0, topology("trains"))
+        world.beat_streams("m", -1)
+    world.commit(100, producer=7)
+    world.run_for(2 * RETENTION_MS)
+    assert [each[3] for each in world.list_groups()] == [kind]
+    world.delete("g")
+    world.end_transaction(7, commit=True)
+    world.fail_over()
+    assert (offsets(world, "g"), world.list_groups()) == ([-1], [])
 
 
 def test_a_group_keeps_its_offsets_as_long_as_it_has_members(world: MembersWorld) -> None:
@@ -65,8 +110,10 @@ def test_the_time_at_which_a_group_became_empty_survives_a_failover(world: Membe
     assert offsets(world, "g") == [-1]
 
 
-def test_offsets_of_unsubscribed_topics_expire(world: MembersWorld) -> None:
-    (member,) = world.stable(protocols={"range": subscription("trains")})
+@pytest.mark.parametrize("version", [b"\0\0", b"\0\1", b"\0\3", b"\xff\xff"])
+def test_offsets_of_unsubscribed_topics_expire(world: MembersWorld, version: bytes) -> None:
+    """Some clients write a version of the subscription whose fields they omit."""
+    (member,) = world.stable(protocols={"range": version + subscription("trains")[2:]})
     world.commit(5, generation=1, member=member)
     world.keep_alive(RETENTION_MS + CHECK_MS, 1, member)
     assert offsets(world, "g") == [-1]
@@ -141,9 +188,7 @@ def test_a_group_with_more_offsets_than_a_slice_is_removed(
 
 
 def test_a_failed_removal_is_retried_at_the_next_check() -> None:
-    world = MembersWorld(
-        (1, 2), offsets_retention_minutes=1, offsets_retention_check_interval_ms=CHECK_MS
-    )
+    world = MembersWorld((1, 2), **CONFIG)
     world.commit(5)
     world.follow(1)
     config = world.log.config
@@ -170,6 +215,25 @@ def test_offsets_of_a_new_topic_with_the_same_name_are_kept(world: MembersWorld)
     world.coordinator.on_topics_deleted({"flights": b"another topic id"})
     world.run_for(10)
     assert offsets(world, "g") == [5]
+
+
+def test_staged_offsets_of_a_deleted_topic_are_removed(world: MembersWorld) -> None:
+    world.commit(5, group="h")
+    for group, producer in (("g", 7), ("h", 8)):
+        world.commit(100, group=group, producer=producer)
+    world.coordinator.on_topics_deleted({"flights": TOPIC_ID})
+    world.run_for(10)
+    world.end_transaction(7, commit=True)
+    world.end_transaction(8, commit=True)
+    assert offsets(world, "g", "h") == [-1, -1]
+
+
+def test_staged_offsets_of_a_new_topic_with_the_same_name_are_kept(world: MembersWorld) -> None:
+    world.commit(100, producer=7)
+    world.coordinator.on_topics_deleted({"flights": b"another topic id"})
+    world.run_for(10)
+    world.end_transaction(7, commit=True)
+    assert offsets(world, "g") == [100]
 
 
 def test_offsets_of_a_topic_deleted_during_loading_are_removed(

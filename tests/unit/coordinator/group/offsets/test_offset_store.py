@@ -91,3 +91,50 @@ def test_the_unstable_partitions_of_a_read_do_not_change_afterwards(store: Offse
     store.end_transaction(2, PRODUCER, True)
     store.commit(3)
     assert (found, store.unstable(GROUP)) == ({KEY}, set())
+
+
+def test_a_tombstone_discards_staged_offsets_before_it(store: OffsetStore) -> None:
+    """Compaction removes their records, so that a replay of the log would not find them."""
+    store.put(2, GROUP, KEY, None)
+    store.put_transactional(3, PRODUCER, (GROUP, OTHER), offset(5))
+    store.end_transaction(4, PRODUCER, True)
+    store.commit(5)
+    assert {key: value.offset for key, value in store.offsets(GROUP).items()} == {OTHER: 5}
+    assert store.unstable(GROUP) == set()
+
+
+def test_offsets_stay_unstable_until_their_tombstone_is_committed(store: OffsetStore) -> None:
+    store.put(2, GROUP, KEY, None)
+    assert (store.staged(GROUP), store.unstable(GROUP)) == ({}, {KEY})
+    store.commit(3)
+    assert store.unstable(GROUP) == set()
+
+
+def test_a_transaction_may_stage_an_offset_again_after_a_tombstone(store: OffsetStore) -> None:
+    store.put(2, GROUP, KEY, None)
+    store.put_transactional(3, PRODUCER, (GROUP, KEY), offset(30))
+    store.commit(4)
+    assert store.unstable(GROUP) == {KEY}
+    store.end_transaction(4, PRODUCER, True)
+    store.commit(5)
+    assert (store.offsets(GROUP)[KEY].offset, store.unstable(GROUP)) == (30, set())
+
+
+def test_replaced_offsets_of_an_open_transaction_are_staged_without_a_value(
+    store: OffsetStore,
+) -> None:
+    assert store.staged(GROUP) == {KEY: [offset(20)]}
+    store.put(2, GROUP, KEY, offset(11))
+    assert store.staged(GROUP) == {KEY: []}
+
+
+def test_the_latest_offsets_of_a_group_include_its_own_uncommitted_changes(
+    store: OffsetStore,
+) -> None:
+    store.put(2, GROUP, OTHER, offset(11))
+    store.put(3, "another group", KEY, offset(12))
+    store.put(4, GROUP, KEY, None)
+    assert store.latest(GROUP) == {OTHER: offset(11)}
+    store.commit(4)
+    assert store.latest("another group") == {KEY: offset(12)}
+    assert store.latest(GROUP) == {OTHER: offset(11)}

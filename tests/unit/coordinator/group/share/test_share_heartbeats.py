@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
+from barnabas.coordinator.group.request_limits import NAMES_LENGTH_MAX, TOPIC_NAMES_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.coordinator_world import counted_lookups
 from unit.coordinator.shares_world import SharesWorld
@@ -192,6 +192,8 @@ def test_a_subscription_has_a_limit(world: SharesWorld) -> None:
         ErrorCode.INVALID_REQUEST,
         f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name.",
     )
+    refused = world.share_beat("m", 0, "a" * (NAMES_LENGTH_MAX + 1))
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert world.share_beat("m", 0, *names[1:]).error_code == ErrorCode.NONE
 
 

@@ -41,6 +41,13 @@ def test_lags_are_counted_from_the_start_offset(world: SharesWorld) -> None:
     }
 
 
+def test_a_lag_beyond_64_bits_wraps_around(world: SharesWorld) -> None:
+    smallest, largest = -(1 << 63), (1 << 63) - 1
+    world.alter(a={0: smallest, 1: largest})
+    world.latest_offsets.offsets = {("a", 0): 25, ("a", 1): 0}
+    assert world.offsets() == {"a": {0: (smallest, smallest + 25, 0), 1: (largest, -largest, 0)}}
+
+
 def test_unknown_partitions_have_no_offset(world: SharesWorld) -> None:
     world.share_beat("m1", 0, "a")
     missing = (-1, -1, 0)

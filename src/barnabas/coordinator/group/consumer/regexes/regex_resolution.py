@@ -67,15 +67,15 @@ class RegexResolver:
         )
 
     def _slice(self, group_id: str, steps: Resolution) -> CoordinatorResult[None]:
-        try:
-            found = run_slice(steps, self._shard.clock, _SLICE_MS)
-        except Exception:  # noqa: BLE001 - logged; a later heartbeat starts another resolution
-            _log.exception("Cannot resolve regular expressions: group=%s", group_id)
-            found = {}
-        if isinstance(found, Unfinished):
-            self._schedule(group_id, steps)
+        if group_id not in self._running:
+            # The retry of a slice that failed. The next heartbeat starts another resolution.
             return CoordinatorResult(None)
         self._running.discard(group_id)
+        found = run_slice(steps, self._shard.clock, _SLICE_MS)
+        if isinstance(found, Unfinished):
+            self._running.add(group_id)
+            self._schedule(group_id, steps)
+            return CoordinatorResult(None)
         return CoordinatorResult(None, self._on_resolved(group_id, found))
 
     def _resolve(

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.request_limits import NAMES_LENGTH_MAX
 from barnabas.coordinator.group.streams.topology.topology_record import topology_size
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.protocol.messages.streams_group_heartbeat import (
         Subtopology,
@@ -52,9 +53,28 @@ def check_topology(topology: Topology) -> None:
             f"The topology has {size} subtopologies, topics, configs and members of copartition "
             f"groups; at most {TOPOLOGY_SIZE_MAX} are allowed."
         )
+    length = sum(map(len, _names(topology)))
+    if length > NAMES_LENGTH_MAX:
+        _refuse(
+            f"The names in the topology have {length} characters; at most {NAMES_LENGTH_MAX} are "
+            "allowed."
+        )
     _check_unique("subtopology", [each.subtopology_id for each in topology.subtopologies])
     for each in topology.subtopologies:
         _check_topics(each)
+
+
+def _names(topology: Topology) -> Iterator[str]:
+    """Yield the names of subtopologies and topics, and the configs of topics."""
+    for each in topology.subtopologies:
+        yield each.subtopology_id
+        yield from each.source_topics
+        yield from each.repartition_sink_topics
+        for topic in (*each.repartition_source_topics, *each.state_changelog_topics):
+            yield topic.name
+            for config in topic.topic_configs:
+                yield config.key
+                yield config.value
 
 
 def _check_topics(subtopology: Subtopology) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.request_limits import NAMES_LENGTH_MAX
 from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
 from barnabas.coordinator.group.streams.topology.configuring import (
     STEP,
@@ -151,6 +152,7 @@ def test_an_existing_changelog_must_have_the_count_of_its_inputs() -> None:
         (subtopology("0", "in", together=(([1], []),)), "index 1 of 1"),
         (subtopology("0", "in", together=(([], [-1]),)), "index -1 of 0"),
         (subtopology("0", " ".join(["in"] * TOPOLOGY_SIZE_MAX)), "at most"),
+        (subtopology("0", "a" * NAMES_LENGTH_MAX), "characters"),
     ],
 )
 def test_an_invalid_topology_is_refused(part: Subtopology, message: str) -> None:
