@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
+from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from barnabas.record.batch import HEADER_SIZE, BatchHeader
+from barnabas.record.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from barnabas.record.compiled import UNREADABLE, compiled_reader
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.varint import INT_BYTES_MAX, read_varint, varint
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.record.batch import Buffer
+    from barnabas.record.compiled import CompiledRecord
 
 # Maximum number of records that are read in one turn of the loop. It is librdkafka's default
 # maximum of a batch.
@@ -55,6 +57,7 @@ _FIRST, _SECOND = (0, 1) if sys.byteorder == "little" else (1, 0)
 
 _offset_of = attrgetter("offset")
 _timestamp_of = attrgetter("timestamp")
+_headers_of = attrgetter("headers")
 
 
 def largest_timestamp(batch: memoryview, header: BatchHeader) -> int | None:
@@ -75,18 +78,39 @@ def largest_timestamp(batch: memoryview, header: BatchHeader) -> int | None:
         largest = _largest_of_runs(batch, header)
         if largest is not None:
             return largest
-    if len(batch) > AT_ONCE_BYTES:
-        return None
     reader = compiled_reader()
     try:
+        if len(batch) > AT_ONCE_BYTES:
+            return _largest_of_slices(chain(reader.batch(batch)), batch, header)
         records = list(reader.batch(batch))
         base = header.base_offset
         if list(map(_offset_of, records)) != list(range(base, base + count)):
             return None
-        # The compiled reader returns None for timestamp -1.
-        largest: int | None = max(map(_timestamp_of, records))
+        latest: int = max(map(_timestamp_of, records))
     except (reader.corrupt, TypeError, *UNREADABLE):
+        # The compiled reader returns None for timestamp -1, which cannot be compared.
         return None
+    return latest
+
+
+def _largest_of_slices(
+    records: Iterator[CompiledRecord], batch: memoryview, header: BatchHeader
+) -> int | None:
+    """Return the largest timestamp of a large batch; None if offsets are wrong or it has headers.
+
+    One slice with many headers may take as long as all other slices.
+    """
+    first, largest = header.base_offset, NO_TIMESTAMP
+    for size in bounded_slices(batch, header):
+        part = list(islice(records, size))
+        if list(map(_offset_of, part)) != list(range(first, first + size)):
+            return None
+        if any(map(_headers_of, part)):
+            return None
+        largest = max(largest, *map(_timestamp_of, part))
+        first += size
+    # Makes the reader check for remaining bytes.
+    next(records, None)
     return largest
 
 

@@ -257,6 +257,7 @@ class _RecordScan:
 
     __slots__ = (
         "_config",
+        "_has_oldest",
         "_header",
         "_keyless",
         "_latest",
@@ -279,6 +280,7 @@ class _RecordScan:
             self._latest = now_ms + config.message_timestamp_after_max_ms
             if is_client and config.message_timestamp_before_max_ms != LONG_MAX:
                 self._oldest = now_ms - config.message_timestamp_before_max_ms
+        self._has_oldest = self._oldest != _ANY_TIMES[0]
         # Number of records read so far.
         self._seen = 0
         # The largest timestamp so far.
@@ -294,8 +296,7 @@ class _RecordScan:
             InvalidTimestampError: a timestamp is out of range.
         """
         header = self._header
-        has_oldest = self._oldest != _ANY_TIMES[0]
-        if not self._needs_keys and not has_oldest and not header.has_log_append_time:
+        if not self._needs_keys and not self._has_oldest and not header.has_log_append_time:
             largest = largest_timestamp(memoryview(whole), header)
             if largest is not None and largest <= self._latest:
                 self.largest = max(self.largest, largest)
@@ -321,12 +322,14 @@ class _RecordScan:
             self._keyless += [
                 (index, _NO_KEY) for index, record in enumerate(part, first) if record.key is None
             ]
-        # The compiled reader returns None for timestamp -1.
-        times = [at for at in map(_timestamp_of, part) if at is not None]
+        times: Sequence[int] = list(map(_timestamp_of, part))
+        if None in times:
+            # The compiled reader returns None for timestamp -1.
+            times = [at for at in times if at is not None]
         if times:
             latest = max(times)
             self.largest = max(self.largest, latest)
-            if latest > self._latest or min(times) < self._oldest:
+            if latest > self._latest or (self._has_oldest and min(times) < self._oldest):
                 self._record_times(part, first)
         if max(len(self._keyless), len(self._out_of_range)) >= RECORD_ERRORS_MAX:
             self._raise_faults()
