@@ -6,8 +6,8 @@ batches only.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import chain, islice
+from collections import deque
+from itertools import chain, islice, repeat
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from barnabas.record.batch import (
     Buffer,
     read_header,
 )
-from barnabas.record.compiled import CompiledReader, CompiledRecord
+from barnabas.record.compiled import UNREADABLE, CompiledRecord, compiled_reader
 from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE, decompress
 from barnabas.record.conversion import entries
 from barnabas.record.errors import CorruptBatchError
@@ -29,24 +29,13 @@ from barnabas.record.legacy import messages, unwrap
 from barnabas.record.reader import check_record_count, iter_records_of, records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 # Records per slice: about 0.2 ms of work in C, or 2 ms in Python.
 RECORDS_PER_SLICE = 500
 
 _LENGTH = Struct(">i")
 _ATTRIBUTES = Struct(">h")
-
-
-# Exceptions of the compiled reader besides its own error. One cause is a header key that is not
-# UTF-8: it must not stop the read, because Java replaces the invalid bytes. The other causes are
-# numbers longer than ten bytes (ValueError), and sizes whose sum overflows the bounds check.
-_UNREADABLE = (ValueError, OverflowError, MemoryError)
-
-
-@lru_cache(maxsize=1)
-def _reader() -> CompiledReader:
-    return CompiledReader()
 
 
 def iter_records(
@@ -88,46 +77,63 @@ def uncompressed_records(batch: Buffer) -> Sequence[CompiledRecord]:
     Raises:
         CorruptBatchError: the data is malformed.
     """
-    reader = _reader()
+    reader = compiled_reader()
     try:
         return list(reader.batch(batch))
-    except reader.corrupt as problem:
-        raise CorruptBatchError(str(problem)) from None
-    except _UNREADABLE:
+    except (reader.corrupt, *UNREADABLE):
         return records_of(batch, 0, read_header(batch))
 
 
 def record_slices(
-    batch: Buffer, header: BatchHeader, size: int = RECORDS_PER_SLICE
+    batch: Buffer, header: BatchHeader, sizes: Iterable[int] = repeat(RECORDS_PER_SLICE)
 ) -> Iterator[Sequence[CompiledRecord]]:
-    """Yield the records of a batch from `uncompressed`, up to `size` at a time.
+    """Yield the records of a batch from `uncompressed`, slice by slice.
 
-    If the compiled reader fails, Python code reads the batch again from its start. Records that
-    were already yielded are left out of the slices.
+    If the compiled reader fails, Python code reads the batch again from its start. It yields empty
+    slices for the records that were already yielded.
+
+    Args:
+        batch: the batch.
+        header: its header.
+        sizes: maximum number of records of each slice.
 
     Raises:
         CorruptBatchError: the data is malformed; some slices may have been yielded.
     """
-    reader = _reader()
+    reader = compiled_reader()
     count = header.record_count
     yielded = 0
+    slice_sizes = iter(sizes)
+    size = 0
     try:
         # The reader is an iterator that may be started only once; a chain may be sliced repeatedly.
         unread = chain(reader.batch(batch))
         while yielded < count:
-            part = list(islice(unread, min(count - yielded, size)))
-            yielded += len(part)
-            if yielded == count:
+            size = min(count - yielded, next(slice_sizes))
+            part = list(islice(unread, size))
+            if yielded + size == count:
                 # Makes the reader check for remaining bytes.
                 next(unread, None)
+            yielded += size
             yield part
         return
-    except (reader.corrupt, *_UNREADABLE):
+    except CorruptBatchError:
+        # Raised by `sizes`.
+        raise
+    except (reader.corrupt, *UNREADABLE):
         pass
     again = iter_records_of(batch, 0, read_header(batch))
-    for start in range(0, count, size):
-        found = list(islice(again, size))
-        yield found[max(yielded - start, 0) :]
+    for start in range(0, yielded, RECORDS_PER_SLICE):
+        deque(islice(again, min(RECORDS_PER_SLICE, yielded - start)), maxlen=0)
+        yield ()
+    while yielded < count:
+        part = list(islice(again, size))
+        yielded += size
+        if yielded < count:
+            size = min(count - yielded, next(slice_sizes))
+        else:
+            next(again, None)
+        yield part
 
 
 def append_columns(
@@ -145,7 +151,7 @@ def append_columns(
     Raises:
         CorruptBatchError: the data is malformed; some items may have been appended.
     """
-    reader = _reader()
+    reader = compiled_reader()
     count = len(keys)
     add_key, add_value = keys.append, values.append
     is_dense = header.last_offset_delta + 1 == header.record_count
@@ -161,9 +167,7 @@ def append_columns(
                 add_offset(record.offset)
                 add_key(record.key)
                 add_value(record.value)
-    except reader.corrupt as problem:
-        raise CorruptBatchError(str(problem)) from None
-    except _UNREADABLE:
+    except (reader.corrupt, *UNREADABLE):
         del offsets[count:], keys[count:], values[count:]
         for record in uncompressed_records(batch):
             offsets.append(record.offset)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from barnabas.record.batch import Buffer
 
 _PACKAGE = "aiokafka"
+
+# Exceptions of the compiled reader besides its own error. One cause is a header key that is not
+# UTF-8: it must not stop the read, because Java replaces the invalid bytes. The other causes are
+# numbers longer than ten bytes (ValueError), and sizes whose sum overflows the bounds check.
+UNREADABLE = (ValueError, OverflowError, MemoryError)
 
 
 class CompiledRecord(Protocol):
@@ -51,6 +57,12 @@ class CompiledReader:
 
         self.batch: Callable[[Buffer], Iterable[CompiledRecord]] = DefaultRecordBatch
         self.corrupt: type[Exception] = CorruptRecordException
+
+
+@lru_cache(maxsize=1)
+def compiled_reader() -> CompiledReader:
+    """Return the reader, which is loaded at the first call."""
+    return CompiledReader()
 
 
 def _defer_package() -> None:

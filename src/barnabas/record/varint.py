@@ -10,6 +10,8 @@ from barnabas.record.errors import CorruptBatchError
 
 # A 64-bit number has at most ten bytes of seven bits.
 _SHIFT_MAX = 63
+# A 32-bit number has at most five bytes.
+INT_BYTES_MAX = 5
 
 
 def read_varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:

@@ -115,14 +115,11 @@ class LogConfig(msgspec.Struct, frozen=True):
     # Age at which a segment is rolled. For a compacted topic, at most max.compaction.lag.ms,
     # because the active segment is never compacted. Computed once, because each append reads it.
     segment_ms_max: int = 0
-    # Whether producers' batches are stored unchanged and without inspection of their records.
-    # Computed once, because each append reads it.
+    # Whether producers' batches are stored as received if their records are well-formed and their
+    # header is right. Computed once, because each append reads it.
     keeps_batches: bool = False
     # The same for the batches of coordinators.
     keeps_coordinator_batches: bool = False
-    # Maximum lead of a header's largest timestamp for which the records are not inspected. A later
-    # timestamp would keep its segment from being deleted by age.
-    message_timestamp_unread_ms: int = HOUR_MS
 
     def __post_init__(self) -> None:
         keeps_coordinator_batches = (
@@ -136,8 +133,6 @@ class LogConfig(msgspec.Struct, frozen=True):
         )
         force_setattr(self, "keeps_batches", keeps_batches)
         force_setattr(self, "keeps_coordinator_batches", keeps_coordinator_batches)
-        unread_ms = min(self.message_timestamp_after_max_ms, HOUR_MS)
-        force_setattr(self, "message_timestamp_unread_ms", unread_ms)
         compacted_ms = self.max_compaction_lag_ms if self.is_compacted else LONG_MAX
         force_setattr(self, "segment_ms_max", min(self.segment_ms, compacted_ms))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import pytest
 
 from barnabas.record import columns
@@ -39,7 +41,7 @@ def test_slices_contain_all_records_in_order(compression: int) -> None:
 
 def test_the_caller_chooses_the_size_of_a_slice() -> None:
     whole = batch(250)
-    parts = list(record_slices(whole, read_header(whole), 100))
+    parts = list(record_slices(whole, read_header(whole), repeat(100)))
     assert [len(part) for part in parts] == [100, 100, 50]
 
 

@@ -20,6 +20,7 @@ from barnabas.storage.log_dependencies import LogDependencies
 from barnabas.storage.log_opening import LogOpening
 from barnabas.storage.read_result import FetchIsolation, ReadResult
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.storage.validation.inspection_needed import InspectionNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,8 +129,12 @@ class Bench:
         return self.open(**opening)
 
     def append(self, records: bytes | bytearray, epoch: int = LEADER_EPOCH) -> AppendInfo:
+        now_ms, origin = self.clock.wall_ms(), AppendOrigin.CLIENT
         view = memoryview(bytearray(records))
-        return self.log.append_as_leader(view, epoch, AppendOrigin.CLIENT, self.clock.wall_ms())
+        try:
+            return self.log.append_as_leader(view, epoch, origin, now_ms)
+        except InspectionNeededError as needed:
+            return self.log.append_as_leader(needed.inspection.run(), epoch, origin, now_ms)
 
     def append_many(self, count: int, size: int = 100) -> None:
         for index in range(count):

@@ -18,6 +18,7 @@ from barnabas.record.batch import (
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import RECORDS_PER_SLICE
 from barnabas.record.compression import CODES, ZSTD, compress
+from barnabas.record.producer_records import AT_ONCE_RECORDS
 from barnabas.record.reader import records
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LONG_MAX, LogConfig
@@ -271,7 +272,7 @@ def test_an_impossible_producer_epoch_is_refused() -> None:
 
 
 def test_inspection_in_several_turns_does_not_change_the_receive_buffer() -> None:
-    made = changed(batch(3 * RECORDS_PER_SLICE), largest=FAR)
+    made = changed(batch(2 * AT_ONCE_RECORDS), largest=FAR)
     before = bytes(made)
     view = memoryview(made)
     with pytest.raises(InspectionNeededError) as needed:

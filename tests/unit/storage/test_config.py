@@ -56,6 +56,5 @@ def test_every_field_of_a_log_config_is_a_topic_key() -> None:
         "segment_ms_max",
         "keeps_batches",
         "keeps_coordinator_batches",
-        "message_timestamp_unread_ms",
     }
     assert set(LogConfig.__struct_fields__) - worked_out == names

@@ -10,11 +10,10 @@ from barnabas.record.batch import set_crc
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import RECORDS_PER_SLICE
 from barnabas.record.compression import ZSTD
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.errors import CorruptRecordError, LogChangedError
 from barnabas.storage.segment.offset_search import HEADERS_PER_STEP
 from barnabas.waiting.off_loop import OffLoop
-from unit.storage.storage_fixtures import LEADER_EPOCH, NOW_MS, Bench
+from unit.storage.storage_fixtures import LEADER_EPOCH, Bench
 
 
 def built(times: range, compression: int = 0, value: bytes = b"v") -> bytearray:
@@ -22,10 +21,6 @@ def built(times: range, compression: int = 0, value: bytes = b"v") -> bytearray:
     for at in times:
         builder.append(at, b"k", value)
     return builder.build()
-
-
-def append(bench: Bench, records: bytearray) -> None:
-    bench.log.append_as_leader(memoryview(records), LEADER_EPOCH, AppendOrigin.CLIENT, NOW_MS)
 
 
 def followed(steps: Any) -> tuple[Any, list[OffLoop | None]]:
@@ -42,7 +37,7 @@ def followed(steps: Any) -> tuple[Any, list[OffLoop | None]]:
 
 def test_a_batch_of_many_records_is_searched_in_slices() -> None:
     bench, count = Bench(), 10 * RECORDS_PER_SLICE
-    append(bench, built(range(1000, 1000 + count)))
+    bench.append(built(range(1000, 1000 + count)))
     found, asked = followed(bench.log.reader.offset_for_timestamp(1000 + count - 1))
     assert found == (1000 + count - 1, count - 1, LEADER_EPOCH)
     assert asked == [None] * 9
@@ -51,7 +46,7 @@ def test_a_batch_of_many_records_is_searched_in_slices() -> None:
 
 def test_large_batches_are_decompressed_outside_the_event_loop() -> None:
     bench = Bench()
-    append(bench, built(range(1000, 1002), ZSTD, bytes(1 << 20)))
+    bench.append(built(range(1000, 1002), ZSTD, bytes(1 << 20)))
     found, asked = followed(bench.log.reader.offset_for_timestamp(1001))
     assert found == (1001, 1, LEADER_EPOCH)
     assert [each is not None for each in asked] == [True]
@@ -59,10 +54,10 @@ def test_large_batches_are_decompressed_outside_the_event_loop() -> None:
 
 def test_batches_that_timestamps_do_not_exclude_are_searched_in_steps() -> None:
     bench = Bench()
-    append(bench, built(range(1000, 1001)))
+    bench.append(built(range(1000, 1001)))
     for _ in range(3 * HEADERS_PER_STEP):
-        append(bench, built(range(5, 6)))
-    append(bench, built(range(1001, 1002)))
+        bench.append(built(range(5, 6)))
+    bench.append(built(range(1001, 1002)))
     found, asked = followed(bench.log.reader.offset_for_timestamp(1001))
     assert found == (1001, 3 * HEADERS_PER_STEP + 1, LEADER_EPOCH)
     assert len(asked) >= 3
@@ -70,7 +65,7 @@ def test_batches_that_timestamps_do_not_exclude_are_searched_in_steps() -> None:
 
 def test_the_largest_time_above_the_start_within_a_batch_is_found_in_one_pass() -> None:
     bench, count = Bench(), 4 * RECORDS_PER_SLICE
-    append(bench, built(range(1000 + count, 1000, -1)))
+    bench.append(built(range(1000 + count, 1000, -1)))
     bench.log.update_high_watermark(count)
     bench.log.maybe_increment_log_start_offset(count - 700, "test")
     found, asked = followed(bench.log.reader.max_timestamp_offset())
@@ -81,11 +76,11 @@ def test_the_largest_time_above_the_start_within_a_batch_is_found_in_one_pass() 
 
 def test_a_truncation_during_a_search_is_an_error() -> None:
     bench = Bench()
-    append(bench, built(range(1000, 1001)))
+    bench.append(built(range(1000, 1001)))
     for _ in range(2 * HEADERS_PER_STEP):
-        append(bench, built(range(5, 6)))
+        bench.append(built(range(5, 6)))
     steps = bench.log.reader.offset_for_timestamp(1001)
-    append(bench, built(range(1001, 1002)))
+    bench.append(built(range(1001, 1002)))
     next(steps)
     bench.log.truncate_to(3)
     with pytest.raises(LogChangedError):
@@ -97,6 +92,6 @@ def test_a_batch_without_valid_records_is_an_error_of_its_partition() -> None:
     garbage = built(range(1000, 1003))
     garbage[61:] = bytes(len(garbage) - 61)
     set_crc(garbage, 0, len(garbage))
-    append(bench, garbage)
+    bench.log.append_as_follower(garbage, LEADER_EPOCH)
     with pytest.raises(CorruptRecordError):
         followed(bench.log.reader.offset_for_timestamp(1001))

@@ -252,7 +252,7 @@ class Piece(NamedTuple):
             header = read_header(batch.data, span.start)
             types = repeat(header.timestamp_type)
             whole = uncompressed(batch.data, span.start, header)
-            for part in record_slices(whole, header, _ROWS_AT_ONCE):
+            for part in record_slices(whole, header, repeat(_ROWS_AT_ONCE)):
                 first, next_offset = next_offset, next_offset + len(part)
                 in_order = range(first, next_offset)
                 yield RecordSlice(in_order if is_dense else [r.offset for r in part], types, part)

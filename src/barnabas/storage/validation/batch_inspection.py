@@ -1,9 +1,11 @@
 """Inspection of the records in a producer's batches (per-record part of Kafka's LogValidator).
 
-Kafka reads every record of every batch. Barnabas reads records only where the topic or the batch
-header requires it: keys of compacted topics, timestamp limits, recompression, an unusual header
-timestamp. A batch of a few kilobytes can decompress to millions of records. So the inspection is a
-generator that yields between slices of records and requests long compression calls off the loop.
+The records of every producer's batch are read, because a malformed record stops the readers of its
+partition. The largest timestamp in the header is what the producer says, so it is corrected: the
+time index, retention and the rolling of segments use it. `validator` handles the common case; all
+other batches are inspected here. A batch of a few kilobytes can decompress to millions of records.
+So the inspection is a generator that yields between slices of records and requests long compression
+calls off the loop.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from barnabas.record.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
-    TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
     CorruptBatchError,
     batches,
@@ -38,8 +39,9 @@ from barnabas.record.compression import (
     decompressed_bytes_max,
 )
 from barnabas.record.errors import DecompressedTooLargeError
+from barnabas.record.producer_records import bounded_slices, largest_timestamp
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.config import DECOMPRESSED_BYTES_MAX as NO_DECOMPRESSED_LIMIT, LONG_MAX
+from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError, StorageError
 from barnabas.storage.validation.batch_limits import check_batch_size, decompressed_limit
 from barnabas.storage.validation.inspected_records import InspectedRecords
@@ -63,6 +65,8 @@ RECORD_ERRORS_MAX = 1000
 
 _NO_KEY = "a compacted topic requires a key for each record"
 _KEPT_FLAGS = TRANSACTIONAL_FLAG
+# The earliest and the latest timestamp that a record can have.
+_ANY_TIMES = (-LONG_MAX - 1, LONG_MAX)
 
 _offset_of = attrgetter("offset")
 _key_of = attrgetter("key")
@@ -76,7 +80,6 @@ class Inspection:
         "_config",
         "_found",
         "_is_kept",
-        "_latest_unread",
         "_now_ms",
         "_origin",
         "_records",
@@ -101,8 +104,6 @@ class Inspection:
         self._config = config
         self._origin = origin
         self._now_ms = now_ms
-        # Latest header timestamp that is accepted without reading the records.
-        self._latest_unread = now_ms + config.message_timestamp_unread_ms
         # Whether `records` is a copy that this object owns.
         self._is_kept = False
 
@@ -203,20 +204,9 @@ class Inspection:
         return self._config.has_log_append_time and self._origin is not AppendOrigin.RAFT
 
     def _needs_records(self, header: BatchHeader, target: int) -> bool:
-        config, is_client = self._config, self._origin is AppendOrigin.CLIENT
-        if header.compression != target or (is_client and config.is_compacted):
+        if self._origin is AppendOrigin.CLIENT or header.compression != target:
             return True
-        if self._origin is AppendOrigin.RAFT:
-            return False
-        if header.attributes & TIMESTAMP_TYPE_FLAG:
-            return True
-        is_measured = config.max_decompressed_message_bytes != NO_DECOMPRESSED_LIMIT
-        if is_client and header.compression and is_measured:
-            return True
-        if config.has_log_append_time:
-            return False
-        has_oldest = is_client and config.message_timestamp_before_max_ms != LONG_MAX
-        return has_oldest or header.max_timestamp > self._latest_unread
+        return self._origin is not AppendOrigin.RAFT and header.has_log_append_time
 
     def _uncompressed(
         self, batch: memoryview, header: BatchHeader, target: int
@@ -270,6 +260,7 @@ class _RecordScan:
 
     __slots__ = (
         "_config",
+        "_has_oldest",
         "_header",
         "_keyless",
         "_latest",
@@ -287,10 +278,12 @@ class _RecordScan:
         self._header = header
         is_client = origin is AppendOrigin.CLIENT
         self._needs_keys = is_client and config.is_compacted
-        self._oldest = now_ms - config.message_timestamp_before_max_ms if is_client else -LONG_MAX
-        self._latest = now_ms + config.message_timestamp_after_max_ms
-        if config.has_log_append_time or origin is AppendOrigin.RAFT:
-            self._oldest, self._latest = -LONG_MAX - 1, LONG_MAX
+        self._oldest, self._latest = _ANY_TIMES
+        if not config.has_log_append_time and origin is not AppendOrigin.RAFT:
+            self._latest = now_ms + config.message_timestamp_after_max_ms
+            if is_client and config.message_timestamp_before_max_ms != LONG_MAX:
+                self._oldest = now_ms - config.message_timestamp_before_max_ms
+        self._has_oldest = self._oldest != _ANY_TIMES[0]
         # Number of records read so far.
         self._seen = 0
         # The largest timestamp so far.
@@ -306,8 +299,13 @@ class _RecordScan:
             InvalidTimestampError: a timestamp is out of range.
         """
         header = self._header
+        if not self._needs_keys and not self._has_oldest and not header.has_log_append_time:
+            largest = largest_timestamp(memoryview(whole), header)
+            if largest is not None and largest <= self._latest:
+                self.largest = max(self.largest, largest)
+                return
         try:
-            for part in record_slices(whole, header):
+            for part in record_slices(whole, header, bounded_slices(whole, header)):
                 self._take(part)
                 if self._seen < header.record_count:
                     yield
@@ -327,12 +325,14 @@ class _RecordScan:
             self._keyless += [
                 (index, _NO_KEY) for index, record in enumerate(part, first) if record.key is None
             ]
-        # The compiled reader returns None for timestamp -1.
-        times = [at for at in map(_timestamp_of, part) if at is not None]
+        times: Sequence[int] = list(map(_timestamp_of, part))
+        if None in times:
+            # The compiled reader returns None for timestamp -1.
+            times = [at for at in times if at is not None]
         if times:
             latest = max(times)
             self.largest = max(self.largest, latest)
-            if latest > self._latest or min(times) < self._oldest:
+            if latest > self._latest or (self._has_oldest and min(times) < self._oldest):
                 self._record_times(part, first)
         if max(len(self._keyless), len(self._out_of_range)) >= RECORD_ERRORS_MAX:
             self._raise_faults()

@@ -1,7 +1,7 @@
 """A leader's validation and conversion of batches (Kafka's LogValidator).
 
-This module checks the header of each batch in a request. `batch_inspection` reads the records if
-the topic or a header requires it. The log then sets the offsets and the leader epoch.
+This module checks the header of each batch in a request, and reads the records of a usual batch at
+once. `batch_inspection` reads all others. The log then sets the offsets and the leader epoch.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from barnabas.record.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    CREATE_TIME,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_V2,
+    NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
     BatchHeader,
     CorruptBatchError,
@@ -23,9 +25,13 @@ from barnabas.record.batch import (
     batches,
     check_crc,
     made_header,
+    read_header,
+    set_max_timestamp,
 )
 from barnabas.record.checksum import crc32c
+from barnabas.record.columns import uncompressed
 from barnabas.record.compression import CODES, NONE, ZSTD
+from barnabas.record.producer_records import AT_ONCE_BYTES, largest_timestamp
 from barnabas.record.reader import RECORD_BYTES_MIN
 from barnabas.record.up_conversion import to_v2
 from barnabas.storage.append_info import AppendOrigin
@@ -54,6 +60,9 @@ _COMPRESSION_MAX = ZSTD
 _UNUSUAL_ATTRIBUTES = TIMESTAMP_TYPE_FLAG | CONTROL_FLAG
 # The part of `batch_length` that is not records.
 _HEADER_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+# Maximum size of a compressed batch that is decompressed at once. Larger ones rarely fit into
+# AT_ONCE_BYTES.
+_COMPRESSED_AT_ONCE_BYTES = 32 << 10
 # The largest leader epoch, that is, no limit.
 _ANY_LEADER_EPOCH = 0x7FFF_FFFF
 
@@ -146,22 +155,54 @@ def validate(
     except UnsupportedMagicError:
         records = memoryview(_converted(records, config, now_ms))
         found = read_batches(records)
-    latest = now_ms + config.message_timestamp_unread_ms
-    if origin is _CLIENT:
-        headers_suffice = config.keeps_batches
-    else:
-        headers_suffice = origin is _COORDINATOR and config.keeps_coordinator_batches
     for _, header in found:
         _check(header, config, origin)
-        if header.max_timestamp > latest or header.attributes & TIMESTAMP_TYPE_FLAG:
-            headers_suffice = False
-    if headers_suffice:
+    if _are_kept(records, found, config, origin, now_ms):
         return records, found
     return _inspected(records, found, config, origin, now_ms)
 
 
+def _are_kept(
+    records: memoryview, found: Batches, config: LogConfig, origin: AppendOrigin, now_ms: int
+) -> bool:
+    """Return whether batches pass as they are. Correct the largest timestamps in their headers."""
+    if origin is not _CLIENT:
+        return (
+            origin is _COORDINATOR
+            and config.keeps_coordinator_batches
+            and not any(header.attributes & TIMESTAMP_TYPE_FLAG for _, header in found)
+        )
+    if not config.keeps_batches:
+        return False
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for index, (position, header) in enumerate(found):
+        batch = records[position : position + header.size]
+        largest = _largest_timestamp(batch, header)
+        if largest is None or not NO_TIMESTAMP <= largest <= latest:
+            return False
+        if largest != header.max_timestamp:
+            set_max_timestamp(batch, 0, CREATE_TIME, largest)
+            found[index] = (position, read_header(batch))
+    return True
+
+
+def _largest_timestamp(batch: memoryview, header: BatchHeader) -> int | None:
+    """Read a batch at once, and return its largest timestamp; None if it must be inspected."""
+    attributes = header.attributes
+    if attributes & TIMESTAMP_TYPE_FLAG:
+        return None
+    if attributes & COMPRESSION_MASK:
+        if len(batch) > _COMPRESSED_AT_ONCE_BYTES:
+            return None
+        try:
+            batch = memoryview(uncompressed(batch, 0, header, AT_ONCE_BYTES))
+        except CorruptBatchError:
+            return None
+    return largest_timestamp(batch, header)
+
+
 def ordinary_header(records: memoryview, config: LogConfig, now_ms: int) -> BatchHeader | None:
-    """Return the header of a client's batch for which `validate` needs nothing but the header.
+    """Return the header of a client's batch that `validate` would keep without any change.
 
     The topic must keep batches unchanged (`LogConfig.keeps_batches`). This is the short form of
     `validate` for joint appends.
@@ -187,9 +228,10 @@ def ordinary_header(records: memoryview, config: LogConfig, now_ms: int) -> Batc
         or (
             count * RECORD_BYTES_MIN > length - _HEADER_LENGTH and not attributes & COMPRESSION_MASK
         )
-        or latest > now_ms + config.message_timestamp_unread_ms
+        or not NO_TIMESTAMP <= latest <= now_ms + config.message_timestamp_after_max_ms
         or (producer_id >= 0 and (header.base_sequence < 0 or epoch < -1))
         or crc32c(records[ATTRIBUTES_POSITION:]) != crc
+        or _largest_timestamp(records, header) != latest
     ):
         return None
     return header
