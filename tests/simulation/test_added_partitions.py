@@ -1,4 +1,4 @@
-"""Clients that run while partitions are added to their topic: all of them use the new partitions."""
+"""Clients that run while partitions are added to their topic: all use the new partitions."""
 
 from __future__ import annotations
 

@@ -54,6 +54,7 @@ def _awaited(
 
     @wraps(plan)
     async def method(producer: Producer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        producer._core.check_open()
         return await producer._run(plan(producer._core, *args, **kwargs))
 
     return method
