@@ -112,14 +112,15 @@ class GroupOffsets:
         Args:
             group: The group's id, or a member's generation; retries use the same generation.
             offsets: For each partition the offset of the next record to read.
-            topic_ids: The id of each topic; all zero if it is unknown.
+            topic_ids: The id of each topic; missing or all zero if it is unknown.
             timeout_ms: Time for retries after retriable errors (ms); 0 means a single attempt.
             on_done: Receives the error of the first refused partition. A member passes it to
                 `Membership.on_commit_error`.
         """
         member = _as_member(group)
         group = member.group_id
-        max_version = OFFSET_COMMIT_MAX_BY_NAME if ZERO_ID in topic_ids.values() else None
+        is_by_id = all(topic_ids.get(tp.topic, ZERO_ID) != ZERO_ID for tp in offsets)
+        max_version = None if is_by_id else OFFSET_COMMIT_MAX_BY_NAME
 
         is_retry = False
 
@@ -184,7 +185,7 @@ class GroupOffsets:
 
         def attempt(done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:
             member = current_member()
-            ids = self._current_ids(wanted)
+            ids = self.current_ids(wanted)
 
             def build(version: int) -> Message:
                 request = _fetch_request(member, wanted, ids, version)
@@ -198,7 +199,7 @@ class GroupOffsets:
                 if response is not None:
                     assert isinstance(response, OffsetFetchResponse)
                     found, error = _read_response(name, ids, response)
-                if found is not None and ids != self._current_ids(wanted):
+                if found is not None and ids != self.current_ids(wanted):
                     # These may be offsets of a topic that was deleted meanwhile.
                     found = None
                     error = broker_error(ErrorCode.UNKNOWN_TOPIC_ID, "committed offsets")
@@ -215,7 +216,8 @@ class GroupOffsets:
 
         self._retry(timeout_ms, f"committed offsets of group {name}", attempt, on_done)
 
-    def _current_ids(self, partitions: Iterable[TopicPartition] | None) -> TopicIds:
+    def current_ids(self, partitions: Iterable[TopicPartition] | None) -> TopicIds:
+        """Return the ids of the topics as metadata has them; all zero where it has none."""
         return {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions or ()}
 
     def _retry(

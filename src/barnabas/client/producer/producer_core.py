@@ -308,6 +308,11 @@ class ProducerCore:
         """Whether a transaction is open; it must be aborted before the producer closes."""
         return self.manager is not None and self.manager.is_open
 
+    @property
+    def undelivered(self) -> int:
+        """Number of records that are neither delivered nor failed."""
+        return sum(batch.count for batch in self.accumulator.incomplete())
+
     def metrics(self) -> dict[str, float]:
         """Return totals and averages so far and the state of the buffer, under Kafka's names."""
         used = self.accumulator.reserved_bytes

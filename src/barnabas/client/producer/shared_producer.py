@@ -53,7 +53,7 @@ def _blocking(
     return method
 
 
-class SharedProducer(WithBlock, ProducerBase):
+class SharedProducer(ProducerBase, WithBlock):
     """Sends records over the connections of a client; created by `Client.producer()`.
 
     A failed record makes the next `flush()` or `close()` raise, unless the record has an

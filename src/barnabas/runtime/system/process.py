@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class ForkWatcher(Protocol):
@@ -37,6 +38,11 @@ os.register_at_fork(after_in_child=_on_forked)
 def process_id() -> int:
     """Return the id of the running process, which differs between a forked child and its parent."""
     return os.getpid()
+
+
+def at_exit(callback: Callable[[], None]) -> None:
+    """Call `callback` when the interpreter ends normally, before it deletes objects."""
+    atexit.register(callback)
 
 
 def environment() -> Mapping[str, str]:
