@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 _DEFAULT_KEYS = {
     "auto.offset.reset": "earliest",
     "request.timeout.ms": 5_000,
-    "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 1_000,
     "auto.commit.interval.ms": 500,
 }
+_CLASSIC_KEYS = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000}
 
 
 class SimulatedConsumer:
@@ -39,9 +38,9 @@ class SimulatedConsumer:
         self._strict = strict
         self._timer = world.host(name).runtime.timer
         given = {key.replace("_", "."): value for key, value in keys.items()}
-        config = ClientConfig.parse(
-            {"bootstrap.servers": f"{HOST}:{PORT}", **_DEFAULT_KEYS, **given}
-        )
+        is_classic = given.get("group.protocol") != "consumer"
+        default = _DEFAULT_KEYS | _CLASSIC_KEYS if is_classic else _DEFAULT_KEYS
+        config = ClientConfig.parse({"bootstrap.servers": f"{HOST}:{PORT}", **default, **given})
         self.cluster = Cluster(world.host(name).runtime, config)
         parts, _ = take_user_objects({})
         self.core = ConsumerCore(self.cluster, Coordinators(self.cluster), parts, _run)

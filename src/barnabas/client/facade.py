@@ -21,6 +21,7 @@ from barnabas.client.fetch.record_stream import RecordStream
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.client.retries.retrying import RetryingCall
 from barnabas.client.session.await_broker import await_broker
+from barnabas.client.session.closed_by_user import ClosedByUser
 from barnabas.client.session.session import Session
 from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import (
@@ -50,7 +51,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound="tuple[str, int]")
 
 
-class Client(WithBlock):
+class Client(ClosedByUser, WithBlock):
     """A client of a cluster, for scripts, the command line and the Spark source.
 
     Use it in a `with` block, or call `close()`.
@@ -76,6 +77,7 @@ class Client(WithBlock):
         # Open producers and streams of this client; they remove themselves when they are closed.
         self._producers: list[SharedProducer] = []
         self._streams: list[RecordStream] = []
+        self._watch(self._session.lifetime)
 
     # Closing
 
@@ -102,6 +104,19 @@ class Client(WithBlock):
             for stream in list(self._streams):
                 stream.close()
             session.close()
+
+    def _undelivered(self) -> int:
+        return sum(producer._undelivered() for producer in self._producers)
+
+    @property
+    def _has_transaction(self) -> bool:
+        return any(producer._has_transaction for producer in self._producers)
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Deliver the records of one producer after the other, each for up to `timeout` seconds."""
+        for producer in list(self._producers):
+            producer.close(timeout)
+        self.close()
 
     def await_broker(
         self,
@@ -317,7 +332,8 @@ class Client(WithBlock):
         timeout_ms = self.config.default_api_timeout_ms
 
         def start(on_done: OnDone[bool]) -> None:
-            self._groups.commit(group, wanted, timeout_ms, on_done)
+            ids = self._groups.current_ids(wanted)
+            self._groups.commit(group, wanted, ids, timeout_ms, on_done)
 
         self._wait(start, "commit")
 

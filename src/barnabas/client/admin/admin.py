@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.config import ClientConfig
+from barnabas.client.session.closed_by_user import ClosedByUser
 from barnabas.client.session.session import Session
 from barnabas.client.session.with_block import WithBlock
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 
-class Admin(WithBlock, AdminClient):
+class Admin(ClosedByUser, WithBlock, AdminClient):
     """Administrative operations on a cluster. Use it in a `with` block, or call `close()`.
 
     Args:
@@ -30,7 +31,11 @@ class Admin(WithBlock, AdminClient):
         checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
         self._session = Session(checked, "admin client")
         super().__init__(self._session.cluster, self._session.coordinators, self._session.waiter)
+        self._watch(self._session.lifetime)
 
     def close(self) -> None:
         """Close all connections; a second call does nothing."""
         self._session.close()
+
+    def _close_at_exit(self, timeout: float) -> None:
+        self.close()

@@ -21,6 +21,7 @@ from barnabas.client.admin.plans import (
     transactions,
 )
 from barnabas.client.admin.sender import AdminSender
+from barnabas.client.aio.closed_by_user import AsyncClosedByUser
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
@@ -50,7 +51,7 @@ def _awaited(
     return method
 
 
-class Admin(AsyncWithBlock):
+class Admin(AsyncWithBlock, AsyncClosedByUser):
     """Administrate a cluster. Use it in an `async with` block, or await `close()`.
 
     Args:
@@ -60,8 +61,12 @@ class Admin(AsyncWithBlock):
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
         checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
-        self._session = AsyncSession(checked, "admin client")
+        self._session = AsyncSession(checked, "admin client", self._on_end_of_loop)
         self.sender = AdminSender(self._session.cluster, self._session.coordinators)
+        self._watch(self._session.lifetime)
+
+    async def _end(self, timeout: float) -> None:
+        await self.close()
 
     async def close(self) -> None:
         """Close all connections."""

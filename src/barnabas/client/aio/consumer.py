@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.aio.closed_by_user import AsyncClosedByUser
 from barnabas.client.aio.consumer_calls import AsyncCalls
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Consumer"]
 
 
-class Consumer(AsyncWithBlock, ConsumerBase):
+class Consumer(AsyncWithBlock, ConsumerBase, AsyncClosedByUser):
     """Read records from topics. Use it in an `async with` block, or await `close()`.
 
     Create it where an event loop runs. The methods of a `RebalanceListener` may be `async def`.
@@ -54,7 +55,7 @@ class Consumer(AsyncWithBlock, ConsumerBase):
 
     def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
         checked, parts = consumer_config(bootstrap_servers, config, may_block=False)
-        self._session = session = AsyncSession(checked, "consumer")
+        self._session = session = AsyncSession(checked, "consumer", self._on_end_of_loop)
         # Tasks of the user's `async def` callbacks. The event loop holds only weak references to
         # tasks.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,8 +65,13 @@ class Consumer(AsyncWithBlock, ConsumerBase):
         super().__init__(session.cluster, core, iterator, self._calls)
         if topics:
             self.subscribe(topics)
+        self._watch(session.lifetime)
 
     # Closing
+
+    async def _end(self, timeout: float) -> None:
+        self._core.stop()
+        await self._session.close()
 
     async def close(self, timeout: float = CLOSE_S) -> None:
         """Commit (if automatic commits are on), leave the group and close all connections.

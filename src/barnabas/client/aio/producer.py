@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from barnabas.client.aio.closed_by_user import AsyncClosedByUser
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
@@ -54,6 +55,7 @@ def _awaited(
 
     @wraps(plan)
     async def method(producer: Producer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        producer._core.check_open()
         return await producer._run(plan(producer._core, *args, **kwargs))
 
     return method
@@ -99,7 +101,7 @@ class AsyncDelivery(DeliveryState, eq=False):
             raise asyncio.InvalidStateError("the delivery is pending")
 
 
-class Producer(AsyncWithBlock, ProducerBase):
+class Producer(AsyncWithBlock, ProducerBase, AsyncClosedByUser):
     """Send records to topics. Use it in an `async with` block, or await `close()`.
 
     A failed delivery makes the next `flush()` or `close()` raise. This does not apply to records
@@ -113,7 +115,7 @@ class Producer(AsyncWithBlock, ProducerBase):
     def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
         parts, keys = take_parts(config)
         checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
-        self._session = AsyncSession(checked, "producer")
+        self._session = AsyncSession(checked, "producer", self._on_end_of_loop)
         super().__init__(self._session, checked, parts)
         self._core.on_progress = self._wake_waiting_calls
         # Waiting calls: the condition and the future of each; checked whenever a batch completes.
@@ -122,8 +124,12 @@ class Producer(AsyncWithBlock, ProducerBase):
         self._turn_ms = max(1, checked.linger_ms)
         # Whether a turn of the event loop is scheduled that sends the queued records.
         self._pump_planned = False
+        self._watch(self._session.lifetime)
 
     # Closing
+
+    async def _end(self, timeout: float) -> None:
+        await self.close(timeout)
 
     async def _give_up(self) -> None:
         await self.close(flush=False)

@@ -7,7 +7,10 @@ future. A session belongs to the event loop and the process that created it.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakMethod
 
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
@@ -21,7 +24,7 @@ from barnabas.runtime.loop import close_workers, system_runtime
 from barnabas.serializers.lookups import SchemaLookup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.retries.retrying import OnDone
@@ -36,18 +39,35 @@ _MS_PER_S = 1000.0
 _GRACE_MS = 5_000.0
 
 
+async def _at_end_of_loop(close: WeakMethod[Callable[[], Awaitable[None]]]) -> AsyncGenerator[None]:
+    """Close a client when its loop is shut down.
+
+    An event loop closes the asynchronous generators that have begun while it still runs.
+    """
+    try:
+        yield
+    finally:
+        method = close()
+        if method is not None:
+            await method()
+
+
 class AsyncSession:
     """Connections on the running event loop, for one or several client objects.
 
     Args:
         config: The validated configuration.
         kind: The kind of client, for error messages.
+        on_end_of_loop: A method that is awaited when `asyncio.run` shuts the loop down before
+            `close`. The session keeps no reference to its object.
 
     Raises:
         ClientError: No event loop is running.
     """
 
-    def __init__(self, config: ClientConfig, kind: str = "client") -> None:
+    def __init__(
+        self, config: ClientConfig, kind: str, on_end_of_loop: Callable[[], Awaitable[None]]
+    ) -> None:
         self.config = config
         self._kind = kind
         self.lifetime = Lifetime(kind)
@@ -60,6 +80,13 @@ class AsyncSession:
         self.runtime = system_runtime(self.loop, _WORKERS)
         self.cluster = Cluster(self.runtime, config)
         self.coordinators = Coordinators(self.cluster)
+        generator = _at_end_of_loop(WeakMethod(on_end_of_loop))
+        assert isinstance(generator, AsyncGeneratorType)
+        # It is running while `on_end_of_loop` is awaited.
+        self._end_of_loop = generator
+        # Run it up to its `yield`.
+        with suppress(StopIteration):
+            self._end_of_loop.__anext__().send(None)
 
     async def look_up(self, error: RecordDeserializationError) -> None:
         """Run the lookup of a schema that a deserializer asked for, in a thread.
@@ -149,6 +176,8 @@ class AsyncSession:
         """Close all connections; do nothing if the session is closed or in a forked child."""
         if not self.lifetime.end():
             return
+        if not self._end_of_loop.ag_running:
+            await self._end_of_loop.aclose()
         self.cluster.close()
         # The event loop closes the connections in its next turn.
         await asyncio.sleep(0)

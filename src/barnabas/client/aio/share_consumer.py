@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.aio.closed_by_user import AsyncClosedByUser
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.consumer.errors import ConcurrentUseError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ShareConsumer"]
 
 
-class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
+class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AsyncClosedByUser):
     """Acquire records of topics together with other members of a share group.
 
     Use it in an `async with` block, or await `close()`. Create it where an event loop runs.
@@ -45,7 +46,7 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
 
     def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
         checked, deserializing = share_consumer_config(bootstrap_servers, config, may_block=False)
-        self._session = session = AsyncSession(checked, "share consumer")
+        self._session = session = AsyncSession(checked, "share consumer", self._on_end_of_loop)
         core = ShareConsumerCore(session.cluster, session.coordinators, deserializing)
         super().__init__(core, session.runtime.clock)
         # Set at each event; every waiting call then checks its condition.
@@ -55,6 +56,11 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase):
         core.on_wake = self._event_occurred.set
         if topics:
             core.subscribe(self._topic_names(topics))
+        self._watch(session.lifetime)
+
+    async def _end(self, timeout: float) -> None:
+        self._core.stop()
+        await self._session.close()
 
     def _enter(self) -> None:
         self._session.check_usable()

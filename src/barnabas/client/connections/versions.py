@@ -12,6 +12,8 @@ __all__ = ["CLIENT_VERSIONS", "VersionTable"]
 # Last versions that identify topics by name; later versions use topic ids.
 FETCH_MAX_BY_NAME = 12
 PRODUCE_MAX_BY_NAME = 12
+OFFSET_COMMIT_MAX_BY_NAME = 9
+OFFSET_FETCH_MAX_BY_NAME = 9
 # In later versions, producing to a partition adds it to the transaction (KIP-890).
 PRODUCE_MAX_BEFORE_TRANSACTIONS_V2 = 11
 
@@ -20,9 +22,8 @@ CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
     ApiKey.FETCH: (4, 17),
     ApiKey.LIST_OFFSETS: (1, 11),
     ApiKey.METADATA: (1, 13),
-    # Version 10 differs only in using topic ids instead of names.
-    ApiKey.OFFSET_COMMIT: (2, 9),
-    ApiKey.OFFSET_FETCH: (1, 9),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
     ApiKey.FIND_COORDINATOR: (0, 6),
     ApiKey.JOIN_GROUP: (0, 9),
     ApiKey.HEARTBEAT: (0, 4),

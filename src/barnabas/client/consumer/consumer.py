@@ -18,6 +18,7 @@ from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.fetch.list_offsets import EARLIEST, LATEST
 from barnabas.client.group.user_code import UserCode
+from barnabas.client.session.closed_by_user import ClosedByUser
 from barnabas.client.session.session import Session
 from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import TopicPartition, as_partition
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Consumer"]
 
 
-class Consumer(WithBlock, ConsumerBase):
+class Consumer(ClosedByUser, WithBlock, ConsumerBase):
     """Read records from topics. Use it in a `with` block, or call `close()`.
 
     Args:
@@ -63,8 +64,12 @@ class Consumer(WithBlock, ConsumerBase):
         super().__init__(session.cluster, core, iterator, self._calls)
         if topics:
             self.subscribe(topics)
+        self._watch(session.lifetime)
 
     # Closing
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Do nothing: a commit or a callback might not be what the user wants."""
 
     def close(self, timeout: float = CLOSE_S) -> None:
         """Commit (if automatic commits are on), leave the group and close all connections.

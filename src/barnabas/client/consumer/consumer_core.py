@@ -97,7 +97,7 @@ class ConsumerCore:
         options = ReaderOptions(
             config.client_rack or "",
             True,
-            self._on_leader_changed,
+            self._on_fetch_stopped,
             self.metrics.on_fetch,
             keeps_views=True,
         )
@@ -151,8 +151,8 @@ class ConsumerCore:
         self.is_awake = True
         self.on_wake()
 
-    def _on_leader_changed(self, tp: TopicPartition) -> None:
-        self.positions.on_leader_changed(tp)
+    def _on_fetch_stopped(self, tp: TopicPartition) -> None:
+        self.positions.on_changed(tp)
 
     def _on_topics_changed(self) -> None:
         if self.membership is not None:

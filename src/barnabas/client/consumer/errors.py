@@ -52,11 +52,15 @@ class WakeupError(ClientError):
 class NoOffsetError(ClientError):
     """Partitions have neither a position nor a committed offset, and auto.offset.reset=none."""
 
-    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+    def __init__(
+        self,
+        partitions: Iterable[TopicPartition],
+        reason: str = "the group has not committed an offset",
+    ) -> None:
         self.partitions = tuple(partitions)
         names = ", ".join(map(str, self.partitions))
         super().__init__(
-            f"no offset to start at for {names}: the group has not committed an offset, and "
+            f"no offset to start at for {names}: {reason}, and "
             f"auto.offset.reset=none. Seek, commit an offset, or set auto.offset.reset to earliest "
             f"or latest"
         )

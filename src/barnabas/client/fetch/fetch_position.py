@@ -15,5 +15,5 @@ class FetchPosition(NamedTuple):
     leader_epoch: int
     # Limit of the record bytes in a response.
     max_bytes: int
-    # NO_TOPIC_ID if the topic has no id.
+    # All zero if the topic has no id.
     topic_id: bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
+from barnabas.client.connections.metadata_cache import ZERO_ID
 from barnabas.client.fetch.fetched_set import FetchedSet
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class FetchState:
         "preferred_replica",
         "preferred_until_ms",
         "starts",
+        "topic_id",
         "tp",
     )
 
@@ -56,6 +58,9 @@ class FetchState:
         # Epoch of the leader with which the fetch offset is valid; -1 before the first fetch.
         # Moved by `start` and by the fetcher when metadata reports another leader.
         self.leader_epoch = -1
+        # Id of the topic that the offsets belong to; all zero if unknown. Set with the offsets, or
+        # else by the first fetch. A topic that is created again has another id.
+        self.topic_id = ZERO_ID
         # Number of calls of `start`. A retry timer of an earlier start has no effect.
         self.starts = 0
         # Whether the partition is not fetched because it has no valid position, is read to its
@@ -81,6 +86,10 @@ class FetchState:
     def is_held(self) -> bool:
         """Whether the partition is neither fetched nor its output returned."""
         return False
+
+    def is_of_other_topic(self, topic_id: bytes) -> bool:
+        """Return whether the offsets belong to another topic id; False if an id is unknown."""
+        return self.topic_id != topic_id and ZERO_ID not in (self.topic_id, topic_id)
 
     @property
     def is_fetchable(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.client.connections.metadata_cache import ZERO_ID
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -64,9 +65,10 @@ class ReaderOptions(NamedTuple):
     rack: str = ""
     # Whether to retry without limit, instead of failing a partition after default.api.timeout.ms.
     is_patient: bool = False
-    # Called when a partition's leader has changed since its last fetch. Fetching from the partition
-    # stops until `start` is called (KIP-320). None: continue without validation.
-    on_leader_changed: Callable[[TopicPartition], None] | None = None
+    # Called when a partition's leader or the id of its topic has changed since its last fetch.
+    # Fetching from the partition stops until `start` is called (KIP-320). None: continue with
+    # another leader without validation, and fail the partition if the topic has another id.
+    on_changed: Callable[[TopicPartition], None] | None = None
     # Called with the latency (ms) of each response.
     on_latency: Callable[[float], None] | None = None
     # Whether the data of record sets may be views of receive buffers, instead of bytes.
@@ -208,24 +210,43 @@ class Fetcher:
                 leaderless = True
                 self._note_failure(state, ErrorCode.LEADER_NOT_AVAILABLE)
                 continue
+            topic_id = metadata.topic_id(tp.topic)
+            if topic_id != state.topic_id and self._is_other_topic(state, topic_id):
+                continue
             if info.leader_epoch != state.leader_epoch and self._must_validate(state, info):
                 continue
             node_id = info.leader if state.preferred_replica < 0 else self._nearest(state, info)
             wanted.setdefault(node_id, {})[tp] = FetchPosition(
-                state.fetch_offset, info.leader_epoch, max_bytes, metadata.topic_id(tp.topic)
+                state.fetch_offset, info.leader_epoch, max_bytes, topic_id
             )
         if leaderless:
             self._cluster.request_update()
         return wanted
 
+    def _is_other_topic(self, state: FetchState, topic_id: bytes) -> bool:
+        """Return whether the topic was deleted and created again since the offset was set."""
+        if not state.is_of_other_topic(topic_id):
+            # One of them may be unknown, which is all zero.
+            state.topic_id = max(state.topic_id, topic_id)
+            return False
+        if self._options.on_changed is None:
+            detail = "the topic was deleted and created again while it was read"
+            subject = f"fetch from {state.tp}"
+            self._fail(state, broker_error(ErrorCode.INCONSISTENT_TOPIC_ID, subject, detail))
+            self._cluster.runtime.timer.call_soon(self._on_output)
+        else:
+            state.is_stopped = True
+            self._options.on_changed(state.tp)
+        return True
+
     def _must_validate(self, state: FetchState, info: PartitionInfo) -> bool:
         """Return whether the position must be validated first, because the leader has changed."""
         before, state.leader_epoch = state.leader_epoch, info.leader_epoch
         state.preferred_replica = -1
-        if self._options.on_leader_changed is None or before < 0 or state.fetch_epoch < 0:
+        if self._options.on_changed is None or before < 0 or state.fetch_epoch < 0:
             return False
         state.is_stopped = True
-        self._options.on_leader_changed(state.tp)
+        self._options.on_changed(state.tp)
         return True
 
     def _nearest(self, state: FetchState, info: PartitionInfo) -> int:
@@ -282,6 +303,8 @@ class Fetcher:
         """Handle one partition of a response, unless its position has changed meanwhile."""
         state = self._partitions.get(tp)
         if state is None or state.fetch_offset != requested.offset or not state.is_fetchable:
+            return
+        if state.topic_id != requested.topic_id != ZERO_ID:
             return
         if data.error_code:
             self._on_partition_error(state, data)

@@ -109,6 +109,7 @@ class RecordStream(WithBlock):
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue a partition of this stream at another offset; works after a failure too."""
+        self._waiter.check_usable()
         self._positions[tp] = offset
         self._fetcher.start(self._partitions[tp], offset)
         self._fetcher.send_fetches()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.config import ClientConfig
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
+from barnabas.client.session.closed_by_user import ClosedByUser
 from barnabas.client.session.session import Session
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 
-class Producer(SharedProducer):
+class Producer(SharedProducer, ClosedByUser):
     """Sends records to topics. Use it in a `with` block, or call `close()`.
 
     Args:
@@ -35,6 +36,10 @@ class Producer(SharedProducer):
         session = Session(checked, "producer")
         super().__init__(session, checked, lambda _self: session.close(), parts)
         self._servers = ",".join(f"{host}:{port}" for host, port in checked.bootstrap_servers)
+        self._watch(session.lifetime)
 
     def __repr__(self) -> str:
         return f"Producer({self._servers!r})"
+
+    def _close_at_exit(self, timeout: float) -> None:
+        self.close(timeout)

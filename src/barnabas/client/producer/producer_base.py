@@ -43,6 +43,14 @@ class ProducerBase:
         """Number of records whose delivery failed."""
         return self._core.failed
 
+    def _undelivered(self) -> int:
+        """Return the number of records that are neither delivered nor failed."""
+        return self._core.undelivered
+
+    @property
+    def _has_transaction(self) -> bool:
+        return self._core.is_in_transaction
+
     def metrics(self) -> dict[str, float]:
         """Return totals and averages since the producer was created, under Kafka's names.
 

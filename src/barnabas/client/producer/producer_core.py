@@ -24,6 +24,7 @@ from barnabas.client.producer.sender import Sender
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.calls import TransactionCalls
 from barnabas.client.transactions.manager import TransactionManager
+from barnabas.runtime.system.process import watch_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -132,7 +133,7 @@ class ProducerCore:
         self._unreported: deque[ProducerBatch] = deque(maxlen=_UNREPORTED_MAX)
         # Called when a batch or a transaction call is complete; the asyncio producer sets it.
         self.on_progress: Callable[[], None] = _nothing
-        # Known topics; replaced by `_renewed`, emptied by `close`.
+        # Known topics; replaced by `_renewed`, emptied by `close` and `on_forked`.
         self._targets: dict[str, Target] = {}
         # Whether the producer is closed; this is final.
         self.is_closed = False
@@ -146,6 +147,7 @@ class ProducerCore:
             part is not None
             for part in (parts.key_serializer, parts.value_serializer, parts.interceptors)
         )
+        watch_forks(self)
 
     # Records
 
@@ -306,6 +308,11 @@ class ProducerCore:
         """Whether a transaction is open; it must be aborted before the producer closes."""
         return self.manager is not None and self.manager.is_open
 
+    @property
+    def undelivered(self) -> int:
+        """Number of records that are neither delivered nor failed."""
+        return sum(batch.count for batch in self.accumulator.incomplete())
+
     def metrics(self) -> dict[str, float]:
         """Return totals and averages so far and the state of the buffer, under Kafka's names."""
         used = self.accumulator.reserved_bytes
@@ -339,6 +346,10 @@ class ProducerCore:
             raise ClientClosedError("the producer is closed")
 
     # Ends
+
+    def on_forked(self) -> None:
+        """Forget the topics in a forked child: every `send` then checks whether it may send."""
+        self._targets.clear()
 
     def flush(self) -> Callable[[], bool]:
         """Send all pending batches now; return a predicate that says whether they are complete."""
@@ -378,6 +389,7 @@ class ProducerCore:
             UnfitRecordError: the topic is not a string, or the partition not an integer.
             InvalidRecordError: the topic is blank.
             IllegalTransactionStateError: the producer is transactional and no transaction is open.
+            ForkedClientError: the process was forked after the client was created.
         """
         if self.manager is not None:
             self.manager.check_sending()
@@ -386,6 +398,7 @@ class ProducerCore:
             partition = exact_partition(topic, partition)
         target = self._targets.get(topic)
         if target is None or target.generation != self._metadata.generation:
+            self._check_usable()
             info = self._metadata.topics.get(topic)
             if info is None or self.is_closed:
                 return None

@@ -51,7 +51,6 @@ def flush(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None
         ClientTimeoutError: records are still undelivered after the timeout.
         ClientError: a record failed whose error was not reported yet; the first such error.
     """
-    core.check_open()
     limit_ms = core.delivery_limit_ms if timeout is None else timeout * _MS_PER_S
     if not (yield Until(core.flush(), limit_ms)):
         seconds = limit_ms / _MS_PER_S
@@ -70,7 +69,6 @@ def partitions_for(core: ProducerCore, topic: str) -> ProducerPlan[list[Partitio
         UnknownTopicError: the topic does not exist.
         ClientTimeoutError: the metadata did not arrive within `max.block.ms`.
     """
-    core.check_open()
     if core.target(topic) is None:
         yield from find_target(core, topic, None)
     return core.partitions(topic)
@@ -282,7 +280,6 @@ def detach_transaction(
 
 def _outcome_of(core: ProducerCore, outcome: Outcome, timeout: float | None) -> ProducerPlan[None]:
     """Wait for the end of a transaction call and raise its error."""
-    core.check_open()
     limit_ms = core.config.max_block_ms if timeout is None else timeout * _MS_PER_S
     if not (yield Until(lambda: outcome.is_done, limit_ms)):
         raise ClientTimeoutError(

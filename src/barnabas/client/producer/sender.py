@@ -170,6 +170,8 @@ class Sender:
         return True
 
     def _send_ready(self) -> None:
+        # Partitions may have been added, which only a refresh shows.
+        self._cluster.maybe_update_by_age()
         by_node: dict[int, list[PartitionQueue]] = {}
         metadata = self._cluster.metadata
         limit = self._config.max_in_flight_requests_per_connection

@@ -47,12 +47,13 @@ def _blocking(
 
     @wraps(plan)
     def method(producer: SharedProducer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        producer._core.check_open()
         return producer._run(plan(producer._core, *args, **kwargs))
 
     return method
 
 
-class SharedProducer(WithBlock, ProducerBase):
+class SharedProducer(ProducerBase, WithBlock):
     """Sends records over the connections of a client; created by `Client.producer()`.
 
     A failed record makes the next `flush()` or `close()` raise, unless the record has an
@@ -143,6 +144,7 @@ class SharedProducer(WithBlock, ProducerBase):
             UnknownTopicError: the topic does not exist.
             UnknownPartitionError: the partition does not exist.
             IllegalTransactionStateError: the producer is transactional and no transaction is open.
+            ForkedClientError: the process was forked after the producer was created.
         """
         if self._needs_preparation:
             given = ProducerRecord(topic, value, key, partition)
@@ -244,6 +246,7 @@ class SharedProducer(WithBlock, ProducerBase):
 
     def _wait_for_delivery(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Run the loop until the condition holds, for up to `timeout` seconds."""
+        self._session.check_usable()
         self._send_due()
         limit_ms = self._core.delivery_limit_ms if timeout is None else timeout * _MS_PER_S
         return self._stepper.run_until(condition, limit_ms)

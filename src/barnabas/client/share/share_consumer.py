@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.consumer.calls.consumer_calls import outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
 from barnabas.client.errors import ClientTimeoutError
+from barnabas.client.session.closed_by_user import ClosedByUser
 from barnabas.client.session.session import Session
 from barnabas.client.session.with_block import WithBlock
 from barnabas.client.share.share_config import share_consumer_config
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ShareConsumer"]
 
 
-class ShareConsumer(WithBlock, ShareConsumerBase):
+class ShareConsumer(ClosedByUser, WithBlock, ShareConsumerBase):
     """Acquire records of topics together with other members of a share group.
 
     Each record is acknowledged on its own, and several members may read one partition. Use the
@@ -55,6 +56,10 @@ class ShareConsumer(WithBlock, ShareConsumerBase):
         super().__init__(core, session.runtime.clock)
         if topics:
             self.subscribe(topics)
+        self._watch(session.lifetime)
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Do nothing: the brokers release the records when the session times out."""
 
     def _enter(self) -> None:
         self._session.check_usable()

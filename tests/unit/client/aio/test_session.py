@@ -17,14 +17,24 @@ if TYPE_CHECKING:
 CONFIG = ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
 
 
+class Owner:
+    """A client that counts how often its event loop ended before it was closed."""
+
+    def __init__(self) -> None:
+        self.ends = 0
+
+    async def on_end_of_loop(self) -> None:
+        self.ends += 1
+
+
 def test_a_session_needs_a_running_loop() -> None:
     with pytest.raises(ClientError, match="async def"):
-        AsyncSession(CONFIG, "consumer")
+        AsyncSession(CONFIG, "consumer", Owner().on_end_of_loop)
 
 
 def test_a_call_is_awaited_for_immediate_later_and_failed_ends() -> None:
     async def main() -> None:
-        session = AsyncSession(CONFIG)
+        session = AsyncSession(CONFIG, "client", Owner().on_end_of_loop)
 
         def later(done: OnDone[str]) -> None:
             session.runtime.timer.call_soon(lambda: done("later", None))
@@ -45,3 +55,18 @@ def test_a_call_is_awaited_for_immediate_later_and_failed_ends() -> None:
             await session.wait(later)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_the_owner_of_an_open_session_hears_of_the_end_of_the_loop(is_closed: bool) -> None:
+    owner = Owner()
+
+    async def main() -> AsyncSession:
+        session = AsyncSession(CONFIG, "client", owner.on_end_of_loop)
+        if is_closed:
+            await session.close()
+            owner.ends = 0
+        return session
+
+    asyncio.run(main())
+    assert owner.ends == int(not is_closed)

@@ -436,7 +436,9 @@ class Offsets:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, Any]] = []
 
-    def commit(self, _speaker: Any, offsets: Any, _timeout_ms: float, on_done: Any) -> None:
+    def commit(
+        self, _speaker: Any, offsets: Any, _ids: Any, _timeout_ms: float, on_done: Any
+    ) -> None:
         self.asked.append((offsets, on_done))
 
 
@@ -490,7 +492,7 @@ def test_a_poll_runs_the_callbacks_of_ended_commits() -> None:
     reading = Reading(**{"group.id": "g"})
     ended: list[Any] = []
     reading.core.offsets.commit = (  # type: ignore[method-assign]
-        lambda _speaker, _offsets, _timeout_ms, on_done: ended.append(on_done)
+        lambda _speaker, _offsets, _ids, _timeout_ms, on_done: ended.append(on_done)
     )
     called: list[Any] = []
     reading.core.commit_async({TP: CommittedOffset(1)}, lambda *given: called.append(given))
@@ -564,7 +566,7 @@ def auto_committing() -> tuple[Reading, list[Any]]:
     reading.core.positions.seek(TP, 7)
     committed: list[Any] = []
     reading.core.offsets.commit = (  # type: ignore[method-assign]
-        lambda _speaker, offsets, _timeout_ms, on_done: committed.append((offsets, on_done))
+        lambda _speaker, offsets, _ids, _timeout_ms, on_done: committed.append((offsets, on_done))
     )
     return reading, committed
 

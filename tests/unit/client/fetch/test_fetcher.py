@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -282,3 +283,14 @@ def test_after_an_unrequested_partition_a_full_fetch_is_sent_after_a_backoff() -
     cluster.time.advance(200)
     request, _ = cluster.take(VERSION)
     assert (request.session_id, request.session_epoch) == (7, 0)
+
+
+def test_a_range_of_a_topic_that_is_created_again_fails() -> None:
+    cluster, fetcher = fetching()
+    cluster.metadata.topics["t"] = replace(cluster.metadata.topics["t"], topic_id=b"n" * 16)
+    cluster.take(VERSION)[1](answer(batch(0, 5)))
+    assert isinstance(fetcher.take(), RecordSet)
+    failure = fetcher.take()
+    assert isinstance(failure, FetchFailure)
+    assert "deleted and created again" in str(failure.error)
+    assert not cluster.calls

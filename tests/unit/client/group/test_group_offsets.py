@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from unit.client.scripted_cluster import ScriptedCluster
+from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 
 TP = TopicPartition("t", 0)
 MEMBER = GroupGeneration("g", 5, "m", "i")
@@ -41,7 +42,8 @@ class Offsets:
         self.ended: list[tuple[Any, ClientError | None]] = []
 
     def commit(self, group: str | GroupGeneration = MEMBER, timeout_ms: float = 1_000) -> None:
-        self.offsets.commit(group, {TP: CommittedOffset(3, 2, "note")}, timeout_ms, self._end)
+        offsets = {TP: CommittedOffset(3, 2, "note")}
+        self.offsets.commit(group, offsets, {"t": TOPIC_ID}, timeout_ms, self._end)
 
     def fetch(self, group: str | GroupGeneration | Callable[[], GroupGeneration] = MEMBER) -> None:
         self.offsets.committed(group, [TP], 1_000, self._end)
@@ -59,14 +61,17 @@ class Offsets:
         self.ended.append((result, error))
 
 
-def committed(code: int = 0) -> OffsetCommitResponse:
+def committed(code: int = 0, *, by_id: bool = False) -> OffsetCommitResponse:
     partition = OffsetCommitResponsePartition(partition_index=0, error_code=code)
-    return OffsetCommitResponse(
-        topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])]
-    )
+    topic = OffsetCommitResponseTopic(name="t", partitions=[partition])
+    if by_id:
+        topic = OffsetCommitResponseTopic(topic_id=TOPIC_ID, partitions=[partition])
+    return OffsetCommitResponse(topics=[topic])
 
 
-def fetched(code: int = 0, group_code: int = 0) -> OffsetFetchResponse:
+def fetched(
+    code: int = 0, group_code: int = 0, topic_id: bytes | None = None
+) -> OffsetFetchResponse:
     partition = OffsetFetchResponsePartitions(
         partition_index=0,
         committed_offset=3,
@@ -75,6 +80,8 @@ def fetched(code: int = 0, group_code: int = 0) -> OffsetFetchResponse:
         error_code=code,
     )
     topics = [OffsetFetchResponseTopics(name="t", partitions=[partition])]
+    if topic_id is not None:
+        topics = [OffsetFetchResponseTopics(topic_id=topic_id, partitions=[partition])]
     group = OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=group_code)
     return OffsetFetchResponse(groups=[group])
 
@@ -221,4 +228,68 @@ def test_a_member_reads_again_with_its_next_epoch() -> None:
     request, answer = offsets.take(9)
     assert request.groups[0].member_epoch == 6
     answer(fetched())
+    assert offsets.ended == [({TP: CommittedOffset(3, 2, "note")}, None)]
+
+
+def test_offsets_are_committed_and_fetched_by_topic_id() -> None:
+    offsets = Offsets()
+    offsets.commit()
+    offsets.find()
+    assert offsets.cluster.calls[0].max_version is None
+    request, answer = offsets.take(10)
+    assert request.topics[0].topic_id == TOPIC_ID
+    answer(committed(by_id=True))
+    offsets.fetch()
+    assert offsets.cluster.calls[0].max_version is None
+    request, answer = offsets.take(10)
+    assert request.groups[0].topics[0].topic_id == TOPIC_ID
+    answer(fetched(topic_id=TOPIC_ID))
+    assert offsets.ended == [(True, None), ({TP: CommittedOffset(3, 2, "note")}, None)]
+
+
+def test_offsets_of_a_topic_without_a_known_id_are_sent_by_name() -> None:
+    offsets = Offsets()
+    offsets.offsets.commit("g", {TP: CommittedOffset(3)}, {"t": bytes(16)}, 0, offsets._end)
+    offsets.find()
+    assert offsets.cluster.calls.pop().max_version == 9
+    offsets.cluster.metadata.topics.clear()
+    offsets.fetch()
+    assert offsets.cluster.calls.pop().max_version == 9
+    offsets.offsets.committed("g", None, 1_000, offsets._end)
+    assert offsets.cluster.calls.pop().max_version == 9
+
+
+@pytest.mark.parametrize("is_created_again", [True, False])
+def test_a_commit_for_a_deleted_topic_ends_when_metadata_shows_the_deletion(
+    is_created_again: bool,
+) -> None:
+    offsets = Offsets()
+    offsets.commit(timeout_ms=60_000)
+    offsets.find()
+    offsets.take(10)[1](committed(ErrorCode.UNKNOWN_TOPIC_ID, by_id=True))
+    assert offsets.cluster.updates_requested == 1
+    topics = offsets.cluster.metadata.topics
+    if is_created_again:
+        topics["t"] = replace(topics["t"], topic_id=b"n" * 16)
+    else:
+        topics.clear()
+    offsets.cluster.time.advance(200)
+    ((_, error),) = offsets.ended
+    assert not error.retriable
+    assert "the topic was deleted" in str(error)
+    assert not offsets.cluster.calls
+
+
+def test_offsets_are_fetched_again_if_the_topic_was_created_again_meanwhile() -> None:
+    offsets = Offsets()
+    offsets.fetch()
+    offsets.find()
+    _, answer = offsets.take(10)
+    topics = offsets.cluster.metadata.topics
+    topics["t"] = replace(topics["t"], topic_id=b"n" * 16)
+    answer(fetched(topic_id=TOPIC_ID))
+    offsets.cluster.time.advance(200)
+    request, answer = offsets.take(10)
+    assert request.groups[0].topics[0].topic_id == b"n" * 16
+    answer(fetched(topic_id=b"n" * 16))
     assert offsets.ended == [({TP: CommittedOffset(3, 2, "note")}, None)]

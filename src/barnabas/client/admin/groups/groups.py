@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, errors_by_name, raise_error
+from barnabas.client.connections.versions import OFFSET_COMMIT_MAX_BY_NAME
 from barnabas.client.errors import BrokerError, ClientError, broker_error
 from barnabas.client.group.group_offsets import CommittedOffset, commit_request
 from barnabas.client.group.membership import GroupGeneration
@@ -282,7 +283,7 @@ def alter_offsets(
     """Commit offsets for a group without members; return an error or None for each partition."""
 
     def build(_version: int) -> Message:
-        return commit_request(GroupGeneration(group), offsets)
+        return commit_request(GroupGeneration(group), offsets, {})
 
     def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
         assert isinstance(response, OffsetCommitResponse)
@@ -294,7 +295,7 @@ def alter_offsets(
         advised = ((tp, code, _advice(code)) for tp, code in results)
         return errors_by_name(f"commit in group {group} of", advised)
 
-    return AdminCall(ApiKey.OFFSET_COMMIT, build, read)
+    return AdminCall(ApiKey.OFFSET_COMMIT, build, read, OFFSET_COMMIT_MAX_BY_NAME)
 
 
 def delete_offsets(

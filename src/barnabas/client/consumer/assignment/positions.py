@@ -1,5 +1,8 @@
 """Find and maintain positions: committed offsets, resets and validation after leader changes.
 
+A position belongs to a topic id. When a topic was deleted and created again, the reset strategy
+selects the next position; the length of the new log does not matter.
+
 `update` starts the requests that the assigned partitions need. A response changes the state of a
 partition only if the partition still waits for that response. Partitions in state FETCHING are
 passed to the fetcher; other partitions are not fetched from.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.client.connections.metadata_cache import ZERO_ID
 from barnabas.client.consumer.assignment.offset_reset import OffsetReset
 from barnabas.client.consumer.assignment.position_state import PositionState
 from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
@@ -80,9 +84,10 @@ class Positions:
         self._default_reset = default_reset
         # Pending error; set by responses, raised and cleared by the next `update`.
         self._error: ClientError | None = None
-        # Partitions whose leader has changed since they were last fetched from. Added by
-        # `on_leader_changed`, cleared by `update`.
-        self._changed_leaders: set[TopicPartition] = set()
+        # Partitions whose leader or topic id has changed since they were last fetched from. Added
+        # by `on_changed`, cleared by `update`. Without a reset strategy, a partition of another
+        # topic stays until the user seeks.
+        self._changed: set[TopicPartition] = set()
 
     # Calls of the consumer
 
@@ -95,7 +100,7 @@ class Positions:
         error, self._error = self._error, None
         if error is not None:
             raise error
-        self._handle_leader_changes()
+        self._handle_changes()
         waiting: dict[PositionState, list[TopicPartitionState]] = {}
         for state in self._subscription.assignment.values():
             if state.state is not _S.FETCHING and not state.is_requesting:
@@ -112,6 +117,10 @@ class Positions:
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Continue at `offset`; discard fetched records of the partition."""
         state = self._subscription.partition(tp)
+        self._seek(state, offset, epoch, self._cluster.metadata.topic_id(tp.topic))
+
+    def _seek(self, state: TopicPartitionState, offset: int, epoch: int, topic_id: bytes) -> None:
+        state.topic_id = topic_id
         state.seek(offset, epoch)
         self._refetch(state)
 
@@ -120,7 +129,7 @@ class Positions:
         for error in corrupt:
             state = self._subscription.assignment.get(error.partition)
             if state is not None and state.has_position and state.offset > error.offset:
-                self.seek(error.partition, error.offset)
+                self._seek(state, error.offset, -1, state.topic_id)
 
     def reset(self, tp: TopicPartition, reset: OffsetReset) -> None:
         """Discard the position; continue at the offset that `reset` selects."""
@@ -145,11 +154,14 @@ class Positions:
         self._refetch(state)
         return error
 
-    def on_leader_changed(self, tp: TopicPartition) -> None:
-        """Note a leader change; `update` handles it, since the fetcher calls this while sending."""
-        if not self._changed_leaders:
+    def on_changed(self, tp: TopicPartition) -> None:
+        """Note that the leader or the topic has changed.
+
+        `update` handles it, since the fetcher calls this while sending.
+        """
+        if not self._changed:
             self._cluster.runtime.timer.call_soon(self._update_later)
-        self._changed_leaders.add(tp)
+        self._changed.add(tp)
 
     def _update_later(self) -> None:
         try:
@@ -157,15 +169,36 @@ class Positions:
         except ClientError as error:
             self._fail(error)
 
-    def _handle_leader_changes(self) -> None:
-        changed, self._changed_leaders = self._changed_leaders, set()
+    def _handle_changes(self) -> None:
+        changed, self._changed = self._changed, set()
         for tp in changed:
             state = self._subscription.assignment.get(tp)
             if state is None or state.state is not _S.FETCHING:
                 continue
+            if self._is_of_deleted_topic(state):
+                self._reset_to_new_topic(state)
+                continue
             if state.epoch >= 0:
                 state.request_validation()
             self._refetch(state)
+
+    def _is_of_deleted_topic(self, state: TopicPartitionState) -> bool:
+        """Return whether the position belongs to a topic whose name another topic has now."""
+        return state.is_of_other_topic(self._cluster.metadata.topic_id(state.tp.topic))
+
+    def _reset_to_new_topic(self, state: TopicPartitionState) -> None:
+        """Reset a position of a topic that was deleted and created again."""
+        tp = state.tp
+        _log.warning(
+            "The topic was deleted and created again: partition=%s position=%d", tp, state.offset
+        )
+        if self._default_reset.is_none:
+            self._changed.add(tp)
+            self._collector.drop(state)
+            self._fail(NoOffsetError([tp], "the topic was deleted and created again"))
+        else:
+            self.reset(tp, self._default_reset)
+            self._on_change()
 
     def _refetch(self, state: TopicPartitionState) -> None:
         """Discard fetched records; fetch again from the position once it is valid."""
@@ -221,6 +254,8 @@ class Positions:
 
     def _look_up_offsets(self, states: list[TopicPartitionState]) -> None:
         requested = _begin(states)
+        for state in states:
+            state.topic_id = self._cluster.metadata.topic_id(state.tp.topic)
         now_ms = self._cluster.runtime.clock.wall_ms()
         specs = {}
         for state in states:
@@ -241,7 +276,12 @@ class Positions:
                 # No record is that recent: continue at the end of the log.
                 self.reset(tp, OffsetReset.latest())
             else:
-                self.seek(tp, found.offset)
+                # The topic may have been created again since the request was sent.
+                state = request.state
+                topic_id = state.topic_id
+                if topic_id == ZERO_ID:
+                    topic_id = self._cluster.metadata.topic_id(tp.topic)
+                self._seek(state, found.offset, -1, topic_id)
             self._on_change()
 
         def on_done(
@@ -257,6 +297,10 @@ class Positions:
     # Validation
 
     def _validate(self, states: list[TopicPartitionState]) -> None:
+        for state in states:
+            if self._is_of_deleted_topic(state):
+                self._reset_to_new_topic(state)
+        states = [state for state in states if not self._is_of_deleted_topic(state)]
         requested = _begin(states)
         metadata = self._cluster.metadata
         if any(metadata.leader(tp) not in metadata.nodes for tp in requested):
@@ -267,7 +311,10 @@ class Positions:
             request = requested[tp]
             if not self._is_waiting(request):
                 return
-            if isinstance(end, ClientError):
+            if self._is_of_deleted_topic(request.state):
+                request.state.is_requesting = False
+                self._reset_to_new_topic(request.state)
+            elif isinstance(end, ClientError):
                 self._cluster.request_update()
                 self._retry([request.state], end)
             else:

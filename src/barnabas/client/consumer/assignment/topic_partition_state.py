@@ -88,7 +88,10 @@ class TopicPartitionState(FetchState):
         self.version += 1
 
     def seek(self, offset: int, epoch: int = -1) -> None:
-        """Set the position; with a leader epoch it must be validated before fetching."""
+        """Set the position; with a leader epoch it must be validated before fetching.
+
+        The caller sets `topic_id` if the offset may belong to another topic than before.
+        """
         self.offset = offset
         self.epoch = epoch
         self.reset = None

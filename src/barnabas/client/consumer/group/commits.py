@@ -1,8 +1,8 @@
 """Offset commits: synchronous, asynchronous and automatic.
 
-A commit belongs to the generation in which it began. Callbacks run in the order of their commits,
-inside calls of the user. The committed offsets are the positions after the records that polls have
-returned.
+A commit belongs to the generation and to the topic ids with which it began. Callbacks run in the
+order of their commits, inside calls of the user. The committed offsets are the positions after the
+records that polls have returned.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.client.connections.metadata_cache import ZERO_ID
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.errors import BrokerError, ClientError, ClientTimeoutError
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.assignment.subscription import Subscription
+    from barnabas.client.group.group_offsets import TopicIds
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.retries.retrying import OnDone
     from barnabas.client.topic_partition import K, TopicPartition
@@ -101,6 +103,7 @@ class Commits:
         dependencies: CommitDependencies,
         auto_interval_ms: float | None,
     ) -> None:
+        self._metadata = cluster.metadata
         self._clock = cluster.runtime.clock
         self._timer = cluster.runtime.timer
         self._backoff_ms = float(cluster.config.retry_backoff_ms)
@@ -126,22 +129,33 @@ class Commits:
         return all(pending.is_done for pending in self._pending)
 
     def consumed(self) -> Offsets:
-        """Return the offset to commit for each assigned partition that has a position."""
+        """Return the offset to commit for each assigned partition that has a position.
+
+        A position of a deleted topic is omitted when another topic has the same name.
+        """
+        topic_id = self._metadata.topic_id
         return {
             tp: CommittedOffset(state.offset, state.epoch)
             for tp, state in self._dependencies.subscription.assignment.items()
-            if state.has_position
+            if state.has_position and not state.is_of_other_topic(topic_id(tp.topic))
         }
 
     # Synchronous commits
 
-    def commit(self, offsets: Offsets, timeout_ms: float, on_done: OnDone[bool]) -> None:
+    def commit(
+        self,
+        offsets: Offsets,
+        timeout_ms: float,
+        on_done: OnDone[bool],
+        topic_ids: TopicIds | None = None,
+    ) -> None:
         """Commit offsets, with retries after retriable errors.
 
         Args:
             offsets: The offsets by partition; an empty mapping succeeds without a request.
             timeout_ms: The time for all attempts (ms); 0 means a single attempt.
             on_done: Called once with the result; possibly before this method returns.
+            topic_ids: The ids of the topics; None for those of the positions.
         """
         if not offsets:
             on_done(True, None)
@@ -152,6 +166,7 @@ class Commits:
             return
         began_ms = self._clock.monotonic_ms()
         committed_by = self._dependencies.generation()
+        ids = self._topic_ids(offsets) if topic_ids is None else topic_ids
 
         def on_committed(_done: bool | None, error: ClientError | None) -> None:
             now_ms = self._clock.monotonic_ms()
@@ -166,12 +181,27 @@ class Commits:
             # heartbeat response that carries the new epoch.
             pause_ms = 0.0 if self._dependencies.generation() != committed_by else self._backoff_ms
             if stale and left_ms > pause_ms:
-                again = partial(self.commit, offsets, left_ms - pause_ms, on_done)
+                again = partial(self.commit, offsets, left_ms - pause_ms, on_done, ids)
                 self._timer.call_later(pause_ms, again)
             else:
                 on_done(None, _explained(error, committed_by, is_last=timeout_ms > 0))
 
-        self._offsets.commit(committed_by, offsets, timeout_ms, on_committed)
+        self._offsets.commit(committed_by, offsets, ids, timeout_ms, on_committed)
+
+    def _topic_ids(self, offsets: Offsets) -> TopicIds:
+        """Return the ids of the topics that the positions belong to, or else the current ids.
+
+        Metadata may already have no id or another id, because the topic was deleted.
+        """
+        assignment = self._dependencies.subscription.assignment
+        ids: dict[str, bytes] = {}
+        for tp in offsets:
+            state = assignment.get(tp)
+            topic_id = ZERO_ID if state is None else state.topic_id
+            if topic_id == ZERO_ID:
+                topic_id = self._metadata.topic_id(tp.topic)
+            ids[tp.topic] = topic_id
+        return ids
 
     # Asynchronous commits
 

@@ -35,6 +35,7 @@ from barnabas.record.builder import BatchBuilder
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 
 TP = TopicPartition("t", 0)
+NEW_ID = b"n" * 16
 
 
 class Reading:
@@ -68,16 +69,8 @@ class Reading:
         return self.answer_fetch(records=bytes(builder.build()))
 
     def answer_fetch(self, code: int = 0, records: bytes = b"", preferred: int = -1) -> Any:
-        partition = PartitionData(
-            partition_index=0,
-            error_code=code,
-            high_watermark=100,
-            log_start_offset=0,
-            records=records,
-            preferred_read_replica=preferred,
-        )
-        topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[partition])
-        return self.answer(FetchRequest, 17, FetchResponse(session_id=7, responses=[topic]))
+        topic_id = self.cluster.metadata.topic_id("t")
+        return self.answer(FetchRequest, 17, fetch_response(code, records, preferred, topic_id))
 
     def answer_epoch(self, leader_epoch: int, end_offset: int, code: int = 0) -> Any:
         end = EpochEndOffset(
@@ -92,6 +85,12 @@ class Reading:
         topic = self.cluster.metadata.topics["t"]
         topic.partitions[0] = replace(topic.partitions[0], leader_epoch=leader_epoch)
 
+    def create_again(self) -> None:
+        """Replace the topic in the metadata by a new one with the same name."""
+        metadata = self.cluster.metadata
+        metadata.topics["t"] = replace(metadata.topics["t"], topic_id=NEW_ID)
+        metadata.names = {NEW_ID: "t"}
+
     def read(self) -> list[int]:
         records = self.core.take(100)
         return [record.offset for record in records or ()]
@@ -99,6 +98,21 @@ class Reading:
     @property
     def state(self) -> PositionState:
         return self.core.subscription.partition(TP).state
+
+
+def fetch_response(
+    code: int = 0, records: bytes = b"", preferred: int = -1, topic_id: bytes = TOPIC_ID
+) -> FetchResponse:
+    partition = PartitionData(
+        partition_index=0,
+        error_code=code,
+        high_watermark=100,
+        log_start_offset=0,
+        records=records,
+        preferred_read_replica=preferred,
+    )
+    topic = FetchableTopicResponse(topic_id=topic_id, partitions=[partition])
+    return FetchResponse(session_id=7, responses=[topic])
 
 
 def reading_from_ten(reset: str = "earliest") -> Reading:
@@ -199,3 +213,70 @@ def test_a_committed_offset_with_an_epoch_is_validated_before_the_first_fetch() 
     request = reading.answer_epoch(3, 40)
     assert request.topics[0].partitions[0].leader_epoch == 3
     assert reading.answer_records(30, 1).topics[0].partitions[0].fetch_offset == 30
+
+
+def test_with_reset_none_a_log_that_ends_at_the_position_is_no_truncation() -> None:
+    reading = reading_from_ten("none")
+    reading.answer_epoch(4, 15)
+    reading.core.round()
+    assert reading.state is PositionState.FETCHING
+    reading.answer_records(15, 1, leader_epoch=5)
+    assert reading.read() == [15]
+
+
+# Topics that are deleted and created again
+
+
+def test_the_reset_strategy_applies_to_a_topic_with_another_id() -> None:
+    reading = Reading()
+    reading.core.positions.seek(TP, 10)
+    reading.create_again()
+    reading.answer_fetch(ErrorCode.UNKNOWN_TOPIC_ID)
+    reading.cluster.time.advance(1_000)
+    reading.cluster.time.advance(0)
+    assert reading.state is PositionState.AWAIT_RESET
+    reading.answer_offset(0)
+    request = reading.answer_records(0, 1)
+    assert request.topics[0].topic_id == NEW_ID
+    assert request.topics[0].partitions[0].fetch_offset == 0
+
+
+def test_a_late_fetch_response_of_a_deleted_topic_is_dropped() -> None:
+    reading = Reading()
+    reading.core.positions.seek(TP, 0)
+    _, reply = reading.cluster.take(17)
+    reading.create_again()
+    reading.core.positions.seek(TP, 0)
+    builder = BatchBuilder()
+    builder.append(0, None, b"of the deleted topic")
+    reply(fetch_response(records=bytes(builder.build())))
+    assert reading.read() == []
+    assert reading.answer_records(0, 1).topics[0].topic_id == NEW_ID
+    assert reading.read() == [0]
+
+
+def test_an_offset_of_a_deleted_topic_that_a_reset_finds_late_is_not_used() -> None:
+    reading = Reading()
+    reading.core.round()
+    reading.create_again()
+    reading.answer_offset(7)
+    reading.cluster.time.advance(0)
+    reading.answer_offset(2)
+    assert reading.answer_records(2, 1).topics[0].topic_id == NEW_ID
+    assert reading.read() == [2]
+
+
+def test_the_end_of_an_epoch_of_a_deleted_topic_is_no_truncation() -> None:
+    reading = reading_from_ten()
+    reading.create_again()
+    reading.answer_epoch(4, 12)
+    reading.core.round()
+    assert reading.state is PositionState.AWAIT_RESET
+
+
+def test_a_position_of_a_deleted_topic_is_not_committed() -> None:
+    reading = Reading(**{"group.id": "g", "enable.auto.commit": True})
+    reading.core.positions.seek(TP, 10)
+    assert set(reading.core.commits.consumed()) == {TP}
+    reading.create_again()
+    assert reading.core.commits.consumed() == {}

@@ -1,0 +1,124 @@
+"""Clients that the user has to close: warnings, and a last delivery of records, if none does.
+
+The garbage collector or the end of the program finds a client that is not closed. Python shows a
+`ResourceWarning` only with `-X dev` or `-W`, so a loss is logged too.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from barnabas.client.errors import ClientError
+from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.system.process import at_exit
+
+if TYPE_CHECKING:
+    from barnabas.client.session.lifetime import Lifetime
+
+__all__ = ["AT_EXIT_S", "ClosedByUser"]
+
+_log = logging.getLogger(__name__)
+
+# How long (s) the end of the program may wait until all records are delivered.
+AT_EXIT_S = 30.0
+_MS_PER_S = 1000.0
+
+
+class ClosedByUser(ABC):
+    """Base of the clients with their own connections.
+
+    The constructor calls `_watch` at its end. A class with records to deliver overrides
+    `_undelivered`, `_has_transaction` and `_close_at_exit`.
+    """
+
+    # Its end shows that the client is closed; None before `_watch` and after the warning.
+    _watched: Lifetime | None = None
+
+    def _watch(self, lifetime: Lifetime) -> None:
+        """Warn from now on if the client is not closed."""
+        self._watched = lifetime
+        _open_clients.add(self)
+
+    @property
+    def _is_left_open(self) -> bool:
+        lifetime = self._watched
+        return not (lifetime is None or lifetime.is_closed or lifetime.is_forked)
+
+    def _undelivered(self) -> int:
+        """Return the number of records that are neither delivered nor failed."""
+        return 0
+
+    @property
+    def _has_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return False
+
+    @abstractmethod
+    def _close_at_exit(self, timeout: float) -> None:
+        """Deliver records for up to `timeout` seconds; abort an open transaction.
+
+        Raises:
+            ClientError: Records were not delivered.
+        """
+
+    def _warn_not_closed(self) -> None:
+        """Warn once that the client is not closed."""
+        self._watched = None
+        count = self._undelivered()
+        left = f"; {count} records were not delivered yet" if count else ""
+        if self._has_transaction:
+            left += "; its transaction was not committed"
+        warnings.warn(
+            f"{self!r} was not closed{left}: call close(), or use it in a with block",
+            ResourceWarning,
+            source=self,
+            stacklevel=2,
+        )
+
+    def __del__(self) -> None:
+        if not self._is_left_open:
+            return
+        count = self._undelivered()
+        if count or self._has_transaction:
+            # The end of the program delivers the records: the event loop must not run here, because
+            # the garbage collector may call this anywhere.
+            _dropped.append(self)
+            _log.warning(
+                "A client was dropped but not closed; call close(): client=%r records=%d",
+                self,
+                count,
+            )
+        self._warn_not_closed()
+
+
+# All clients that may be open. Clients that were closed stay until they are collected.
+_open_clients: WeakSet[ClosedByUser] = WeakSet()
+# Clients that the garbage collector found with undelivered records.
+_dropped: list[ClosedByUser] = []
+
+
+def _close_all() -> None:
+    """Deliver the records of all clients that are not closed, for up to `AT_EXIT_S` together."""
+    clock = SystemClock()
+    end_ms = clock.monotonic_ms() + AT_EXIT_S * _MS_PER_S
+    left_open = [client for client in _open_clients if client._is_left_open]
+    for client in left_open:
+        client._warn_not_closed()
+    for client in [*_dropped, *left_open]:
+        count, has_transaction = client._undelivered(), client._has_transaction
+        if has_transaction:
+            _log.warning("A transaction was not committed: client=%r records=%d", client, count)
+        left_s = max(0.0, end_ms - clock.monotonic_ms()) / _MS_PER_S
+        try:
+            client._close_at_exit(left_s)
+        except ClientError as error:
+            _log.error(
+                "Records are lost, because the program ended: client=%r error=%s", client, error
+            )
+
+
+at_exit(_close_all)
