@@ -38,7 +38,7 @@ from chaos.side.changing_topics import GrowingTopicLoad, RecreatedTopicLoad
 from chaos.side.conversions import ConversionLoad, OldClientLoad
 from chaos.side.side_load import SideLoad, SideOptions
 from chaos.side.staged_offsets import StagedOffsetsLoad
-from chaos.side.upkeep import AdminLoad, CompactedLoad
+from chaos.side.upkeep import AdminLoad, CompactedLoad, TelemetryLoad
 from chaos.storage_faults import STORAGE_FAULTS
 from chaos.stress import (
     HEAL_TIMEOUT_S,
@@ -62,6 +62,7 @@ SIDE_LOADS: dict[str, type[SideLoad]] = {
         GrowingTopicLoad,
         CompactedLoad,
         AdminLoad,
+        TelemetryLoad,
     )
 }
 ALL_FAULTS = (*FAULTS, *STORAGE_FAULTS, *CERTIFICATE_FAULTS)
@@ -106,6 +107,8 @@ class Options:
     has_groups: bool = False
     # Transactional clients beside the load; None for none.
     transactional: TransactionalOptions | None = None
+    # Of the topic of the load.
+    segment_bytes: int = 1 << 20
     # Names of side loads (`SIDE_LOADS`).
     sides: tuple[str, ...] = ()
     # Whether all listeners have TLS. There are no transactional clients then.
@@ -172,7 +175,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     transactional: TransactionalLoad | None = None
     try:
         cluster.start()
-        make_topic(cluster, options.partitions, tls=tls)
+        make_topic(cluster, options.partitions, tls=tls, segment_bytes=options.segment_bytes)
         make_hostile_topic(cluster, tls)
         load_options = LoadOptions(TOPIC, options.partitions, rate=options.rate, keys=keys)
         load = Load(cluster.bootstrap, load_options)

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from barnabas.testing.node_process import NodeOptions, NodeProcess
 from chaos.failing_node import InjectedFaults
-from loop_turns import LoopTurns, loop_turns
+from loop_turns import LoopTurns, loop_turns, metrics_text
 
 LAUNCHER = Path(__file__).with_name("failing_node.py")
 _METRICS = "metrics "
@@ -52,6 +54,15 @@ class ChaosNode(NodeProcess):
             OSError: the metrics listener does not answer.
         """
         return loop_turns(self._metrics_address)
+
+    def storage_damage(self) -> int:
+        """Return how often the node has found damage in its files since the start."""
+        return sum(
+            int(sample.value)
+            for family in text_string_to_metric_families(metrics_text(self._metrics_address))
+            for sample in family.samples
+            if sample.name == "barnabas_storage_damage_total"
+        )
 
     def open_descriptors(self) -> int:
         """Return the number of open descriptors of the process."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from chaos.resources import ResourceUse
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -64,6 +66,8 @@ class Outcome:
     transactional_errors: dict[str, int] = field(default_factory=dict)
     # What each side load did, and the verdict on it.
     sides: dict[str, str] = field(default_factory=dict)
+    # Memory, descriptors and threads of each node (`make soak`).
+    resources: dict[int, ResourceUse] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     # The batches around the findings, from the segment files of each node.
     evidence: str = ""

@@ -228,13 +228,18 @@ def view_of(cluster: ClusterProcess, tls: TlsFiles | None) -> ClusterView:
 
 
 def make_topic(
-    cluster: ClusterProcess, partitions: int, min_isr: int = 2, tls: TlsFiles | None = None
+    cluster: ClusterProcess,
+    partitions: int,
+    min_isr: int = 2,
+    tls: TlsFiles | None = None,
+    segment_bytes: int = 1 << 20,
 ) -> None:
     """Create the topic of a campaign on all brokers, without deletion."""
     view = view_of(cluster, tls)
     all_nodes = {node.node_id for node in cluster.brokers}
     await_that(view.live_brokers, lambda found: found == all_nodes, HEAL_TIMEOUT_S, "all brokers")
     configs = {"min.insync.replicas": str(min_isr), **TOPIC_CONFIGS}
+    configs["segment.bytes"] = str(segment_bytes)
     _make(cluster, TOPIC, partitions, configs, tls)
 
 

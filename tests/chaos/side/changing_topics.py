@@ -15,7 +15,7 @@ from chaos.verdict import Verdict
 
 PAUSE_S = 0.5
 # How long a client may miss new records or partitions while faults are injected and healed.
-PATIENCE_S = 180.0
+PATIENCE_S = 90.0
 METADATA_MS = 1000
 
 
@@ -79,8 +79,7 @@ class RecreatedTopicLoad(SideLoad):
         deadline = time.monotonic() + PATIENCE_S
         while missing and time.monotonic() < deadline and not self._stopping.is_set():
             try:
-                for _, part in consumer.poll(0.2).items():
-                    missing -= {code_in(record.value) for record in part}
+                missing -= {code_in(record.value) for record in consumer.poll(0.2)}
                 consumer.commit()
             except ClientError as error:
                 self.options.errors.add(f"recreated topics: {type(error).__name__}")

@@ -63,7 +63,12 @@ class ConversionLoad(SideLoad):
     KINDS = ("conversion", "changed")
     topics: ClassVar = {
         f"chaos-as-{stored}": TopicShape(
-            PARTITIONS, {"compression.type": stored, "max.message.bytes": str(8 << 20)}
+            PARTITIONS,
+            {
+                "compression.type": stored,
+                "max.message.bytes": str(8 << 20),
+                "segment.bytes": str(16 << 20),
+            },
         )
         for stored, _ in COMPRESSIONS
     }

@@ -1,8 +1,7 @@
-"""Side loads of daily operation: a compacted topic, and requests of operators."""
+"""Side loads of daily operation: a compacted topic, requests of operators, clients' metrics."""
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable
 from typing import ClassVar
@@ -116,14 +115,14 @@ class AdminLoad(SideLoad):
                 self.options.errors.add(f"admin: {request.__name__}: {type(error).__name__}")
 
     def _describe(self, client: barnabas.Client) -> None:
-        client.admin.describe_cluster()
         groups = client.admin.list_groups()
         client.admin.describe_groups([each.group_id for each in groups][:20])
         client.admin.describe_configs([ConfigResource(ResourceType.TOPIC, self.TOPIC)])
 
     def _list(self, client: barnabas.Client) -> None:
         client.admin.list_topics(internal=True)
-        client.admin.describe_log_dirs()
+        brokers = client.admin.describe_cluster().brokers
+        client.admin.describe_log_dirs([each.id for each in brokers])
         client.admin.list_transactions()
         client.list_offsets({(self.TOPIC, number): "latest" for number in range(3)})
 
@@ -135,8 +134,9 @@ class AdminLoad(SideLoad):
     def _make_and_delete(self, client: barnabas.Client) -> None:
         name = f"chaos-brief-{self.rng.randrange(1 << 30)}"
         client.create_topic(name, 2)
-        with contextlib.suppress(ClientError):
-            client.producer().send(name, b"value")
+        producer = client.producer()
+        producer.send(name, b"value")
+        producer.flush()
         client.delete_topics([name])
 
     def judge(self) -> Verdict:
@@ -146,3 +146,26 @@ class AdminLoad(SideLoad):
     def figures(self) -> dict[str, int]:
         """Return the numbers of requests by kind."""
         return dict(self._counts)
+
+
+class TelemetryLoad(SideLoad):
+    """A subscription to the metrics of all clients of librdkafka, which push them (KIP-714)."""
+
+    name = "telemetry"
+    settings: ClassVar = {"barnabas.client.telemetry": "log"}
+    SUBSCRIPTION: ClassVar = {
+        "metrics": "*",
+        "interval.ms": "5000",
+        "match": "client_software_name=confluent-kafka-python.*|librdkafka.*",
+    }
+    KINDS = ("telemetry",)
+
+    def _run(self) -> None:
+        with barnabas.Client(self.options.bootstrap, **OWN_KEYS) as client:
+            resource = ConfigResource(ResourceType.CLIENT_METRICS, "chaos")
+            client.admin.alter_configs(resource, self.SUBSCRIPTION)
+        self._stopping.wait()
+
+    def judge(self) -> Verdict:
+        """Return nothing: the pushes must not disturb the nodes, whose logs are searched."""
+        return Verdict(self.KINDS)
