@@ -41,14 +41,13 @@ RECORD_BYTES = (100 * KIB, 2048 * KIB)
 RANDOM_BYTES = 128 * KIB
 PAUSE_S = 1.0
 RANDOM, TEXT, ZEROS = "random", "text", "zeros"
+KINDS_OF_CONTENT = (RANDOM, TEXT, ZEROS, ZEROS)
 
 
-def content_of(seed: int) -> bytes:
+def content_of(kind: str, rng: random.Random) -> bytes:
     """Return 100 KiB to 2 MiB of random bytes, of text, or of zeros behind random bytes."""
-    rng = random.Random(seed)
     low, high = RECORD_BYTES
     size = int(low * (high / low) ** rng.random())
-    kind = rng.choice((RANDOM, TEXT, ZEROS))
     if kind == RANDOM:
         return rng.randbytes(size)
     if kind == TEXT:
@@ -97,17 +96,17 @@ class ConversionLoad(SideLoad):
     def _run(self) -> None:
         while not self._stopping.wait(PAUSE_S):
             number = self.rng.randrange(len(COMPRESSIONS))
+            kind = self.rng.choice(KINDS_OF_CONTENT)
             for sends in self._sends[PARTITIONS * number : PARTITIONS * (number + 1)]:
-                self._send(number, sends)
+                self._send(number, sends, content_of(kind, self.rng))
             for producer in self._producers:
                 producer.poll(0)
         for producer in self._producers:
             left = producer.flush(DELIVERY_TIMEOUT_MS / 1000)
             assert left == 0, f"{left} records were neither delivered nor given up"
 
-    def _send(self, topic_number: int, sends: Sends) -> None:
+    def _send(self, topic_number: int, sends: Sends, content: bytes) -> None:
         number = sends.next_number()
-        content = content_of(self.rng.randrange(1 << 30))
         self._sums[sends.partition, number] = zlib.crc32(content)
 
         def on_delivery(error: object, message: confluent_kafka.Message) -> None:
