@@ -31,6 +31,8 @@ class ChaosNode(NodeProcess):
         super().__init__(options, {"metrics.listener": "127.0.0.1:0", **settings})
         self._control = options.directory / "faults.json"
         self._metrics_address = ""
+        # Standard streams (0 and 2) that the next starts of the process do not have.
+        self.closed_streams: tuple[int, ...] = ()
 
     def set_faults(self, faults: InjectedFaults) -> None:
         """Inject failing calls or a shifted clock, from now on."""
@@ -76,7 +78,11 @@ class ChaosNode(NodeProcess):
     def _command(self) -> list[str]:
         words = super()._command()
         start = words.index("start")
-        return [sys.executable, str(LAUNCHER), str(self._control), *words[start:]]
+        command = [sys.executable, str(LAUNCHER), str(self._control), *words[start:]]
+        if not self.closed_streams:
+            return command
+        closing = " ".join(f"{number}>&-" for number in self.closed_streams)
+        return ["/bin/sh", "-c", f'exec "$@" {closing}', "sh", *command]
 
     def _read_after_ready(self, deadline: float) -> None:
         self._metrics_address = self._read_line(deadline).removeprefix(_METRICS)
