@@ -33,8 +33,8 @@ class LoopTurns(NamedTuple):
     longest_cpu_ms: float
 
 
-def loop_turns(metrics_address: str) -> LoopTurns:
-    """Ask the metrics listener of a broker, "HOST:PORT".
+def metrics_text(metrics_address: str) -> str:
+    """Return all metrics that the listener of a broker, "HOST:PORT", writes.
 
     Raises:
         OSError: there is no whole response.
@@ -42,14 +42,22 @@ def loop_turns(metrics_address: str) -> LoopTurns:
     connection = http.client.HTTPConnection(metrics_address, timeout=_SCRAPE_SECONDS)
     try:
         connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
+        return connection.getresponse().read().decode()
     except http.client.HTTPException as error:
         raise ConnectionResetError(f"{metrics_address}: {error}") from error
     finally:
         connection.close()
+
+
+def loop_turns(metrics_address: str) -> LoopTurns:
+    """Ask the metrics listener of a broker, "HOST:PORT".
+
+    Raises:
+        OSError: there is no whole response.
+    """
     seen = {
         (sample.name, sample.labels.get("clock")): sample.value
-        for family in text_string_to_metric_families(text)
+        for family in text_string_to_metric_families(metrics_text(metrics_address))
         for sample in family.samples
         if sample.name.startswith("barnabas_loop_long")
     }

@@ -11,55 +11,60 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
 from barnabas.testing.relays import Relays
 from barnabas.testing.server_process import BrokerStartError
 from chaos.certificate_faults import CERTIFICATE_FAULTS
 from chaos.chaos_node import ChaosNode
-from chaos.checker import Verdict, check
 from chaos.cluster_view import await_that
-from chaos.damage import verify
-from chaos.evidence import evidence, producer_epochs
 from chaos.faults import FAULTS, Fault
-from chaos.group_load import SETTINGS as GROUP_SETTINGS, SHARE_GROUP, GroupLoad
-from chaos.history import History
+from chaos.group_load import SETTINGS as GROUP_SETTINGS, GroupLoad
+from chaos.judgment import judge, long_turns, unexpected_errors
 from chaos.load import Load, LoadOptions
+from chaos.outcome import Event, Outcome, commit_id, describe_machine, summary, table
+from chaos.side.changing_topics import GrowingTopicLoad, RecreatedTopicLoad
+from chaos.side.conversions import ConversionLoad, OldClientLoad
+from chaos.side.side_load import SideLoad, SideOptions
+from chaos.side.staged_offsets import StagedOffsetsLoad
+from chaos.side.upkeep import AdminLoad, CompactedLoad, TelemetryLoad
 from chaos.storage_faults import STORAGE_FAULTS
-from chaos.streams_load import STREAMS_GROUP
 from chaos.stress import (
     HEAL_TIMEOUT_S,
-    INTERNAL_TOPICS,
-    OFFSETS_TOPIC,
     TOPIC,
     Stress,
     make_hostile_topic,
     make_lasting_topics,
     make_topic,
 )
-from chaos.transaction_checker import check_transactions
 from chaos.transactional_load import TransactionalLoad, TransactionalOptions
 from conformance.tls_cluster import TlsFiles
 from jvm.kafka_node import KafkaNode
-from loop_turns import long_turns_in
-from scenario.segments import read_replica
 
+SIDE_LOADS: dict[str, type[SideLoad]] = {
+    each.name: each
+    for each in (
+        ConversionLoad,
+        OldClientLoad,
+        StagedOffsetsLoad,
+        RecreatedTopicLoad,
+        GrowingTopicLoad,
+        CompactedLoad,
+        AdminLoad,
+        TelemetryLoad,
+    )
+}
 ALL_FAULTS = (*FAULTS, *STORAGE_FAULTS, *CERTIFICATE_FAULTS)
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {
@@ -75,8 +80,6 @@ SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
 }
-# Lines that a node's log must not have: unexpected errors.
-UNEXPECTED = re.compile(r"Traceback|AssertionError|never retrieved")
 # CPU time that one turn of a node's event loop may take.
 TURN_CPU_MS_MAX = 250.0
 # Maximum duration of a fault after the load has resumed.
@@ -104,72 +107,20 @@ class Options:
     has_groups: bool = False
     # Transactional clients beside the load; None for none.
     transactional: TransactionalOptions | None = None
+    # Of the topic of the load.
+    segment_bytes: int = 1 << 20
+    # Names of side loads (`SIDE_LOADS`).
+    sides: tuple[str, ...] = ()
     # Whether all listeners have TLS. There are no transactional clients then.
     tls: bool = False
-
-
-@dataclass
-class Event:
-    """One fault and its result."""
-
-    name: str
-    detail: str
-    # Seconds since the load began.
-    at: float
-    # Seconds from the fault to the first acknowledgement of a record sent behind it: of the last
-    # partition and producer to have one, and of the median of them.
-    recovery: float
-    recovery_median: float
-    # From healing until every replica was in sync.
-    in_sync: float
-    # Changes of the leader epochs of all partitions, and of the controller epoch.
-    elections: int
-    controller_elections: int
-    # Number of errors that clients reported.
-    errors: int
-    failed_sends: int
-
-
-@dataclass
-class Outcome:
-    """The result of a campaign; `problems` is empty if it passed."""
-
-    options: dict[str, Any]
-    commit: str
-    machine: str
-    server: str
-    seconds: float = 0.0
-    records: int = 0
-    failed_sends: int = 0
-    read_by_group: int = 0
-    events: list[Event] = field(default_factory=list)
-    errors: dict[str, int] = field(default_factory=dict)
-    verdict: str = ""
-    # Records read by the consumer group, deliveries to the share group, and the verdict on it.
-    read_by_modern_group: int = 0
-    delivered_to_share_group: int = 0
-    share_verdict: str = ""
-    # Commits that the streams group's coordinator accepted, and the verdict on the group.
-    committed_by_streams_group: int = 0
-    streams_verdict: str = ""
-    # Number of transactions, faults of their clients, and the verdict.
-    transactions: str = ""
-    transactions_verdict: str = ""
-    transactional_errors: dict[str, int] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    # The batches around the findings, from the segment files of each node.
-    evidence: str = ""
-    # Lines of the logs about turns of the event loop over 100 ms of CPU time, and the longest turn.
-    long_turns: list[str] = field(default_factory=list)
-    longest_turn_cpu_ms: float = 0.0
 
 
 def run(options: Options, directory: Path, report: Any = print) -> Outcome:
     """Run a campaign against a separate cluster."""
     outcome = Outcome(
         options=asdict(options),
-        commit=_commit(),
-        machine=_machine(),
+        commit=commit_id(),
+        machine=describe_machine(),
         server="Apache Kafka 4.4.0" if options.kafka else "Barnabas",
     )
     with stressed(options, directory) as stress:
@@ -181,7 +132,7 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
         outcome.seconds = time.monotonic() - started
         outcome.errors = dict(stress.load.errors.counts.most_common())
         if not outcome.problems:
-            _judge(stress, outcome)
+            judge(stress, outcome)
         outcome.problems += unexpected_errors(stress.cluster)
         outcome.long_turns = long_turns(stress.cluster)
         outcome.longest_turn_cpu_ms = stress.longest_turn_cpu_ms
@@ -196,10 +147,15 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     relays = Relays() if options.relays else None
     tls = TlsFiles(directory / "certificates") if options.tls else None
     group_settings = GROUP_SETTINGS if options.has_groups else {}
-    settings = {**SETTINGS, **group_settings, **dict(options.settings)}
+    sides = [SIDE_LOADS[name] for name in options.sides]
+    settings = {**SETTINGS, **group_settings}
+    for side in sides:
+        settings |= side.settings
+    settings |= dict(options.settings)
     keys: dict[str, str] = {}
     if tls is not None:
         assert options.transactional is None, "transactional clients have no TLS"
+        assert not sides, "side loads have no TLS"
         protocols = "PLAINTEXT:SSL,CONTROLLER:SSL,REPLICATION:SSL"
         settings |= {**tls.settings(), "listener.security.protocol.map": protocols}
         settings["ssl.client.auth"] = "required"
@@ -219,7 +175,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     transactional: TransactionalLoad | None = None
     try:
         cluster.start()
-        make_topic(cluster, options.partitions, tls=tls)
+        make_topic(cluster, options.partitions, tls=tls, segment_bytes=options.segment_bytes)
         make_hostile_topic(cluster, tls)
         load_options = LoadOptions(TOPIC, options.partitions, rate=options.rate, keys=keys)
         load = Load(cluster.bootstrap, load_options)
@@ -229,6 +185,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
             stress.groups = GroupLoad(stress.view, cluster.bootstrap, load_options, load.errors)
             make_lasting_topics(cluster, stress.groups.topics, tls)
             stress.groups.start()
+        stress.sides = start_sides(stress, sides, options.seed)
         if options.transactional is not None:
             transactional = TransactionalLoad(
                 cluster.bootstrap, directory / "journals", options.seed, options.transactional
@@ -247,11 +204,24 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
             load.abandon()
         if stress is not None and stress.groups is not None:
             stress.groups.abandon()
+        for side in stress.sides if stress is not None else ():
+            side.stop()
         if transactional is not None:
             transactional.abandon()
         cluster.close()
         if relays is not None:
             relays.close()
+
+
+def start_sides(stress: Stress, kinds: Sequence[type[SideLoad]], seed: int) -> list[SideLoad]:
+    """Create the topics of side loads, and start them."""
+    options = SideOptions(stress.view, stress.cluster.bootstrap, seed, stress.load.errors)
+    sides = [kind(options) for kind in kinds]
+    for side in sides:
+        for name, shape in side.topics.items():
+            make_lasting_topics(stress.cluster, {name: shape.partitions}, configs=shape.configs)
+        side.start()
+    return sides
 
 
 def await_transactions(stress: Stress) -> None:
@@ -344,190 +314,6 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     )
 
 
-def _judge(stress: Stress, outcome: Outcome) -> None:
-    """Stop the load, and check everything."""
-    try:
-        _judge_transactions(stress, outcome)
-        history = stress.load.finish()
-        _judge_groups(stress, history, outcome)
-    except AssertionError as error:
-        outcome.problems.append(str(error))
-        return
-    outcome.records = stress.load.records()
-    outcome.failed_sends = stress.load.failures()
-    outcome.read_by_group = sum(len(run.offsets) for run in history.member_runs)
-    verdict: Verdict = check(history)
-    if not verdict.is_clean:
-        # Producer epochs show whether the client or the cluster has created a duplicate.
-        directory = stress.cluster.brokers[0].data_directory
-        for log in history.logs.values():
-            log.producer_epochs = producer_epochs(directory, TOPIC, log.partition)
-        verdict = check(history)
-    outcome.verdict = str(verdict)
-    if not verdict.is_clean:
-        outcome.problems.append(str(verdict))
-        brokers = {node.node_id: node.data_directory for node in stress.cluster.brokers}
-        outcome.evidence = evidence(verdict, TOPIC, brokers)
-    for topic, partitions in stress.topics.items():
-        if topic != OFFSETS_TOPIC:
-            outcome.problems += compare_replicas(stress.cluster, partitions, topic)
-    outcome.problems += verify_directories(stress.cluster)
-
-
-def _judge_groups(stress: Stress, history: History, outcome: Outcome) -> None:
-    """Check share and streams group, and add the events of the consumer group to the history."""
-    if stress.groups is None:
-        return
-    verdicts = stress.groups.finish(history)
-    outcome.read_by_modern_group = stress.groups.read
-    outcome.delivered_to_share_group = stress.groups.delivered
-    outcome.committed_by_streams_group = stress.groups.committed
-    outcome.share_verdict = str(verdicts[SHARE_GROUP])
-    outcome.streams_verdict = str(verdicts[STREAMS_GROUP])
-    outcome.problems += [f"{group}: {x}" for group, x in verdicts.items() if not x.is_clean]
-
-
-def _judge_transactions(stress: Stress, outcome: Outcome) -> None:
-    transactional = stress.transactional
-    if transactional is None:
-        return
-    try:
-        verdict = check_transactions(transactional.finish())
-    finally:
-        outcome.transactions = transactional.figures()
-        outcome.transactional_errors = transactional.errors()
-    outcome.transactions_verdict = str(verdict)
-    if not verdict.is_clean:
-        outcome.problems.append(f"transactions: {verdict}")
-
-
-def compare_replicas(cluster: ClusterProcess, partitions: int, topic: str = TOPIC) -> list[str]:
-    """Return replicas whose segment files differ in bytes (LogMatching).
-
-    Replicas of a compacted topic may be compacted at different times: there, the last record of
-    each key must be the same.
-    """
-
-    def content(node: NodeProcess, partition: int) -> object:
-        found = read_replica(node.data_directory, topic, partition)
-        return found.latest() if topic in INTERNAL_TOPICS else found.data
-
-    found = []
-    for partition in range(partitions):
-        for node in cluster.brokers[1:]:
-            try:
-                await_that(
-                    lambda node=node, partition=partition: (
-                        content(cluster.brokers[0], partition) == content(node, partition)
-                    ),
-                    bool,
-                    HEAL_TIMEOUT_S,
-                    f"the same content of {topic}-{partition} on {node.node_id}",
-                )
-            except AssertionError as error:
-                found.append(str(error))
-    return found
-
-
-def verify_directories(cluster: ClusterProcess) -> list[str]:
-    """Stop our nodes, and return what `barnabas log verify` finds in their directories."""
-    ours = [node for node in cluster.nodes.values() if not isinstance(node, KafkaNode)]
-    if ours:
-        cluster.stop()
-    found = {node.node_id: verify(node.data_directory) for node in ours}
-    return [f"files of node {number}: {words}" for number, words in found.items() if words]
-
-
-def long_turns(cluster: ClusterProcess) -> list[str]:
-    """Return log lines of the nodes about turns of the event loop over 100 ms of CPU time."""
-    return [
-        f"node {number}: {line}"
-        for number, node in cluster.nodes.items()
-        if not isinstance(node, KafkaNode)
-        for line in long_turns_in(node.log())
-    ]
-
-
-def unexpected_errors(cluster: ClusterProcess) -> list[str]:
-    """Return unexpected errors in the logs of Barnabas nodes."""
-    found = []
-    for number, node in cluster.nodes.items():
-        if isinstance(node, KafkaNode):
-            continue
-        log = node.log()
-        hit = UNEXPECTED.search(log)
-        if hit:
-            found.append(f"log of node {number}: {log[max(0, hit.start() - 300) :][:3000]}")
-    return found
-
-
-def table(outcome: Outcome) -> str:
-    """Return the table for docs/reliability.md."""
-    by_name: dict[str, list[Event]] = {}
-    for event in outcome.events:
-        by_name.setdefault(event.name, []).append(event)
-    lines = [
-        "| fault | times | next ack: median / worst | healed: worst | elections | failed sends |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, events in by_name.items():
-        recoveries = [event.recovery for event in events]
-        lines.append(
-            f"| {name} | {len(events)} | {statistics.median(recoveries):.2f} s / "
-            f"{max(recoveries):.2f} s | {max(e.in_sync for e in events):.1f} s | "
-            f"{sum(e.elections for e in events)} + "
-            f"{sum(e.controller_elections for e in events)} of controllers | "
-            f"{sum(e.failed_sends for e in events)} |"
-        )
-    return "\n".join(lines)
-
-
-def summary(outcome: Outcome) -> str:
-    """Return the result as one paragraph."""
-    verdict = "; ".join(outcome.problems) if outcome.problems else outcome.verdict
-    return (
-        f"{outcome.server}, commit {outcome.commit}, seed {outcome.options['seed']}, "
-        f"{outcome.seconds:.0f} s, {len(outcome.events)} faults, {outcome.records} records sent, "
-        f"{outcome.failed_sends} failed sends, {outcome.read_by_group} read by the group, "
-        f"{_groups(outcome)}, "
-        f"{outcome.transactions or 'no transactions'}, "
-        f"{len(outcome.long_turns)} turns over 100 ms of CPU time, the longest "
-        f"{outcome.longest_turn_cpu_ms:.0f} ms, "
-        f"{outcome.machine}: {verdict}"
-    )
-
-
-def _groups(outcome: Outcome) -> str:
-    if not outcome.share_verdict:
-        return "no other groups"
-    return (
-        f"{outcome.read_by_modern_group} read by the consumer group, "
-        f"{outcome.delivered_to_share_group} delivered to the share group: "
-        f"{outcome.share_verdict}, {outcome.committed_by_streams_group} commits of the streams "
-        f"group: {outcome.streams_verdict}"
-    )
-
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "unknown"
-
-
-def _machine() -> str:
-    memory = psutil.virtual_memory().total / 2**30
-    load = psutil.getloadavg()[1]
-    return (
-        f"{psutil.cpu_count()} cores, {memory:.0f} GiB, Python {sys.version.split()[0]}, "
-        f"load average {load:.0f} before it began"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30)
@@ -540,6 +326,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--no-transactions", action="store_true")
     parser.add_argument("--groups", action="store_true", help="members of all protocols")
+    parser.add_argument("--side", action="append", default=[], help='a side load, or "all"')
     parser.add_argument("--tls", action="store_true", help="TLS on all listeners")
     parser.add_argument("--rate", type=int, default=300, help="records/s of each producer")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="data directories, on a problem")
@@ -557,7 +344,8 @@ def main() -> None:
         settings=tuple(tuple(each.split("=", 1)) for each in given.set),
         tls=given.tls,
     )
-    options = replace(options, has_groups=given.groups)
+    sides = tuple(SIDE_LOADS) if "all" in given.side else tuple(given.side)
+    options = replace(options, has_groups=given.groups, sides=sides)
     if not given.no_transactions and not given.tls:
         options = replace(options, transactional=TransactionalOptions())
     # The end of the campaign also ends its processes.

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from barnabas.testing.node_process import NodeOptions, NodeProcess
 from chaos.failing_node import InjectedFaults
-from loop_turns import LoopTurns, loop_turns
+from loop_turns import LoopTurns, loop_turns, metrics_text
 
 LAUNCHER = Path(__file__).with_name("failing_node.py")
 _METRICS = "metrics "
@@ -29,6 +31,8 @@ class ChaosNode(NodeProcess):
         super().__init__(options, {"metrics.listener": "127.0.0.1:0", **settings})
         self._control = options.directory / "faults.json"
         self._metrics_address = ""
+        # Standard streams (0 and 2) that the next starts of the process do not have.
+        self.closed_streams: tuple[int, ...] = ()
 
     def set_faults(self, faults: InjectedFaults) -> None:
         """Inject failing calls or a shifted clock, from now on."""
@@ -53,6 +57,15 @@ class ChaosNode(NodeProcess):
         """
         return loop_turns(self._metrics_address)
 
+    def storage_damage(self) -> int:
+        """Return how often the node has found damage in its files since the start."""
+        return sum(
+            int(sample.value)
+            for family in text_string_to_metric_families(metrics_text(self._metrics_address))
+            for sample in family.samples
+            if sample.name == "barnabas_storage_damage_total"
+        )
+
     def open_descriptors(self) -> int:
         """Return the number of open descriptors of the process."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
@@ -65,7 +78,11 @@ class ChaosNode(NodeProcess):
     def _command(self) -> list[str]:
         words = super()._command()
         start = words.index("start")
-        return [sys.executable, str(LAUNCHER), str(self._control), *words[start:]]
+        command = [sys.executable, str(LAUNCHER), str(self._control), *words[start:]]
+        if not self.closed_streams:
+            return command
+        closing = " ".join(f"{number}>&-" for number in self.closed_streams)
+        return ["/bin/sh", "-c", f'exec "$@" {closing}', "sh", *command]
 
     def _read_after_ready(self, deadline: float) -> None:
         self._metrics_address = self._read_line(deadline).removeprefix(_METRICS)

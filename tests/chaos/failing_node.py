@@ -1,4 +1,4 @@
-"""Runs `barnabas` with injected faults: failing system calls on files, and a shifted wall clock.
+"""Runs `barnabas` with injected faults: failing calls on files, failing timers, a shifted clock.
 
     python tests/chaos/failing_node.py CONTROL start server.properties ...
 
@@ -9,7 +9,8 @@ of failed calls are appended to CONTROL with the suffix `.failed`.
 The broker reaches files only through `runtime/disk.py`, and the time only through
 `runtime/clock.py`. It is therefore enough to replace the modules `os` and `time`
 there. A preloaded library (LD_PRELOAD) would need a C compiler, and a separate file system the
-right to mount.
+right to mount. Timers of coordinators are created by `ShardTimers.schedule` alone, which gets
+operations that may raise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,19 @@ CALLS = {
     "sync": ("fsync", "fdatasync"),
     "rename": ("replace",),
 }
+# The kind of the timers of coordinators, whose "path" is the timer's key.
+TIMER = "timer"
+
+
+class InjectedTimerError(Exception):
+    """The failure of a timer. A log may contain it."""
 
 
 @dataclass(frozen=True)
 class InjectedFaults:
     """The faults to inject."""
 
-    # Kinds of calls that fail: keys of `CALLS`.
+    # Kinds of calls that fail: keys of `CALLS`, and `TIMER`.
     calls: tuple[str, ...] = ()
     # The name of the error, such as ENOSPC.
     error: str = "EIO"
@@ -165,6 +172,25 @@ def _path_of(path: str | int) -> str:
         return ""
 
 
+def fail_timers(fault_control: FaultControl) -> None:
+    """Let timers of coordinators raise while the control file says so."""
+    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+
+    schedule = ShardTimers.schedule
+
+    def schedule_failing(
+        timers: ShardTimers, key: Hashable, delay_ms: float, operation: Callable[[], Any]
+    ) -> None:
+        def run() -> Any:
+            if fault_control.fails(TIMER, str(key)):
+                raise InjectedTimerError(key)
+            return operation()
+
+        schedule(timers, key, delay_ms, run)
+
+    ShardTimers.schedule = schedule_failing  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Install the replacements, and run `barnabas` with the remaining arguments."""
     # The directory of this file would hide installed modules of the same names.
@@ -180,6 +206,7 @@ def main() -> None:
         (clock, "time", ShiftedTime(fault_control)),
     ):
         setattr(module, name, replacement)
+    fail_timers(fault_control)
     barnabas(sys.argv[2:])
 
 

@@ -266,8 +266,7 @@ class ShareLoad:
 
     def _is_processed(self, client: barnabas.Client) -> bool:
         for member in self._members:
-            if member.death is not None:
-                raise member.death
+            member.check_alive()
         found = client.admin.describe_share_group_offsets([SHARE_GROUP])[SHARE_GROUP]
         if isinstance(found, ClientError):
             return False
@@ -319,8 +318,7 @@ class GroupLoad:
     def check_alive(self) -> None:
         """Raise the exception of a dead client."""
         for worker in self._workers:
-            if worker.death is not None:
-                raise worker.death
+            worker.check_alive()
 
     def sample_commits(self) -> None:
         """Add the committed offsets of the consumer group to the history."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, TopicPartition
@@ -22,6 +23,7 @@ from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, va
 from waiting import PATIENCE_S, eventually
 
 PADDING = b"." * 100
+_READ_AT_ONCE = 1_000
 # Errors during and shortly after the election of a leader.
 _EARLY = (
     confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
@@ -92,6 +94,10 @@ class Worker:
     def join(self) -> None:
         """Wait for the end of the thread, and raise its exception."""
         self._thread.join()
+        self.check_alive()
+
+    def check_alive(self) -> None:
+        """Raise the exception of a dead thread."""
         if self.death is not None:
             raise self.death
 
@@ -151,26 +157,28 @@ class LibrdkafkaProducing(_Producing):
         super().__init__(number, options, errors)
         for sends in self.sends:
             sends.may_start_new_epochs = True
-        self._producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 2,
-                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
-                "socket.timeout.ms": ANSWER_TIMEOUT_MS,
-                "request.timeout.ms": ANSWER_TIMEOUT_MS - 500,
-                "retry.backoff.max.ms": 100,
-                "topic.metadata.refresh.fast.interval.ms": 50,
-                # Otherwise it would not refresh metadata when an isolated leader cannot commit.
-                "topic.metadata.refresh.interval.ms": 2000,
-                "error_cb": lambda error: errors.add(f"librdkafka: {error.name()}"),
-                **options.keys,
-                # Errors are counted instead of logged.
-                "log_level": 0,
-                **QUICK,
-            }
-        )
+        self._producer = confluent_kafka.Producer({**self.keys(bootstrap, errors), **options.keys})
+
+    @staticmethod
+    def keys(bootstrap: str, errors: Errors) -> dict[str, Any]:
+        """Return the keys of an idempotent producer that survives faults."""
+        return {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 2,
+            "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+            "socket.timeout.ms": ANSWER_TIMEOUT_MS,
+            "request.timeout.ms": ANSWER_TIMEOUT_MS - 500,
+            "retry.backoff.max.ms": 100,
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            # Otherwise it would not refresh metadata when an isolated leader cannot commit.
+            "topic.metadata.refresh.interval.ms": 2000,
+            "error_cb": lambda error: errors.add(f"librdkafka: {error.name()}"),
+            # Errors are counted instead of logged.
+            "log_level": 0,
+            **QUICK,
+        }
 
     def _open(self) -> None:
         pass
@@ -382,8 +390,7 @@ class Load:
     def check_alive(self) -> None:
         """Raise the exception of a dead client."""
         for worker in self._workers:
-            if worker.death is not None:
-                raise worker.death
+            worker.check_alive()
 
     def mark(self) -> float:
         """Make `recovered` count only records that are sent from now on; return the time."""
@@ -504,23 +511,25 @@ def read_values(
     bootstrap: str, topic: str, partition: int, keys: Mapping[str, str] | None = None
 ) -> list[tuple[int, bytes | None]]:
     """Return (offset, value) of every record of a partition, read by a consumer."""
+    return list(read_each(bootstrap, topic, partition, keys))
+
+
+def read_each(
+    bootstrap: str, topic: str, partition: int, keys: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yield (offset, value) of every record of a partition, with few of them in memory."""
     consumer = plain_consumer(bootstrap, "reads-all", keys)
     try:
         place = TopicPartition(topic, partition, 0)
         start, end = eventually(lambda: _ends(consumer, place), f"{topic}-{partition} has no end")
         consumer.assign([TopicPartition(topic, partition, start)])
-        found: list[tuple[int, bytes | None]] = []
-
-        def has_all() -> bool:
-            if start == end or (found and found[-1][0] >= end - 1):
-                return True
-            for message in consumer.consume(10_000, 0.2):
+        position = start
+        while position < end:
+            missing = f"{topic}-{partition} cannot be read from {position} to {end}"
+            for message in eventually(lambda: consumer.consume(_READ_AT_ONCE, 0.2), missing):
                 assert message.error() is None, message.error()
-                found.append((message.offset(), message.value()))
-            return False
-
-        eventually(has_all, f"{topic}-{partition} cannot be read to {end}")
-        return found
+                position = message.offset() + 1
+                yield message.offset(), message.value()
     finally:
         consumer.close()
 

@@ -1,4 +1,4 @@
-"""Faults of disks, files, descriptors and clocks, and a hostile client."""
+"""Faults of disks, files, descriptors, clocks and timers, and a hostile client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.testing.node_process import NodeProcess
 from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import await_that
 from chaos.damage import Flip, delete_replica, flip_any, repair, verify
-from chaos.failing_node import InjectedFaults
+from chaos.failing_node import TIMER, InjectedFaults
 from chaos.faults import Fault, kill, let_pass
 from chaos.hostile import TOPIC as HOSTILE_TOPIC
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress
@@ -40,6 +40,8 @@ JUMPS_MS = (8 * DAY_MS, 400 * DAY_MS, 40 * 60_000, -30 * 60_000)
 # Numbers of descriptors below the number of open files.
 SHORT_BY = (0, 5, 20)
 HOSTILE_S = 8.0
+# Standard streams that a broker is started without.
+CLOSED_STREAMS = ((0,), (2,), (0, 2))
 
 
 def wipe_one_of_all(stress: Stress) -> str:
@@ -146,6 +148,34 @@ def shift_clock(stress: Stress) -> str:
     return f"node {', '.join(str(each.node_id) for each in nodes)} by {ahead_ms / 3_600_000:g} h"
 
 
+def fail_timers(stress: Stress) -> str:
+    """Let the timers of all coordinators raise for some time: they must run again later."""
+    before = sum(len(node.failed_calls()) for node in _chaos_nodes(stress))
+    share = stress.rng.choice((1.0, 0.5))
+    for node in _chaos_nodes(stress):
+        node.set_faults(InjectedFaults((TIMER,), share=share, seed=stress.rng.randrange(99)))
+    let_pass(stress, 2 + 4 * stress.rng.random())
+    for node in _chaos_nodes(stress):
+        node.clear_faults()
+    failed = sum(len(node.failed_calls()) for node in _chaos_nodes(stress)) - before
+    return f"{failed} timers of all nodes"
+
+
+def close_streams(stress: Stress) -> str:
+    """Start a broker without some of its standard streams, and stop it cleanly."""
+    node = _chaos_node(stress)
+    stress.may_end.add(node.node_id)
+    node.stop()
+    node.closed_streams = stress.rng.choice(CLOSED_STREAMS)
+    what = f"node {node.node_id} without the streams {node.closed_streams}"
+    node.start()
+    stress.await_full_isr()
+    node_status = node.stop()
+    node.closed_streams = ()
+    assert node_status == 0, f"{what} ended with status {node_status}"
+    return what
+
+
 def attack(stress: Stress) -> str:
     """Send costly batches and very large requests to a leader by a hostile client."""
     hostile = await_that(
@@ -188,5 +218,7 @@ STORAGE_FAULTS = (
     Fault("no descriptor for files", fail_to_open, needs_injection=True, weight=1),
     Fault("limit of open files lowered", exhaust_descriptors, needs_injection=True, weight=1),
     Fault("clock jump", shift_clock, needs_injection=True, weight=1),
+    Fault("timers that raise", fail_timers, needs_injection=True, weight=2),
+    Fault("closed standard streams", close_streams, needs_injection=True, weight=1),
     Fault("hostile client", attack, needs_injection=True, weight=2),
 )

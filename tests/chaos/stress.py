@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.protocol.errors import ErrorCode
@@ -22,6 +22,8 @@ from chaos.cluster_view import ClusterView, PartitionView, await_that, create_to
 from chaos.group_load import GroupLoad
 from chaos.hostile import TOPIC as HOSTILE_TOPIC
 from chaos.load import Load
+from chaos.side.side_load import SideLoad
+from chaos.side.upkeep import CompactedLoad
 from chaos.transactional_load import TransactionalLoad
 from conformance.tls_cluster import TlsFiles
 
@@ -30,6 +32,8 @@ TOPIC = "chaos"
 # Internal topics that the loads create.
 OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
 INTERNAL_TOPICS = {OFFSETS_TOPIC: 3, TRANSACTION_TOPIC: 3}
+# Replicas of these topics may be compacted at different times.
+COMPACTED_TOPICS = {*INTERNAL_TOPICS, CompactedLoad.TOPIC}
 # Prefix of the error message with which `barnabas start` ends.
 REFUSAL = "barnabas: "
 # Small segments, so that some are closed, and a retention time below the jumps of clocks.
@@ -51,6 +55,8 @@ class Stress:
     transactional: TransactionalLoad | None = None
     # Members of a consumer, a share and a streams group beside the load, or None.
     groups: GroupLoad | None = None
+    # Clients beside the load, each with topics and a checker of its own.
+    sides: list[SideLoad] = field(default_factory=list)
     # Nodes that may end because of the fault.
     may_end: set[int] = field(default_factory=set)
     # Nodes that may refuse to start after the fault. They are then wiped.
@@ -77,6 +83,8 @@ class Stress:
             found |= self.transactional.topics | INTERNAL_TOPICS
         if self.groups is not None:
             found |= self.groups.topics
+        for side in self.sides:
+            found |= {name: shape.partitions for name, shape in side.topics.items()}
         return found
 
     def state(self) -> tuple[dict[int, PartitionView], tuple[int, int]]:
@@ -113,6 +121,8 @@ class Stress:
             self.transactional.check_alive()
         if self.groups is not None:
             self.groups.check_alive()
+        for side in self.sides:
+            side.check_alive()
 
     def heal(self) -> None:
         """Restart and reconnect all nodes."""
@@ -218,13 +228,18 @@ def view_of(cluster: ClusterProcess, tls: TlsFiles | None) -> ClusterView:
 
 
 def make_topic(
-    cluster: ClusterProcess, partitions: int, min_isr: int = 2, tls: TlsFiles | None = None
+    cluster: ClusterProcess,
+    partitions: int,
+    min_isr: int = 2,
+    tls: TlsFiles | None = None,
+    segment_bytes: int = 1 << 20,
 ) -> None:
     """Create the topic of a campaign on all brokers, without deletion."""
     view = view_of(cluster, tls)
     all_nodes = {node.node_id for node in cluster.brokers}
     await_that(view.live_brokers, lambda found: found == all_nodes, HEAL_TIMEOUT_S, "all brokers")
     configs = {"min.insync.replicas": str(min_isr), **TOPIC_CONFIGS}
+    configs["segment.bytes"] = str(segment_bytes)
     _make(cluster, TOPIC, partitions, configs, tls)
 
 
@@ -235,12 +250,16 @@ def make_hostile_topic(cluster: ClusterProcess, tls: TlsFiles | None = None) -> 
 
 
 def make_lasting_topics(
-    cluster: ClusterProcess, topics: dict[str, int], tls: TlsFiles | None = None
+    cluster: ClusterProcess,
+    topics: Mapping[str, int],
+    tls: TlsFiles | None = None,
+    configs: Mapping[str, str] | None = None,
 ) -> None:
     """Create topics from which nothing is deleted, whatever the clocks say."""
-    configs = {"min.insync.replicas": "2", **TOPIC_CONFIGS, "retention.ms": "-1"}
+    all_configs = {"min.insync.replicas": "2", **TOPIC_CONFIGS, "retention.ms": "-1"}
+    all_configs |= configs or {}
     for name, partitions in topics.items():
-        _make(cluster, name, partitions, configs, tls)
+        _make(cluster, name, partitions, all_configs, tls)
 
 
 def _make(

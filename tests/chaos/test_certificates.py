@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.campaign import Options, compare_replicas, stressed, unexpected_errors
+from chaos.campaign import Options, stressed
 from chaos.certificate_faults import expire, refusal, rotate
 from chaos.checker import check
 from chaos.cluster_view import await_that
+from chaos.judgment import compare_replicas, unexpected_errors
 from chaos.stress import HEAL_TIMEOUT_S, Stress
 
 # On a busy machine too, nodes lose each other by their certificates only.

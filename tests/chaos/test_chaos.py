@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.campaign import Options, Outcome, run, summary, table
+from chaos.campaign import Options, run
 from chaos.faults import FAULTS
+from chaos.outcome import Outcome, summary, table
 from chaos.storage_faults import STORAGE_FAULTS
 from chaos.transactional_load import TransactionalOptions
 from scenario.stage import runs_on_kafka

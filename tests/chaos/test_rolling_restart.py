@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.campaign import Options, compare_replicas, stressed, unexpected_errors
+from chaos.campaign import Options, stressed
 from chaos.checker import check
+from chaos.judgment import compare_replicas, unexpected_errors
 from scenario.stage import runs_on_kafka
 
 

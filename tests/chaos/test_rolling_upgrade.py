@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing.cluster_process import ClusterProcess
-from chaos.campaign import SETTINGS, compare_replicas, unexpected_errors
+from chaos.campaign import SETTINGS
 from chaos.checker import check
 from chaos.cluster_view import await_that
 from chaos.earlier_version import UpgradedNode, earliest_commit, extract
+from chaos.judgment import compare_replicas, unexpected_errors
 from chaos.load import Load, LoadOptions
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress, make_topic
 

@@ -66,6 +66,8 @@ class TransactionalOptions:
     output_partitions: int = 2
     # Transactions per second of each mover.
     rate: float = 4.0
+    # Whether clients are killed, paused and doubled.
+    has_faults: bool = True
 
 
 @dataclass
@@ -156,7 +158,8 @@ class TransactionalLoad:
         for client in ("own", "librdkafka"):
             for role in ("move", "process", "read"):
                 self._launch(role, client, f"{role}-{client}")
-        self._may_disturb.set()
+        if self.options.has_faults:
+            self._may_disturb.set()
         self._thread.start()
 
     def _launch(self, role: str, client: str, name: str) -> None:

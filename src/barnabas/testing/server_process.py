@@ -49,6 +49,9 @@ class ServerProcess:
         self.advertised_address = ""
         # Whether the process is stopped by SIGSTOP.
         self.is_paused = False
+        # Whether the process has got SIGTERM. A second one would make a broker stop at once, without
+        # closing its logs.
+        self._is_stopping = False
 
     @property
     def pid(self) -> int:
@@ -113,6 +116,7 @@ class ServerProcess:
     def terminate(self) -> None:
         """Send SIGTERM without waiting; `stop` waits."""
         if self.is_running:
+            self._is_stopping = True
             self._signal(signal.SIGTERM)
             self.resume()
 
@@ -232,7 +236,8 @@ class ServerProcess:
         process = self._process
         if process is None:
             return 0
-        self._signal(number)
+        if number != signal.SIGTERM or not self._is_stopping:
+            self._signal(number)
         # A suspended process handles SIGTERM only after SIGCONT.
         self.resume()
         try:
@@ -248,4 +253,4 @@ class ServerProcess:
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
         self._process = None
-        self.is_paused = False
+        self.is_paused = self._is_stopping = False

@@ -61,3 +61,13 @@ def test_lost_segments_are_found_by_the_recovery_point(data: Path) -> None:
     done = run("verify", data)
     assert done.exit_code == 1
     assert "flights-0: 9, but its log ends at 0: records were lost" in done.output
+
+
+@pytest.mark.parametrize("kind", ["delete", "stray", "future"])
+def test_a_checkpoint_is_not_compared_with_other_logs_of_the_partition(
+    kind: str, data: Path
+) -> None:
+    OffsetCheckpoint(RealDisk(), str(data), RECOVERY_POINTS).write({PARTITION: 9})
+    (data / "flights-0").rename(data / f"flights-0.{'0' * 32}-{kind}")
+    done = run("verify", data)
+    assert done.exit_code == 0, done.output

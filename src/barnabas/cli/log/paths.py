@@ -29,6 +29,11 @@ class PartitionDirectory(NamedTuple):
         """TOPIC-PARTITION."""
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the broker uses the log: it is neither deleted, nor stray, nor a future copy."""
+        return PurePosixPath(RealDisk().absolute(self.path)).name == self.name
+
 
 def partition_of(path: str) -> PartitionDirectory | None:
     """Return the partition that a directory is named after; None for any other name."""

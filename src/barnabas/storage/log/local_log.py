@@ -332,12 +332,14 @@ class LocalLog:
             segment.close_if_idle()
 
     def release_idle(self) -> None:
-        """Release descriptors and indexes of idle segments that are fully synced."""
+        """Release descriptors and indexes of idle, synced segments, and trim the other indexes."""
         recovery_point = self._offsets.recovery_point
-        for segment in list(self.segments)[:-1]:
+        for segment in list(self.segments):
             following = self.segments.higher(segment.base_offset)
             if following is not None and following.base_offset <= recovery_point:
                 segment.release_if_idle()
+            else:
+                segment.trim_indexes()
 
     def prepare_sync(
         self, paths: list[str], is_final: bool, with_parent: bool = True

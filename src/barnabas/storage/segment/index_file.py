@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # Maximum number of buffered bytes.
 _PENDING_BYTES_MAX = 768
+# Number of entries of the active segment that stay in memory when `trim` drops the earlier ones.
+# Reads near the end of the log need these only.
+TAIL_ENTRIES = 1024
 
 
 class IndexFile:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from barnabas.storage.segment.index_file import IndexFile
+from barnabas.storage.segment.index_file import TAIL_ENTRIES, IndexFile
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
@@ -24,9 +24,9 @@ _SWAP = sys.byteorder == "little"
 
 
 class OffsetIndex:
-    """Offset index; loaded on first use and unloaded by `unload`."""
+    """Offset index; loaded on first use, cut to its end by `trim` and unloaded by `unload`."""
 
-    __slots__ = ("_max_entries", "_offsets", "_positions", "base_offset", "file")
+    __slots__ = ("_max_entries", "_offsets", "_positions", "_trimmed", "base_offset", "file")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
         self.file = IndexFile(disk, path, ENTRY_BYTES)
@@ -35,21 +35,26 @@ class OffsetIndex:
         # Relative offsets, strictly increasing, and positions; None until loaded.
         self._offsets: array[int] | None = None
         self._positions: array[int] = array("i")
+        # Number of entries before the arrays, which are only in the file. If there are any, the
+        # arrays are not empty.
+        self._trimmed = 0
 
     def create(self) -> None:
         """Start empty, for a new segment, whose file is created separately."""
         self.file.start_empty()
         self._offsets = array("i")
         self._positions = array("i")
+        self._trimmed = 0
 
     def __len__(self) -> int:
-        return len(self._loaded())
+        return len(self._loaded_end()) + self._trimmed
 
     @property
     def is_full(self) -> bool:
         """Whether no further entry fits."""
         offsets = self._offsets
-        return len(self._loaded() if offsets is None else offsets) >= self._max_entries
+        count = len(self._loaded() if offsets is None else offsets) + self._trimmed
+        return count >= self._max_entries
 
     def lookup(self, offset: int) -> int:
         """Return the position of the entry at or before `offset`, for a forward scan."""
@@ -57,8 +62,11 @@ class OffsetIndex:
 
     def entry_before(self, offset: int) -> tuple[int, int]:
         """Return offset and position of the entry at or before `offset`; position 0 without one."""
-        offsets = self._loaded()
-        slot = bisect_right(offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        relative = min(offset - self.base_offset, RELATIVE_OFFSET_MAX)
+        offsets = self._loaded_end()
+        if self._trimmed and relative < offsets[0]:
+            offsets = self._loaded()
+        slot = bisect_right(offsets, relative)
         if not slot:
             return self.base_offset, 0
         return self.base_offset + offsets[slot - 1], self._positions[slot - 1]
@@ -76,14 +84,14 @@ class OffsetIndex:
         Returns:
             Whether entries were removed, so that the index was damaged.
         """
-        offsets, positions = self._loaded(), self._positions
         relative = offset - self.base_offset
-        count = len(offsets)
+        offsets = self._loaded_end()
+        if not offsets or (offsets[-1] < relative and self._positions[-1] < position):
+            return False
+        offsets, positions = self._loaded(), self._positions
         while offsets and (offsets[-1] >= relative or positions[-1] >= position):
             offsets.pop()
             positions.pop()
-        if len(offsets) == count:
-            return False
         self.file.replace(self._encoded())
         return True
 
@@ -95,7 +103,7 @@ class OffsetIndex:
 
     def append(self, last_offset: int, position: int) -> None:
         """Append the entry of a batch."""
-        offsets = self._loaded()
+        offsets = self._loaded_end()
         relative = last_offset - self.base_offset
         assert not offsets or relative > offsets[-1], (
             f"entry {relative} is not above the last entry {offsets[-1]}"
@@ -124,6 +132,7 @@ class OffsetIndex:
         """Remove all entries."""
         self._offsets = array("i")
         self._positions = array("i")
+        self._trimmed = 0
         self.file.replace(b"")
 
     def is_sane(self, log_bytes: int) -> bool:
@@ -144,10 +153,26 @@ class OffsetIndex:
         self.file.write_out()
         self._offsets = None
         self._positions = array("i")
+        self._trimmed = 0
+
+    def trim(self) -> None:
+        """Keep only the last TAIL_ENTRIES entries in memory; a lookup before them loads all."""
+        offsets = self._offsets
+        if offsets is not None and len(offsets) > TAIL_ENTRIES:
+            surplus = len(offsets) - TAIL_ENTRIES
+            del offsets[:surplus]
+            del self._positions[:surplus]
+            self._trimmed += surplus
+
+    def _loaded_end(self) -> array[int]:
+        """Return the offsets in memory, which begin with entry `_trimmed`."""
+        offsets = self._offsets
+        return self._loaded() if offsets is None else offsets
 
     def _loaded(self) -> array[int]:
         offsets = self._offsets
-        if offsets is None:
+        if offsets is None or self._trimmed:
+            self._trimmed = 0
             entries = array("i", self.file.read())
             if _SWAP:
                 entries.byteswap()

@@ -484,6 +484,11 @@ class Segment:
         """Return when the file of batches was last written (wall clock, ms)."""
         return self._disk.modified_ms(self.path(LOG_SUFFIX)) if self._has_files else self.created_ms
 
+    def trim_indexes(self) -> None:
+        """Keep only the ends of the indexes in memory, while the segment grows."""
+        self.offset_index.trim()
+        self.time_index.trim()
+
     def release_if_idle(self) -> bool:
         """Close the descriptor and unload the indexes if unused since the last call."""
         if self._was_used:

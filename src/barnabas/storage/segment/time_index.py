@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from barnabas.storage.segment.index_file import IndexFile
+from barnabas.storage.segment.index_file import TAIL_ENTRIES, IndexFile
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
@@ -26,9 +26,17 @@ _HIGH = 1 if _SWAP else 0
 
 
 class TimeIndex:
-    """Time index; loaded on first use and unloaded by `unload`."""
+    """Time index; loaded on first use, cut to its end by `trim` and unloaded by `unload`."""
 
-    __slots__ = ("_last", "_max_entries", "_offsets", "_timestamps", "base_offset", "file")
+    __slots__ = (
+        "_last",
+        "_max_entries",
+        "_offsets",
+        "_timestamps",
+        "_trimmed",
+        "base_offset",
+        "file",
+    )
 
     def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
         self.file = IndexFile(disk, path, ENTRY_BYTES)
@@ -37,6 +45,9 @@ class TimeIndex:
         # Timestamps, strictly increasing, and relative offsets; None until loaded.
         self._timestamps: array[int] | None = None
         self._offsets: array[int] = array("i")
+        # Number of entries before the arrays, which are only in the file. If there are any, the
+        # arrays are not empty.
+        self._trimmed = 0
         # Timestamp and offset of the last entry; None until it is read.
         self._last: tuple[int, int] | None = None
 
@@ -45,16 +56,17 @@ class TimeIndex:
         self.file.start_empty()
         self._timestamps = array("q")
         self._offsets = array("i")
+        self._trimmed = 0
         self._last = (NO_TIMESTAMP, self.base_offset)
 
     def __len__(self) -> int:
-        return len(self._loaded())
+        return len(self._loaded_end()) + self._trimmed
 
     @property
     def is_full(self) -> bool:
         """Whether no further entry fits; one place is reserved for the entry written on sealing."""
         timestamps = self._timestamps
-        count = len(self._loaded() if timestamps is None else timestamps)
+        count = len(self._loaded() if timestamps is None else timestamps) + self._trimmed
         return count >= self._max_entries - 1
 
     def last_entry(self) -> tuple[int, int]:
@@ -74,7 +86,9 @@ class TimeIndex:
         A forward scan from that offset finds the first record at or after `timestamp`. Without such
         an entry, the result is (-1, base offset).
         """
-        timestamps = self._loaded()
+        timestamps = self._loaded_end()
+        if self._trimmed and timestamp < timestamps[0]:
+            timestamps = self._loaded()
         slot = bisect_right(timestamps, timestamp)
         if not slot:
             return NO_TIMESTAMP, self.base_offset
@@ -84,7 +98,7 @@ class TimeIndex:
         """Append an entry if its timestamp is larger than the last one; return whether it was."""
         if timestamp <= self.last_entry()[0]:
             return False
-        timestamps = self._loaded()
+        timestamps = self._loaded_end()
         timestamps.append(timestamp)
         relative = offset - self.base_offset
         self._offsets.append(relative)
@@ -106,6 +120,7 @@ class TimeIndex:
         """Remove all entries."""
         self._timestamps = array("q")
         self._offsets = array("i")
+        self._trimmed = 0
         self._last = (NO_TIMESTAMP, self.base_offset)
         self.file.replace(b"")
 
@@ -122,10 +137,26 @@ class TimeIndex:
         self.file.write_out()
         self._timestamps = None
         self._offsets = array("i")
+        self._trimmed = 0
+
+    def trim(self) -> None:
+        """Keep only the last TAIL_ENTRIES entries in memory; a lookup before them loads all."""
+        timestamps = self._timestamps
+        if timestamps is not None and len(timestamps) > TAIL_ENTRIES:
+            surplus = len(timestamps) - TAIL_ENTRIES
+            del timestamps[:surplus]
+            del self._offsets[:surplus]
+            self._trimmed += surplus
+
+    def _loaded_end(self) -> array[int]:
+        """Return the timestamps in memory, which begin with entry `_trimmed`."""
+        timestamps = self._timestamps
+        return self._loaded() if timestamps is None else timestamps
 
     def _loaded(self) -> array[int]:
         timestamps = self._timestamps
-        if timestamps is None:
+        if timestamps is None or self._trimmed:
+            self._trimmed = 0
             # A full segment has hundreds of thousands of entries, so there is no loop over them.
             words = array("i", self.file.read())
             if _SWAP:

@@ -1,0 +1,154 @@
+"""The judgment at the end of a campaign: of the records, the groups, the logs and the files."""
+
+from __future__ import annotations
+
+import re
+
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeProcess
+from chaos.checker import Verdict, check
+from chaos.cluster_view import await_that
+from chaos.damage import verify
+from chaos.evidence import evidence, producer_epochs
+from chaos.failing_node import InjectedTimerError
+from chaos.group_load import SHARE_GROUP
+from chaos.history import History
+from chaos.outcome import Outcome
+from chaos.streams_load import STREAMS_GROUP
+from chaos.stress import COMPACTED_TOPICS, HEAL_TIMEOUT_S, OFFSETS_TOPIC, TOPIC, Stress
+from chaos.transaction_checker import check_transactions
+from jvm.kafka_node import KafkaNode
+from loop_turns import long_turns_in
+from scenario.segments import read_replica
+
+# Lines that a node's log must not have: unexpected errors.
+UNEXPECTED = re.compile(r"Traceback|AssertionError|never retrieved")
+_ENTRY_START = re.compile(r"\n(?=\S)")
+
+
+def judge(stress: Stress, outcome: Outcome) -> None:
+    """Stop the load, and check everything."""
+    try:
+        _judge_transactions(stress, outcome)
+        _judge_sides(stress, outcome)
+        history = stress.load.finish()
+        _judge_groups(stress, history, outcome)
+    except AssertionError as error:
+        outcome.problems.append(str(error))
+        return
+    outcome.records = stress.load.records()
+    outcome.failed_sends = stress.load.failures()
+    outcome.read_by_group = sum(len(run.offsets) for run in history.member_runs)
+    verdict: Verdict = check(history)
+    if not verdict.is_clean:
+        # Producer epochs show whether the client or the cluster has created a duplicate.
+        directory = stress.cluster.brokers[0].data_directory
+        for log in history.logs.values():
+            log.producer_epochs = producer_epochs(directory, TOPIC, log.partition)
+        verdict = check(history)
+    outcome.verdict = str(verdict)
+    if not verdict.is_clean:
+        outcome.problems.append(str(verdict))
+        brokers = {node.node_id: node.data_directory for node in stress.cluster.brokers}
+        outcome.evidence = evidence(verdict, TOPIC, brokers)
+    for topic, partitions in stress.topics.items():
+        if topic != OFFSETS_TOPIC:
+            outcome.problems += compare_replicas(stress.cluster, partitions, topic)
+    outcome.problems += verify_directories(stress.cluster)
+
+
+def _judge_groups(stress: Stress, history: History, outcome: Outcome) -> None:
+    """Check share and streams group, and add the events of the consumer group to the history."""
+    if stress.groups is None:
+        return
+    verdicts = stress.groups.finish(history)
+    outcome.read_by_modern_group = stress.groups.read
+    outcome.delivered_to_share_group = stress.groups.delivered
+    outcome.committed_by_streams_group = stress.groups.committed
+    outcome.share_verdict = str(verdicts[SHARE_GROUP])
+    outcome.streams_verdict = str(verdicts[STREAMS_GROUP])
+    outcome.problems += [f"{group}: {x}" for group, x in verdicts.items() if not x.is_clean]
+
+
+def _judge_sides(stress: Stress, outcome: Outcome) -> None:
+    for side in stress.sides:
+        verdict = side.settle()
+        outcome.sides[side.name] = f"{side.figures()}, {verdict}"
+        if not verdict.is_clean:
+            outcome.problems.append(f"{side.name}: {verdict}")
+
+
+def _judge_transactions(stress: Stress, outcome: Outcome) -> None:
+    transactional = stress.transactional
+    if transactional is None:
+        return
+    try:
+        verdict = check_transactions(transactional.finish())
+    finally:
+        outcome.transactions = transactional.figures()
+        outcome.transactional_errors = transactional.errors()
+    outcome.transactions_verdict = str(verdict)
+    if not verdict.is_clean:
+        outcome.problems.append(f"transactions: {verdict}")
+
+
+def compare_replicas(cluster: ClusterProcess, partitions: int, topic: str = TOPIC) -> list[str]:
+    """Return replicas whose segment files differ in bytes (LogMatching).
+
+    Replicas of a compacted topic may be compacted at different times: there, the last record of
+    each key must be the same.
+    """
+
+    def content(node: NodeProcess, partition: int) -> object:
+        found = read_replica(node.data_directory, topic, partition)
+        return found.latest() if topic in COMPACTED_TOPICS else found.data
+
+    found = []
+    for partition in range(partitions):
+        for node in cluster.brokers[1:]:
+            try:
+                await_that(
+                    lambda node=node, partition=partition: (
+                        content(cluster.brokers[0], partition) == content(node, partition)
+                    ),
+                    bool,
+                    HEAL_TIMEOUT_S,
+                    f"the same content of {topic}-{partition} on {node.node_id}",
+                )
+            except AssertionError as error:
+                found.append(str(error))
+    return found
+
+
+def verify_directories(cluster: ClusterProcess) -> list[str]:
+    """Stop our nodes, and return what `barnabas log verify` finds in their directories."""
+    ours = [node for node in cluster.nodes.values() if not isinstance(node, KafkaNode)]
+    if ours:
+        cluster.stop()
+    found = {node.node_id: verify(node.data_directory) for node in ours}
+    return [f"files of node {number}: {words}" for number, words in found.items() if words]
+
+
+def long_turns(cluster: ClusterProcess) -> list[str]:
+    """Return log lines of the nodes about turns of the event loop over 100 ms of CPU time."""
+    return [
+        f"node {number}: {line}"
+        for number, node in cluster.nodes.items()
+        if not isinstance(node, KafkaNode)
+        for line in long_turns_in(node.log())
+    ]
+
+
+def unexpected_errors(cluster: ClusterProcess) -> list[str]:
+    """Return unexpected errors in the logs of Barnabas nodes."""
+    found = []
+    for number, node in cluster.nodes.items():
+        if isinstance(node, KafkaNode):
+            continue
+        # Every entry begins at the margin, and the lines of its traceback are indented.
+        entries = _ENTRY_START.split(node.log())
+        log = "\n".join(each for each in entries if InjectedTimerError.__name__ not in each)
+        hit = UNEXPECTED.search(log)
+        if hit:
+            found.append(f"log of node {number}: {log[max(0, hit.start() - 300) :][:3000]}")
+    return found
