@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.advice import connection_options
 from barnabas.cli.common.output import (
     DEFAULT_BOOTSTRAP,
     EXIT_FAILED,
@@ -67,8 +68,10 @@ def doctor(
     of_file = settings.pop("bootstrap.servers", None)
     wanted = target or of_file or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
     given = {**settings, **key_values(properties, "--property")}
+    is_address = not RealDisk().exists(wanted)
     try:
-        _examine(wanted, given, diagnosis)
+        with connection_options(bootstrap=target if is_address else None, config_file=config_file):
+            _examine(wanted, given, diagnosis)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     if as_json:
