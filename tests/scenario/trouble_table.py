@@ -87,7 +87,7 @@ TROUBLES = (
         "unfinished reassignment",
         "partitions reassign with --throttle 1",
         "reassignment(s) are not finished",
-        "barnabas partitions reassign --status shows their progress; --cancel reverts them",
+        "barnabas partitions reassign --status",
         "barnabas partitions reassign --cancel",
         "note",
     ),
@@ -118,7 +118,7 @@ TROUBLES = (
         "transaction that no coordinator knows",
         "a transactional batch is written without a coordinator, where this is not verified",
         "no coordinator knows it, so it never ends",
-        "barnabas transactions abort left:0 --start-offset 0",
+        "barnabas transactions abort --start-offset 0 left:0",
         "barnabas transactions abort",
     ),
     Trouble(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from barnabas.cli.why.facts import gather_group
 from barnabas.cli.why.facts.facts import BrokerFacts, FetchQuota, GroupFacts, ReaderFacts
 from barnabas.cli.why.facts.gather_group import lowest_fetch_quotas
 from barnabas.cli.why.reasons.group_reasons import group_reasons
 from barnabas.cli.why.reasons.reason import Reason
 from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import DisconnectedError, broker_error
+from barnabas.client.fetch.list_offsets import ListedOffset
+from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 
@@ -76,7 +81,7 @@ def test_a_missing_coordinator_is_reported() -> None:
     none = broker_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "g")
     (reason,) = group_reasons(group(none, coordinator=none))
     assert reason.kind == "no-coordinator"
-    assert "barnabas why __consumer_offsets" in reason.remedy
+    assert "barnabas why --topic __consumer_offsets" in reason.remedy
     assert kinds(group_reasons(group(silence, coordinator=silence))) == ["coordinator-unknown"]
 
 
@@ -175,3 +180,82 @@ def test_the_lowest_quota_that_may_apply_is_named() -> None:
     assert quotas(default, ({"user": "ann", "client-id": None}, 3.0)) == {
         "a": FetchQuota("user ann with client id a", 3.0)
     }
+
+
+# The measurement
+
+
+class ReadingGroup:
+    """A cluster with one group in virtual time; its member commits at these times (s)."""
+
+    def __init__(self, clock: list[float], commits: list[float]) -> None:
+        self._clock = clock
+        self._commits = commits
+        self.admin = SimpleNamespace(
+            coordinators=lambda names: dict.fromkeys(names, 1),
+            describe_groups=lambda names, once: dict.fromkeys(names, STABLE),
+            list_offsets=self._ends,
+            list_replica_offsets=lambda wanted: {
+                leader: self._ends(partitions) for leader, partitions in wanted.items()
+            },
+            describe_quotas=lambda _filter: {},
+        )
+
+    def committed(self, _group: str) -> dict[TopicPartition, CommittedOffset]:
+        count = sum(at <= self._clock[0] for at in self._commits)
+        return {ZERO: CommittedOffset(10 * count, -1, "")}
+
+    def describe_topics(self) -> dict[str, TopicInfo]:
+        return {"t": TopicInfo("t", bytes(16), False, {0: PartitionInfo(0, 1, 3, (1,), (1,))})}
+
+    def _ends(self, wanted: Any, **_: Any) -> dict[TopicPartition, ListedOffset]:
+        ends = {"earliest": 0}
+        return {tp: ListedOffset(ends.get(spec, 100), -1, -1) for tp, spec in wanted.items()}
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, *commits: float) -> tuple[Reason, float]:
+    """Return the reason for a group, and how long the measurement took."""
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    virtual = SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep)
+    monkeypatch.setattr(gather_group, "time", virtual)
+    monkeypatch.setattr(gather_group, "gather_brokers", lambda *_: BROKERS)
+    client: Any = ReadingGroup(clock, list(commits))
+    (facts,) = gather_group.gather_groups(client, ["g"], 2.0)
+    (reason,) = group_reasons(facts)
+    return reason, clock[0]
+
+
+def test_a_member_with_the_default_commit_interval_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason, elapsed = measured(monkeypatch, 4.9)
+    assert (reason.kind, reason.verdict) == ("reads", "ok")
+    assert elapsed == 5.0
+
+
+def test_a_member_that_commits_at_once_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason, elapsed = measured(monkeypatch, 1.0)
+    assert (reason.kind, elapsed) == ("reads", 2.0)
+
+
+def test_a_member_that_does_not_commit_is_stalled_after_a_commit_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reason, elapsed = measured(monkeypatch)
+    assert (reason.kind, reason.verdict) == ("reader-stalled", "wrong")
+    assert elapsed == 6.5
+    assert "`barnabas consume -p 0 --from 0 -n 1 t` shows the record" in reason.remedy
+
+
+def test_a_measurement_shorter_than_a_commit_interval_is_no_problem() -> None:
+    (reason,) = group_reasons(group(STABLE, reader(60)))
+    assert (reason.kind, reason.verdict) == ("reader-stalled", "note")
+
+
+def test_members_are_stopped_before_their_offsets_are_moved() -> None:
+    (reason,) = group_reasons(group(STABLE, reader(120)))
+    assert "stop all members, then `barnabas groups reset --topic t:0 --to-latest g`" in str(reason)
+    found = group_reasons(group(described("Empty"), reader(120, reader="")))
+    assert "stop all members" not in str(found)

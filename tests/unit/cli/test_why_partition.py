@@ -75,7 +75,7 @@ def test_without_a_leader_the_last_in_sync_replicas_are_named() -> None:
     assert reason.kind == "no-leader"
     assert "Only 2 certainly has all committed records (2 is fenced)" in reason.what
     assert "start broker 2" in reason.remedy
-    assert "elect orders:0 --unclean` lets 1, 3 lead" in reason.remedy
+    assert "elect --unclean orders:0` lets 1, 3 lead" in reason.remedy
 
 
 def test_eligible_leaders_count_as_complete() -> None:
@@ -310,7 +310,7 @@ def test_a_transaction_that_no_coordinator_ends_is_aborted_in_the_partition(
     reason = reason_for(held(producer(40), owners=owners))
     assert (reason.kind, reason.verdict) == ("transaction-hangs", "wrong")
     assert words in reason.what
-    assert reason.remedy.endswith("barnabas transactions abort orders:0 --start-offset 40")
+    assert reason.remedy.endswith("barnabas transactions abort --start-offset 40 orders:0")
 
 
 def test_a_coordinator_that_does_not_answer_is_no_reason_to_abort() -> None:

@@ -53,12 +53,13 @@ def reasons(
     *partitions: SharePartitionFacts,
     members: tuple[GroupMember, ...] = (A,),
     limits: ShareLimits | None = LIMITS,
+    seconds: float = 6.5,
     **more: Any,
 ) -> list[Reason]:
     state = "Stable" if members else "Empty"
     described = GroupDescription("g", "share", state, "share", "simple", members, 1)
     shares = ShareFacts(partitions, limits)
-    found = group_reasons(GroupFacts("g", described, 1, BROKERS, 2.0, shares=shares, **more))
+    found = group_reasons(GroupFacts("g", described, 1, BROKERS, seconds, shares=shares, **more))
     for reason in found:
         assert reason.what
         assert reason.remedy or reason.verdict != "wrong", reason
@@ -93,6 +94,12 @@ def test_the_only_member_of_a_partition_has_its_records() -> None:
     assert "share.partition.max.record.locks" not in reason.what
 
 
+def test_records_that_are_held_for_less_than_a_commit_interval_prove_nothing() -> None:
+    (reason,) = reasons(partition(reading(60, 40)), seconds=2.0)
+    assert (reason.kind, reason.verdict) == ("records-held", "note")
+    assert "--seconds" in reason.remedy
+
+
 def test_several_members_of_a_partition_are_all_named() -> None:
     (reason,) = reasons(partition(reading(60, 40), (A, B)), members=(A, B))
     assert "one of the 2 members with this partition" in reason.what
@@ -101,7 +108,7 @@ def test_several_members_of_a_partition_are_all_named() -> None:
 
 def test_records_that_are_processed_between_the_measurements_have_a_rate() -> None:
     now = reading(60, 30, complete=10)
-    (reason,) = reasons(partition(now, before=reading(50, 50)))
+    (reason,) = reasons(partition(now, before=reading(50, 50)), seconds=2.0)
     assert (reason.kind, reason.verdict) == ("reads", "ok")
     assert "about 10 records/s are processed, 30 are left" in reason.what
     # Members finish records behind one that is held.
@@ -124,7 +131,7 @@ def test_a_record_before_its_last_delivery_is_named() -> None:
     assert first.kind == "last-delivery"
     assert "share.delivery.count.limit=5" in first.what
     assert "60 (4 deliveries)" in first.what
-    assert "barnabas consume t:0 --from 60" in first.remedy
+    assert "barnabas consume -p 0 --from 60 -n 1 t" in first.remedy
     # Without the limit it is a record like others.
     assert kinds(reasons(partition(state), limits=None))[0] == "delivered-before"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.doctor.brokers import examine_brokers, probe_brokers
 from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import check_space
@@ -74,8 +75,8 @@ def examine_address(
         "log",
         Peer.OTHER: "give the port of a broker's listener",
         Peer.REFUSED: (
-            "start the broker that listens there: barnabas start SERVER.PROPERTIES; to "
-            f"create a new cluster: barnabas start --listen {name}"
+            f"start the broker that listens there: {Advice.START_NODE.text()}; to "
+            f"create a new cluster: {Advice.START_NEW_BROKER.text(address=name)}"
         ),
     }
     remedy = remedies[reply.peer]
@@ -88,7 +89,7 @@ def examine_address(
             )
     if reply.peer is Peer.REFUSED and probes.first_kafka() is not None:
         # A new broker in place of an existing one would start an empty cluster of its own.
-        remedy = "start the broker that listens there: barnabas start SERVER.PROPERTIES"
+        remedy = f"start the broker that listens there: {Advice.START_NODE.text()}"
     elif reply.peer not in (Peer.UNKNOWN_NAME, Peer.UNREACHABLE):
         found = responder(host, (each for each in _USUAL_PORTS if each != port))
         if found is not None:
@@ -192,7 +193,7 @@ def _examine_features(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosi
         if supported > 0 and not any(each.finalized_features.get(name) for each in versions):
             diagnosis.note(
                 f"the feature {name} has level 0: {disables}",
-                f"to enable it: barnabas features upgrade {name}={supported}",
+                f"to enable it: {Advice.ENABLE_FEATURE.text(feature=name, level=supported)}",
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply
 from barnabas.cli.why.reasons.reason import duration
 from barnabas.server.configs.endpoint import is_loopback
@@ -112,7 +113,7 @@ def _report_unreached(
         return
     diagnosis.wrong(
         f"broker {node.id} is down: {node.address} {reply.peer.value}{since}",
-        f"start broker {node.id} on {node.host}: barnabas start SERVER.PROPERTIES; do "
+        f"start broker {node.id} on {node.host}: {Advice.START_NODE.text()}; do "
         "not change the configuration",
     )
 

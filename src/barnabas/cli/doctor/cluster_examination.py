@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from barnabas.cli.doctor.address import examine_cluster
@@ -32,11 +33,13 @@ class ClusterExamination(threading.Thread):
         self._config = dict(config)
         self._diagnosis = Diagnosis()
         self._error: Exception | None = None
+        # The options that the advised commands need.
+        self._context = copy_context()
 
     def run(self) -> None:
         """Examine the cluster; keep an unexpected error for `finish`."""
         try:
-            self._examine()
+            self._context.run(self._examine)
         except Exception as error:  # noqa: BLE001 - raised again by `finish`
             self._error = error
 

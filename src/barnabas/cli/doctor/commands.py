@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.advice import connection_options
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -71,10 +72,13 @@ def doctor(
     diagnosis = Diagnosis()
     if target is not None and bootstrap is not None:
         raise click.UsageError("give either a target or --bootstrap")
-    chosen = select(target or bootstrap, tuple(properties), profile, config_file)
+    named = target or bootstrap
+    chosen = select(named, tuple(properties), profile, config_file)
     wanted, given = chosen.bootstrap, key_values(chosen.properties, "--property")
+    address = None if RealDisk().exists(wanted) else named
     try:
-        _examine(wanted, given, diagnosis)
+        with connection_options(bootstrap=address, config_file=config_file, profile=profile):
+            _examine(wanted, given, diagnosis)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     if as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import is_locked
 from barnabas.runtime.disk import RealDisk
@@ -141,7 +142,7 @@ def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
     else:
         diagnosis.note(
             f"{path} was not closed cleanly: the next start recovers {partitions} partitions",
-            f"no action is needed; to check first: barnabas log verify {path}",
+            f"no action is needed; to check first: {Advice.VERIFY_LOG.text(directory=path)}",
         )
 
 
@@ -162,7 +163,7 @@ def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
             diagnosis.wrong(
                 f"the metadata log is damaged, so the node does not start: {finding.path}: "
                 f"{finding.what}",
-                f"barnabas log repair {path} --apply; without --apply, it shows what "
+                f"{Advice.REPAIR_LOG_APPLY.text(directory=path)}; without --apply, it shows what "
                 "would be lost. If there are other voters, the node can copy their log "
                 f"instead: move {path} aside and start the node",
             )
@@ -174,7 +175,7 @@ def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:
     if free < _FREE_BYTES_MIN or free < total * _FREE_PART_MIN:
         diagnosis.wrong(
             words,
-            "free space: `barnabas topics purge`, a shorter retention.ms, or another "
+            f"free space: `{Advice.PURGE_TOPIC.text()}`, a shorter retention.ms, or another "
             "directory in log.dirs",
         )
     else:

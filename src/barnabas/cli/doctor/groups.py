@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.groups.group_lag import group_progress
 from barnabas.client.errors import ClientError
 
@@ -40,7 +41,8 @@ def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
         elif not description.members and progress.lag:
             diagnosis.note(
                 f"group {name} has no members, and a lag of {progress.lag} records",
-                f"start its consumers; or, if it is not needed: barnabas groups delete {name}",
+                "start its consumers; or, if it is not needed: "
+                f"{Advice.DELETE_GROUP.text(group=name)}",
             )
     if waiting:
         time.sleep(_CONFIRM_DELAY_S)
@@ -55,6 +57,6 @@ def _confirm_rebalances(client: Client, names: Iterable[str], diagnosis: Diagnos
         diagnosis.wrong(
             f"group {name} is stuck in a rebalance ({progress.description.state}) with "
             f"{len(members)} member{'' if len(members) == 1 else 's'}: its consumers read nothing",
-            f"barnabas why --group {name} shows the member for which it waits: restart "
+            f"{Advice.WHY_GROUP.text(group=name)} shows the member for which it waits: restart "
             "that consumer",
         )

@@ -7,6 +7,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.client.errors import AuthenticationError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response, encode_request
@@ -105,8 +106,8 @@ def report_failed_login(
 def _remedy(mechanism: str) -> str:
     if mechanism.startswith("SCRAM"):
         return (
-            "correct user name and password; to set a new password: barnabas users add NAME "
-            f"--mechanism {mechanism}"
+            "correct user name and password; to set a new password: "
+            f"{Advice.ADD_USER.text(mechanism=mechanism)}"
         )
     if mechanism == "PLAIN":
         return "correct user name and password: they are in sasl.jaas.config of the brokers"

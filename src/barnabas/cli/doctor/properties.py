@@ -8,6 +8,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import examine_directory
 from barnabas.cli.log.read_only import is_locked
@@ -202,7 +203,8 @@ def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> No
                 if error.errno == errno.EADDRINUSE and used is not None:
                     diagnosis.note(
                         f"{endpoint} and {used} are in use: this broker runs already",
-                        f"to examine the running broker: barnabas doctor {_address(endpoint)}",
+                        "to examine the running broker: "
+                        f"{Advice.DOCTOR_ADDRESS.text(address=_address(endpoint))}",
                     )
                     continue
                 _report_unbound(str(endpoint), error, diagnosis)

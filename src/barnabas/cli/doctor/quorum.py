@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.quorum_state import NO_LEADER, quorum_state
 from barnabas.cli.doctor.probe import BROKERS, Probes
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
@@ -89,9 +90,7 @@ def report_lost_quorum(
         )
     else:
         starting = f"start nodes {where}" if where else "start a majority of the controllers"
-        remedy = (
-            f"{starting}: on each host, barnabas start SERVER.PROPERTIES; do not delete their data"
-        )
+        remedy = f"{starting}: on each host, {Advice.START_NODE.text()}; do not delete their data"
     diagnosis.wrong_first(f"{NO_LEADER}; {words}", remedy)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
@@ -55,7 +56,7 @@ def examine_partitions(
     if away:
         diagnosis.note(
             f"{len(away)} partition(s) are not led by their preferred replica: {_some(away)}",
-            "barnabas partitions elect",
+            Advice.ELECT.text(),
         )
     if not offline and not under:
         partitions = "1 partition" if len(every) == 1 else f"{len(every)} partitions"
@@ -81,8 +82,8 @@ def _report_under_replicated(
         lagging = missing - set(down)
         topic, _, partition = names[0].rpartition("-")
         remedy = (
-            f"the replicas on {_brokers(lagging)} lag, although the broker answers: barnabas why "
-            f"{topic}:{partition}"
+            f"the replicas on {_brokers(lagging)} lag, although the broker answers: "
+            f"{Advice.WHY_PARTITION.text(topic=topic, partition=partition)}"
         )
     diagnosis.wrong(what, remedy)
 
@@ -104,8 +105,8 @@ def _examine_min_isr(
             diagnosis.wrong(
                 f"{resource.name} rejects writes with acks=all: {_MIN_ISR}={minimum} is "
                 f"more than its {replicas} replica{'' if replicas == 1 else 's'}",
-                f"barnabas configs set topic {resource.name} {_MIN_ISR}={replicas}; or "
-                "add replicas (barnabas partitions reassign)",
+                f"{Advice.SET_MIN_ISR.text(topic=resource.name, replicas=replicas)}; or add "
+                "replicas by a reassignment",
             )
             continue
         for p in partitions:
@@ -128,7 +129,8 @@ def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) ->
     if moving:
         diagnosis.note(
             f"{len(moving)} reassignment(s) are not finished: {_some([str(tp) for tp in moving])}",
-            "barnabas partitions reassign --status shows their progress; --cancel reverts them",
+            f"{Advice.LIST_REASSIGNMENTS.text()} shows their progress; "
+            f"{Advice.CANCEL_REASSIGNMENTS.text()} reverts them",
         )
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
     for resource, entries in (
@@ -142,7 +144,7 @@ def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) ->
             if e.name in (_FOLLOWER_RATE, _LEADER_RATE) and e.value and int(e.value) < _UNLIMITED
         }
         for name, value in sorted(rates.items()):
-            remedy = f"barnabas configs unset broker {resource.name} {name}"
+            remedy = Advice.UNSET_BROKER_CONFIG.text(broker=resource.name, key=name)
             diagnosis.note(
                 f"broker {resource.name} is throttled: {name}={value} bytes/s",
                 f"wait for the reassignment, then {remedy}" if moving else remedy,

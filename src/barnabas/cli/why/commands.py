@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.advice import connection_options
 from barnabas.cli.common.completing import complete_groups, complete_topics
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -39,7 +40,8 @@ Examples:
 
 \b
 The name may be that of a topic or a group. If an offset lags, the command reads it twice, --seconds
-apart. It uses only Kafka's protocol, so that it works with Apache Kafka too. Metrics listeners
+apart. A group member without progress is observed for 6.5 seconds, because healthy members commit
+every 5 seconds by default. The command uses only Kafka's protocol, so that it works with Apache Kafka too. Metrics listeners
 named by --metrics add facts that no API returns, such as waiting producers. Exit status: 0 no
 problem (notes are not problems), 1 a problem was found, 2 wrong usage.
 
@@ -94,8 +96,13 @@ def why(
     except MetricsError as error:
         problem(str(error))
         sys.exit(EXIT_FAILED)
+    flags = click.get_current_context().params
+    given = {name: flags[name] for name in ("bootstrap", "config_file", "profile")}
     question = Question(target, is_group=is_group, is_topic=is_topic)
-    with connected(bootstrap, properties, WHY_DEFAULTS, limit_total=True) as client:
+    with (
+        connection_options(**given),
+        connected(bootstrap, properties, WHY_DEFAULTS, limit_total=True) as client,
+    ):
         answers = examine(client, question, seconds, measured, timeout_message())
     well = all(is_healthy(reasons) for _, reasons in answers)
     if as_json:

@@ -119,11 +119,11 @@ class _Examination:
             words = "groups are not examined while the metadata quorum has no leader"
             self.answers.append(("the rest", [note("not-asked", words)]))
             return
-        for group in self._client.admin.list_groups():
-            reasons = self._group(group.group_id)
+        names = [group.group_id for group in self._client.admin.list_groups()]
+        for name, reasons in self._groups(names):
             # A group without members is only reported if the user asks for that group.
             if any(r.verdict == "wrong" and r.kind != "no-members" for r in reasons):
-                self.answers.append((f"group {group.group_id}", reasons))
+                self.answers.append((f"group {name}", reasons))
 
     def examine_name(self, name: str, *, may_be_group: bool) -> None:
         """Examine the topic or group with that name, or both."""
@@ -138,7 +138,7 @@ class _Examination:
 
     def examine_group(self, name: str) -> None:
         """Examine a group."""
-        self.answers.append((f"group {name}", self._group(name)))
+        self.answers += [(f"group {name}", reasons) for _, reasons in self._groups([name])]
 
     def examine_partition(self, target: Target) -> None:
         """Examine a partition, or an offset in it."""
@@ -188,11 +188,12 @@ class _Examination:
             if not only_unhealthy or any(reason.verdict == "wrong" for reason in reasons):
                 self.answers.append((str(facts.partition), reasons))
 
-    def _group(self, name: str) -> list[Reason]:
-        from barnabas.cli.why.facts.gather_group import gather_group
+    def _groups(self, names: Sequence[str]) -> list[tuple[str, list[Reason]]]:
+        from barnabas.cli.why.facts.gather_group import gather_groups
         from barnabas.cli.why.reasons.group_reasons import group_reasons
 
-        return group_reasons(gather_group(self._client, name, self._seconds))
+        found = gather_groups(self._client, names, self._seconds)
+        return [(each.name, group_reasons(each)) for each in found]
 
     def _first_record(self, facts: PartitionFacts, offset: int) -> int | None:
         """Return the offset of the first record that a consumer receives from `offset` on."""

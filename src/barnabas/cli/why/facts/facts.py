@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["BrokerFacts", "GroupFacts", "PartitionFacts", "ReaderFacts"]
+__all__ = ["COMMIT_INTERVAL_S", "BrokerFacts", "GroupFacts", "PartitionFacts", "ReaderFacts"]
+
+# The default of auto.commit.interval.ms (s).
+COMMIT_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,14 @@ class ReaderFacts:
             return None
         return max(0, self.high_watermark - self.now)
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a read_committed consumer waits at this position for an open transaction."""
+        stable, watermark = self.last_stable_offset, self.high_watermark
+        if stable is None or watermark is None or self.now is None:
+            return False
+        return stable <= self.now and stable < watermark
+
 
 @dataclass(frozen=True, slots=True)
 class FetchQuota:
@@ -155,6 +166,7 @@ class GroupFacts:
     # The broker that coordinates the group, or the error of the lookup.
     coordinator: int | ClientError
     brokers: BrokerFacts
+    # Time between the two reads of its positions (s); 0 after a single read.
     seconds: float
     readers: Sequence[ReaderFacts] = ()
     # Topics that members subscribe to but that do not exist. In a streams group also missing

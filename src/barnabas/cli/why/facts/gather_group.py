@@ -1,57 +1,106 @@
-"""Gather the facts about a group for `why`."""
+"""Gather the facts about groups for `why`."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.groups.group_lag import group_positions
 from barnabas.cli.transactions.held_back import gather_held_back
-from barnabas.cli.why.facts.facts import FetchQuota, GroupFacts, ReaderFacts
+from barnabas.cli.why.facts.facts import (
+    COMMIT_INTERVAL_S,
+    FetchQuota,
+    GroupFacts,
+    ReaderFacts,
+)
 from barnabas.cli.why.facts.gather import gather_brokers
-from barnabas.cli.why.facts.gather_share import gather_shares
+from barnabas.cli.why.facts.gather_share import SharePositions
 from barnabas.cli.why.facts.log_offsets import log_offsets
 from barnabas.cli.why.facts.members import member_name
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from barnabas.cli.why.facts.facts import BrokerFacts
     from barnabas.client.admin.configs.quotas import QuotaEntity
     from barnabas.client.admin.groups.groups import GroupDescription
     from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
     from barnabas.client.facade import Client
 
-__all__ = ["gather_group", "lowest_fetch_quotas"]
+__all__ = ["gather_groups", "lowest_fetch_quotas"]
 
 _AGAIN_S = 0.2
+# A member without progress is observed for this time, so that a commit interval passes.
+_CONFIRM_S = COMMIT_INTERVAL_S + 1.5
+_LOOK_S = 0.5
 
 
-def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
-    """Gather the facts about a group; read its committed offsets twice.
+class _Observed(NamedTuple):
+    """A group as it was found, and its positions."""
+
+    name: str
+    coordinator: int | ClientError
+    description: GroupDescription | ClientError
+    # None if the group has no coordinator or cannot be described.
+    positions: ReaderPositions | SharePositions | None
+
+
+def gather_groups(client: Client, names: Sequence[str], seconds: float) -> list[GroupFacts]:
+    """Gather the facts about groups; read their positions again after a pause.
+
+    All groups share the pause. Groups whose members make no progress are then observed until they
+    do, or until a member with the default commit interval would have committed.
 
     Args:
         client: A client of the cluster.
-        name: The group.
+        names: The groups.
         seconds: Time between the two reads, if members have records to read.
 
     Raises:
         ClientError: No broker answers.
     """
+    brokers = gather_brokers(client, ())
+    observed = [_observe(client, name, seconds) for name in names]
+    started = time.monotonic()
+    pause = seconds
+    waiting = [each for _, _, _, each in observed if each is not None and each.may_wait]
+    while waiting:
+        time.sleep(pause)
+        pause = _LOOK_S
+        for each in waiting:
+            each.read_again()
+        if time.monotonic() - started >= _CONFIRM_S:
+            break
+        waiting = [each for each in waiting if each.is_stalled]
+    return [_facts(client, each, brokers) for each in observed]
+
+
+def _observe(client: Client, name: str, seconds: float) -> _Observed:
+    """Describe a group, and read its positions for the first time."""
     coordinator = _coordinator(client, name, seconds)
     described = client.admin.describe_groups([name], once=True)[name]
-    brokers = gather_brokers(client, ())
-    if isinstance(coordinator, ClientError) or isinstance(described, ClientError):
-        return GroupFacts(name, described, coordinator, brokers, 0.0)
+    positions: ReaderPositions | SharePositions | None = None
+    if not isinstance(coordinator, ClientError) and not isinstance(described, ClientError):
+        is_share = described.type == "share"
+        positions = (SharePositions if is_share else ReaderPositions)(client, described)
+    return _Observed(name, coordinator, described, positions)
+
+
+def _facts(client: Client, observed: _Observed, brokers: BrokerFacts) -> GroupFacts:
+    positions = observed.positions
+    if positions is None:
+        return GroupFacts(observed.name, observed.description, observed.coordinator, brokers, 0.0)
     readers: list[ReaderFacts] = []
     shares = None
-    if described.type == "share":
+    if isinstance(positions, SharePositions):
+        described = positions.described
         existing = client.describe_topics()
-        shares, elapsed = gather_shares(client, described, existing, seconds)
+        shares = positions.facts(existing)
     else:
-        readers, described, elapsed = _read_twice(client, described, seconds)
+        described, readers = positions.readers()
         existing = client.describe_topics()
     subscribed = {topic for member in described.members for topic in member.topics}
     streams = _streams(client, described)
@@ -68,11 +117,11 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         if (topic, number) not in read
     ]
     return GroupFacts(
-        name,
+        observed.name,
         described,
-        coordinator,
+        observed.coordinator,
         brokers,
-        elapsed,
+        positions.seconds,
         _with_transactions(client, readers),
         frozenset((subscribed | changelogs) - set(existing)),
         unread,
@@ -82,20 +131,50 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
     )
 
 
-def _read_twice(
-    client: Client, described: GroupDescription, seconds: float
-) -> tuple[list[ReaderFacts], GroupDescription, float]:
-    """Return the readers, the group as it is after the second read, and the time in between."""
-    before = group_positions(client, described)
-    readers = _readers(client, described, before, before)
-    if not any(reader.lag and reader.reader for reader in readers):
-        return readers, described, 0.0
-    started = time.monotonic()
-    time.sleep(seconds)
-    now = group_positions(client, described)
-    elapsed = time.monotonic() - started
-    described = _describe_again(client, described)
-    return _readers(client, described, before, now), described, elapsed
+class ReaderPositions:
+    """The committed offsets of a group, which are read several times.
+
+    Args:
+        client: A client of the cluster.
+        described: The group.
+    """
+
+    def __init__(self, client: Client, described: GroupDescription) -> None:
+        self._client = client
+        self._described = described
+        self._started = time.monotonic()
+        self._before = self._now = group_positions(client, described)
+        self._first = _readers(client, described, self._before, self._now)
+        # Time between the first and the last read (s); 0 after a single read.
+        self.seconds = 0.0
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a member has records to read."""
+        return any(each.lag and each.reader for each in self._first)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a member with records to read has not committed since the first read."""
+        return any(
+            each.lag
+            and each.reader
+            and not each.is_in_transaction
+            and self._now.get(each.partition) == each.before
+            for each in self._first
+        )
+
+    def read_again(self) -> None:
+        """Read the committed offsets."""
+        self._now = group_positions(self._client, self._described)
+        self.seconds = time.monotonic() - self._started
+
+    def readers(self) -> tuple[GroupDescription, list[ReaderFacts]]:
+        """Return the group and the facts about its partitions, as of the last read."""
+        if not self.seconds:
+            return self._described, self._first
+        described = _describe_again(self._client, self._described)
+        return described, _readers(self._client, described, self._before, self._now)
 
 
 def _streams(client: Client, described: GroupDescription) -> StreamsGroupDescription | None:
@@ -163,9 +242,9 @@ def _with_transactions(client: Client, readers: Iterable[ReaderFacts]) -> list[R
     found = []
     for each in readers:
         stable, watermark = each.last_stable_offset, each.high_watermark
-        if stable is None or watermark is None or each.now is None:
-            found.append(each)
-        elif stable <= each.now and stable < watermark:
+        if each.is_in_transaction:
+            assert stable is not None
+            assert watermark is not None
             held = gather_held_back(client, each.partition, stable, watermark)
             found.append(replace(each, held_back=held))
         else:

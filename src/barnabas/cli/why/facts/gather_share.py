@@ -13,6 +13,7 @@ from barnabas.cli.why.facts.share_facts import (
     ShareLimits,
     SharePartitionFacts,
     ShareReading,
+    processed_between,
 )
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
@@ -25,49 +26,65 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["gather_shares"]
+__all__ = ["SharePositions"]
 
 
-def gather_shares(
-    client: Client, described: GroupDescription, topics: Mapping[str, TopicInfo], seconds: float
-) -> tuple[ShareFacts, float]:
-    """Gather the facts about the share partitions of a group; read their states twice.
+class SharePositions:
+    """The states of a share group's partitions, which are read several times.
 
     Args:
         client: A client of the cluster.
         described: The group.
-        topics: All topics.
-        seconds: Time between the two reads, if members have records to process.
-
-    Returns:
-        The facts, and the time between the reads (s); 0 after a single read.
     """
-    members: dict[TopicPartition, list[GroupMember]] = {}
-    for member in described.members:
-        for tp in member.assignment:
-            members.setdefault(tp, []).append(member)
-    before = _read(client, described.group_id, members)
-    now, elapsed = before, 0.0
-    if any(_may_wait(each) and members.get(tp) for tp, each in before.items()):
-        started = time.monotonic()
-        time.sleep(seconds)
-        now = _read(client, described.group_id, members)
-        elapsed = time.monotonic() - started
-    # Deleted topics have no records to read.
-    there = sorted(tp for tp in now if tp.topic in topics)
-    logs = log_offsets(client, topics, there)
-    limits = _limits(client, described.group_id)
-    partitions = [
-        SharePartitionFacts(tp, before.get(tp, now[tp]), now[tp], logs[tp], members.get(tp, ()))
-        for tp in there
-    ]
-    if limits is not None and limits.is_read_committed:
-        partitions = [_with_transactions(client, each) for each in partitions]
-    return ShareFacts(partitions, limits), elapsed
 
+    def __init__(self, client: Client, described: GroupDescription) -> None:
+        self._client = client
+        self.described = described
+        self._members: dict[TopicPartition, list[GroupMember]] = {}
+        for member in described.members:
+            for tp in member.assignment:
+                self._members.setdefault(tp, []).append(member)
+        self._started = time.monotonic()
+        self._before = self._now = _read(client, described.group_id, self._members)
+        # Time between the first and the last read (s); 0 after a single read.
+        self.seconds = 0.0
 
-def _may_wait(reading: ShareReading) -> bool:
-    return reading.lag != 0
+    @property
+    def may_wait(self) -> bool:
+        """Whether members have records to process."""
+        return any(each.lag != 0 and self._members.get(tp) for tp, each in self._before.items())
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether members with records to process have finished none since the first read."""
+        return any(
+            each.lag
+            and self._members.get(tp)
+            and not processed_between(self._before.get(tp, each), each)
+            for tp, each in self._now.items()
+        )
+
+    def read_again(self) -> None:
+        """Read the states."""
+        self._now = _read(self._client, self.described.group_id, self._members)
+        self.seconds = time.monotonic() - self._started
+
+    def facts(self, topics: Mapping[str, TopicInfo]) -> ShareFacts:
+        """Return the facts about the share partitions, as of the last read."""
+        client, members, now = self._client, self._members, self._now
+        # Deleted topics have no records to read.
+        there = sorted(tp for tp in now if tp.topic in topics)
+        logs = log_offsets(client, topics, there)
+        limits = _limits(client, self.described.group_id)
+        partitions = [
+            SharePartitionFacts(
+                tp, self._before.get(tp, now[tp]), now[tp], logs[tp], members.get(tp, ())
+            )
+            for tp in there
+        ]
+        if limits is not None and limits.is_read_committed:
+            partitions = [_with_transactions(client, each) for each in partitions]
+        return ShareFacts(partitions, limits)
 
 
 def _read(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["ShareFacts", "ShareLimits", "SharePartitionFacts", "ShareReading"]
+__all__ = ["ShareFacts", "ShareLimits", "SharePartitionFacts", "ShareReading", "processed_between"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,18 @@ class ShareReading:
         return self.state.start_offset + max(0, self.state.delivery_complete_count)
 
 
+def processed_between(before: ShareReading, now: ShareReading) -> int:
+    """Return the number of records that were processed between two measurements."""
+    start, end = before.processed, now.processed
+    if start is None or end is None:
+        # Without the states, only the start offset shows progress. The first acknowledgement
+        # stores it.
+        start, end = before.start_offset, now.start_offset
+        if start is None and end is not None:
+            return 1
+    return 0 if start is None or end is None else max(0, end - start)
+
+
 @dataclass(frozen=True, slots=True)
 class SharePartitionFacts:
     """The facts about one share partition, from two measurements."""
@@ -89,14 +101,7 @@ class SharePartitionFacts:
     @property
     def moved(self) -> int:
         """Number of records that were processed between the measurements."""
-        before, now = self.before.processed, self.now.processed
-        if before is None or now is None:
-            # Without the states, only the start offset shows progress. The first acknowledgement
-            # stores it.
-            before, now = self.before.start_offset, self.now.start_offset
-            if before is None and now is not None:
-                return 1
-        return 0 if before is None or now is None else max(0, now - before)
+        return processed_between(self.before, self.now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.quorum_state import NO_LEADER
 from barnabas.cli.why.reasons.reason import Reason, note, wrong
 
@@ -19,7 +20,7 @@ def no_controller() -> Reason:
         "no-controller",
         f"{NO_LEADER}, and no ISR changes",
         "a majority of the metadata quorum's voters must run: start the controllers "
-        "that are down; `barnabas doctor` lists them",
+        f"that are down; `{Advice.DOCTOR.text()}` lists them",
     )
 
 

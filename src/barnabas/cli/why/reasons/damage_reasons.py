@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.why.reasons.reason import Reason, note, wrong
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ def _reason(address: str, kinds: Mapping[str, int]) -> Reason:
     lines = "its log has a line `Damage found` for each of them"
     if _LOSING_KINDS & set(kinds):
         remedy = (
-            f"{lines}; `barnabas log verify DIRECTORY` finds the current damage, and "
-            "with the broker stopped, `barnabas log repair DIRECTORY` lists the "
-            "possible repairs"
+            f"{lines}; `{Advice.VERIFY_LOG.text(directory='DIRECTORY')}` finds the current "
+            "damage, and with the broker stopped, "
+            f"`{Advice.REPAIR_LOG.text(directory='DIRECTORY')}` lists the possible repairs"
         )
         return wrong("damaged-files", what, remedy)
     return note("damaged-files", what, f"{lines}; the broker rebuilt them, no record is lost")

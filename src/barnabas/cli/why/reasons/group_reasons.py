@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
+from barnabas.cli.why.facts.facts import COMMIT_INTERVAL_S
 from barnabas.cli.why.facts.members import listed, member_name
 from barnabas.cli.why.reasons.missing_topics import missing_topics
 from barnabas.cli.why.reasons.reason import Reason, duration, note, ok, wrong
@@ -41,7 +42,7 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
             wrong(
                 "no-such-group",
                 f"there is no group {facts.name}, and it has no committed offsets",
-                "`barnabas groups list` shows all groups; the first member creates a group",
+                f"`{Advice.LIST_GROUPS.text()}` shows all groups; the first member creates a group",
             )
         ]
     reasons = _state_reasons(facts, described)
@@ -77,8 +78,8 @@ def _not_allowed(name: str) -> Reason:
     return wrong(
         "not-allowed",
         f"this user may not see the group {name}: that needs DESCRIBE on the group",
-        f"use another user, or give this user the right; for an administrator, `barnabas acls why "
-        f"User:NAME describe --group {shlex.quote(name)}` explains the decision",
+        f"use another user, or give this user the right; for an administrator, "
+        f"`{Advice.EXPLAIN_GROUP_RIGHT.text(group=name)}` explains the decision",
     )
 
 
@@ -92,12 +93,12 @@ def _no_coordinator(error: ClientError) -> Reason:
             "no-coordinator",
             f"the group has no coordinator: its partition of {_OFFSETS} has no leader, "
             "or the topic does not exist yet",
-            f"`barnabas why {_OFFSETS}` explains the problem of its partitions",
+            f"`{Advice.WHY_TOPIC.text(topic=_OFFSETS)}` explains the problem of its partitions",
         )
     return wrong(
         "coordinator-unknown",
         f"the coordinator of the group is unknown: {error}",
-        "check that brokers answer: `barnabas doctor`",
+        f"check that brokers answer: `{Advice.DOCTOR.text()}`",
     )
 
 
@@ -113,7 +114,8 @@ def _no_description(error: ClientError, coordinator: int) -> Reason:
         return note(
             "coordinator-moves",
             f"the coordinator is moving: broker {coordinator} returned {error.error_code.name}",
-            f"repeat this command; if the state stays the same: `barnabas why {_OFFSETS}`",
+            "repeat this command; if the state stays the same: "
+            f"`{Advice.WHY_TOPIC.text(topic=_OFFSETS)}`",
         )
     return wrong(
         "coordinator-silent",
@@ -218,13 +220,13 @@ def _reconciling(described: GroupDescription) -> list[Reason]:
 def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
     """Return the reasons why reading does not continue in one partition."""
     tp, position = reader.partition, reader.now
-    spec = f"{tp.topic}:{tp.partition}"
+    why_partition = Advice.WHY_PARTITION.text(**tp._asdict())
     if reader.leader < 0 or reader.high_watermark is None:
         return [
             wrong(
                 "partition-unavailable",
                 f"{tp} has no leader, or the leader does not answer: the partition cannot be read",
-                f"`barnabas why {spec}`",
+                f"`{why_partition}`",
             )
         ]
     if position is None:
@@ -245,9 +247,9 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
                 f"{reader.log_start}: "
                 f"{reader.log_start - position} records were deleted before they were read",
                 "auto.offset.reset determines whether the consumer continues at the "
-                f"end, at the start, or fails; `barnabas groups reset {facts.name} "
-                f"--topic {tp.topic} --to-earliest` moves it to the first record; "
-                "increase the retention to keep records longer",
+                "end, at the start, or fails; to continue at the first record: "
+                f"{_reset(facts, reader, Advice.RESET_TO_EARLIEST)}; increase the retention to "
+                "keep records longer",
             )
         ]
     if reader.end is not None and position > reader.end:
@@ -256,7 +258,7 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
                 "beyond-end",
                 f"{tp}: the position {position} is beyond the log's end {reader.end}: the topic "
                 f"was created again, or records were lost by an unclean election",
-                f"`barnabas groups reset {facts.name} --topic {tp.topic} --to-latest`",
+                f"to continue at the end: {_reset(facts, reader, Advice.RESET_TO_LATEST)}",
             )
         ]
     if position > reader.high_watermark:
@@ -265,7 +267,7 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
                 "beyond-watermark",
                 f"{tp}: the position {position} is beyond the high watermark "
                 f"{reader.high_watermark}, which a new leader does not know yet",
-                f"if the state stays the same: `barnabas why {spec}`",
+                f"if the state stays the same: `{why_partition}`",
             )
         ]
     return _waiting(facts, reader, position)
@@ -274,7 +276,7 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
 def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reason]:
     """Return the reasons for a position within the log."""
     tp = reader.partition
-    spec = f"{tp.topic}:{tp.partition}"
+    why_partition = Advice.WHY_PARTITION.text(**tp._asdict())
     lag = reader.lag or 0
     if not lag:
         if reader.end is not None and reader.high_watermark is not None:
@@ -285,7 +287,7 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
                         "not-committed",
                         f"{tp}: {uncommitted} records are written but not committed, so "
                         "consumers do not receive them",
-                        f"`barnabas why {spec}`",
+                        f"`{why_partition}`",
                     )
                 ]
         return []
@@ -296,7 +298,7 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
             f"{tp}: the position {position} is at the last stable offset {stable}: a "
             "read_committed consumer waits for an open transaction, with a lag of "
             f"{lag} offsets",
-            f"`barnabas why {spec}` shows its producer" if reader.held_back is None else "",
+            f"`{why_partition}` shows its producer" if reader.held_back is None else "",
         )
         return [head, *transaction_reasons(reader.held_back)]
     if not reader.reader:
@@ -319,16 +321,43 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
                 "quota",
                 f"{tp}: lag of {lag} records; {quota.owner} may fetch {quota.rate:.0f} "
                 f"bytes/s, and {reader.reader} has not committed for {facts.seconds:.1f} s",
-                "raise its consumer_byte_rate: `barnabas quotas list`",
+                f"raise its consumer_byte_rate: `{Advice.LIST_QUOTAS.text()}`",
             )
         ]
-    return [
-        wrong(
+    return [_stalled(facts, reader, position)]
+
+
+def _stalled(facts: GroupFacts, reader: ReaderFacts, position: int) -> Reason:
+    """Return the reason for a member that does not commit.
+
+    A healthy member commits once per auto.commit.interval.ms, so a shorter measurement proves
+    nothing.
+    """
+    tp = reader.partition
+    what = (
+        f"{tp}: {reader.reader} owns it and is an active member, but has not committed for "
+        f"{facts.seconds:.1f} s; lag of {reader.lag} records from {position} on"
+    )
+    if facts.seconds < COMMIT_INTERVAL_S:
+        return note(
             "reader-stalled",
-            f"{tp}: {reader.reader} owns it and is an active member, but has not committed "
-            f"for {facts.seconds:.1f} s; lag of {lag} records from {position} on",
-            "it processes records slowly, has paused the partition, fails repeatedly "
-            f"on that record, or commits rarely: read its log; `barnabas consume {spec} "
-            f"--from {position} -n 1` shows the record",
+            f"{what}; members commit every {COMMIT_INTERVAL_S:.0f} s by default",
+            "repeat this command with a longer time between its measurements (--seconds)",
         )
-    ]
+    show = Advice.SHOW_RECORD.text(**tp._asdict(), offset=position)
+    return wrong(
+        "reader-stalled",
+        what,
+        "it processes records slowly, has paused the partition, fails repeatedly on that record, "
+        f"or commits rarely (auto.commit.interval.ms): read its log; `{show}` shows the record",
+    )
+
+
+def _reset(facts: GroupFacts, reader: ReaderFacts, advice: Advice) -> str:
+    """Return text about a command that moves a position. It is refused while members exist."""
+    tp = reader.partition
+    command = advice.text(topic=f"{tp.topic}:{tp.partition}", group=facts.name)
+    described = facts.description
+    has_members = not isinstance(described, ClientError) and described.members
+    first = "stop all members, then " if has_members else ""
+    return f"{first}`{command}` shows the change, --execute executes it"

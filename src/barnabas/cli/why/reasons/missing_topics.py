@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.why.reasons.reason import Reason, wrong
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def missing_topics(topics: Iterable[str]) -> list[Reason]:
         wrong(
             "topic-missing",
             f"a member subscribes to {topic}, but this topic does not exist",
-            f"`barnabas topics create {topic}`, or check the name",
+            f"`{Advice.CREATE_TOPIC.text(topic=topic)}`, or check the name",
         )
         for topic in sorted(topics)
     ]

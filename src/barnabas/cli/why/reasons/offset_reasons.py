@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.why.reasons.partition_reasons import NO_LEADER, partition_reasons
 from barnabas.cli.why.reasons.reason import Reason, note, ok, wrong
 from barnabas.cli.why.reasons.transaction_reasons import transaction_reasons
@@ -33,8 +34,9 @@ def offset_reasons(facts: PartitionFacts, offset: int, found: int | None) -> lis
                 "below-log-start",
                 f"offset {offset} was deleted: the log starts at {start}. Retention or "
                 "a client (`topics purge`, DeleteRecords) deleted the records below",
-                f"read from {start} on; `barnabas configs describe topic {facts.partition.topic}` "
-                f"shows retention.ms and retention.bytes",
+                f"read from {start} on; "
+                f"`{Advice.DESCRIBE_TOPIC_CONFIGS.text(topic=facts.partition.topic)}` shows "
+                "retention.ms and retention.bytes",
             )
         ]
     if offset >= end:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.why.reasons.damage_reasons import damage_reasons
 from barnabas.cli.why.reasons.reason import Reason, duration, note, ok, wrong
 from barnabas.cli.why.reasons.replica_reasons import replica_reason
@@ -42,7 +43,8 @@ def partition_reasons(facts: PartitionFacts) -> list[Reason]:
             note(
                 "reassignment",
                 f"it is being reassigned: replicas are added on {adding}, removed from {removing}",
-                "`barnabas partitions reassign --status` shows the progress, --cancel reverts it",
+                f"`{Advice.LIST_REASSIGNMENTS.text()}` shows the progress, "
+                f"`{Advice.CANCEL_REASSIGNMENTS.text()}` reverts it",
             )
         )
     if state.leader != state.replicas[0] and state.replicas[0] in state.isr:
@@ -50,7 +52,7 @@ def partition_reasons(facts: PartitionFacts) -> list[Reason]:
             note(
                 "not-preferred",
                 f"broker {state.leader} leads, although {state.replicas[0]} is preferred",
-                f"`barnabas partitions elect {_spec(facts)}`",
+                f"`{Advice.ELECT_PARTITION.text(**facts.partition._asdict())}`",
             )
         )
     if all(reason.verdict == "ok" for reason in reasons):
@@ -79,7 +81,7 @@ def _no_leader(facts: PartitionFacts) -> Reason:
         complete = list(state.last_known_elr)
     elsewhere = [node for node in state.replicas if node not in complete]
     conditions = ", ".join(f"{node} {_condition(facts, node)}" for node in complete)
-    spec = _spec(facts)
+    elect = Advice.ELECT_UNCLEAN.text(**facts.partition._asdict())
     remedy = f"start broker {_nodes(complete)}: it then leads, and no record is lost"
     if len(complete) > 1:
         remedy = (
@@ -87,7 +89,7 @@ def _no_leader(facts: PartitionFacts) -> Reason:
         )
     if alive := [node for node in elsewhere if facts.brokers.condition(node) == "serves"]:
         remedy += (
-            f"; if none ever returns, `barnabas partitions elect {spec} --unclean` lets "
+            f"; if none ever returns, `{elect}` lets "
             f"{_nodes(alive)} lead without the records it lacks"
         )
     return wrong(
@@ -130,7 +132,7 @@ def _silent_leader(facts: PartitionFacts) -> Reason:
             f"broker {leader} is the leader of epoch {facts.now.state.leader_epoch}, "
             f"but does not lead yet{detail}",
             "wait a moment; if the state stays the same, its metadata is behind: "
-            "`barnabas quorum describe`",
+            f"`{Advice.DESCRIBE_QUORUM.text()}`",
         )
     return wrong(
         "leader-silent",
@@ -197,6 +199,9 @@ def _under_min_isr(facts: PartitionFacts, watermark: int, end: int) -> Reason:
     """
     state, minimum = facts.now.state, facts.now.min_isr
     waits = f", {end - watermark} records are not committed" if end > watermark else ""
+    set_min_isr = Advice.SET_MIN_ISR.text(
+        topic=facts.partition.topic, replicas=max(1, len(state.isr))
+    )
     return wrong(
         "under-min-isr",
         f"only {len(state.isr)} of {len(state.replicas)} replicas are in sync "
@@ -204,8 +209,7 @@ def _under_min_isr(facts: PartitionFacts, watermark: int, end: int) -> Reason:
         "acks=all are rejected, and the high watermark stays at "
         f"{watermark}{waits}{_waiting(facts)}",
         f"bring {_nodes(facts.now.out_of_sync)} back in sync, see below; or accept fewer replicas: "
-        f"`barnabas configs set topic {facts.partition.topic} min.insync.replicas="
-        f"{max(1, len(state.isr))}`",
+        f"`{set_min_isr}`",
     )
 
 
@@ -268,8 +272,8 @@ def _change_in_flight(facts: PartitionFacts, watermark: int, end: int) -> Reason
             f"all of the ISR ({_nodes(facts.now.state.isr)}) are beyond the high "
             f"watermark {watermark} of {end}; the leader has proposed to add "
             f"{_nodes(candidates)} to the ISR, and already waits for these replicas",
-            "the controller normally responds within a moment; otherwise: `barnabas "
-            "quorum describe`",
+            "the controller normally responds within a moment; otherwise: "
+            f"`{Advice.DESCRIBE_QUORUM.text()}`",
         )
     return note(
         "watermark-late",
@@ -298,7 +302,3 @@ def _code(error: int | ClientError | None) -> ErrorCode | None:
 
 def _nodes(nodes: tuple[int, ...] | list[int]) -> str:
     return ", ".join(map(str, nodes))
-
-
-def _spec(facts: PartitionFacts) -> str:
-    return f"{facts.partition.topic}:{facts.partition.partition}"

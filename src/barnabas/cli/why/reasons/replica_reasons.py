@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.why.reasons.reason import Reason, duration, note, wrong
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
@@ -25,8 +26,7 @@ def replica_reason(facts: PartitionFacts, node: int) -> Reason:
             "replica-gone",
             f"replica {node} is out of the ISR: broker {node} is not registered"
             f"{_since(facts, node)}",
-            f"start broker {node}, or move the replica: `barnabas partitions reassign "
-            f"{facts.partition.topic} --brokers {_others(facts)}`",
+            f"start broker {node}{_move(facts)}",
         )
     if condition == "fenced":
         return wrong(
@@ -58,7 +58,7 @@ def replica_reason(facts: PartitionFacts, node: int) -> Reason:
             f"replica {node} is out of the ISR: broker {node} is active but has not "
             f"begun to follow ({own or 'no error'})",
             "wait a moment; if the state stays the same, its metadata is behind: "
-            "`barnabas quorum describe`",
+            f"`{Advice.DESCRIBE_QUORUM.text()}`",
         )
     return _lagging(facts, node)
 
@@ -75,7 +75,7 @@ def _lagging(facts: PartitionFacts, node: int) -> Reason:
             f"replica {node} has caught up but is not in the ISR yet: the leader "
             "proposes it to the controller at its next fetch",
             "repeat this command; if the state stays the same, the controller rejects "
-            "the replica or does not answer: see `barnabas quorum describe` and the "
+            f"the replica or does not answer: see `{Advice.DESCRIBE_QUORUM.text()}` and the "
             "leader's log",
         )
     since = _since(facts, node)
@@ -85,8 +85,8 @@ def _lagging(facts: PartitionFacts, node: int) -> Reason:
             "replica-throttled",
             f"replica {node} is out of the ISR, {lag} records behind, and throttled to "
             f"{rate} bytes/s{since}",
-            f"raise follower.replication.throttled.rate of broker {node}, or wait; `barnabas "
-            "partitions reassign --status` removes the throttle when all reassignments "
+            f"raise follower.replication.throttled.rate of broker {node}, or wait; "
+            f"`{Advice.LIST_REASSIGNMENTS.text()}` removes the throttle when all reassignments "
             "have finished",
         )
     if moved > leader_moved or (moved and not leader_moved):
@@ -133,5 +133,12 @@ def _since(facts: PartitionFacts, node: int) -> str:
     return f"; the next record it needs was written {duration(facts.now_ms - since)} ago"
 
 
-def _others(facts: PartitionFacts) -> str:
-    return ",".join(str(broker) for broker in sorted(facts.brokers.serving))
+def _move(facts: PartitionFacts) -> str:
+    """Return text about moving the replica; empty if there are too few brokers for it."""
+    serving = sorted(facts.brokers.serving)
+    if len(serving) < len(facts.now.state.replicas):
+        return ""
+    command = Advice.REASSIGN_TOPIC.text(
+        topic=facts.partition.topic, brokers=",".join(map(str, serving))
+    )
+    return f", or move the replicas of the topic: `{command}` shows a plan, --execute executes it"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
+from barnabas.cli.why.facts.facts import COMMIT_INTERVAL_S
 from barnabas.cli.why.facts.members import listed, member_name
 from barnabas.cli.why.reasons.missing_topics import missing_topics
 from barnabas.cli.why.reasons.reason import Reason, duration, note, ok, wrong
@@ -46,7 +48,7 @@ def share_reasons(
                 "partitions-not-initialized",
                 f"no member has {listed(map(str, facts.unread))}, although members subscribe to "
                 "the topic: a share group gets a partition once its state is initialized",
-                f"repeat this command; if the state stays the same: `barnabas why {_STATE_TOPIC}`",
+                _repeat(),
             )
         )
     if any(_is_refused(each) for each in shares.partitions):
@@ -112,7 +114,7 @@ def _partition_reasons(
             wrong(
                 "partition-unavailable",
                 f"{tp} has no leader, or the leader does not answer: the partition cannot be read",
-                f"`barnabas why {tp.topic}:{tp.partition}`",
+                f"`{Advice.WHY_PARTITION.text(**tp._asdict())}`",
             )
         ]
     state = facts.now.state
@@ -128,7 +130,6 @@ def _partition_reasons(
 
 
 def _no_state(facts: SharePartitionFacts, error: ClientError) -> Reason:
-    remedy = f"repeat this command; if the state stays the same: `barnabas why {_STATE_TOPIC}`"
     if error.error_code == ErrorCode.FENCED_LEADER_EPOCH:
         return note(
             "state-moves",
@@ -139,7 +140,7 @@ def _no_state(facts: SharePartitionFacts, error: ClientError) -> Reason:
         "state-unknown",
         f"{facts.partition}: the states of the records cannot be read, which the leader needs to "
         f"deliver records: {error}",
-        remedy,
+        _repeat(),
     )
 
 
@@ -215,12 +216,18 @@ def _stalled(seconds: float, shares: ShareFacts, facts: SharePartitionFacts, sta
                 f"; with {limits.record_locks} records in flight "
                 "(share.partition.max.record.locks) no member gets another record"
             )
+    if seconds < COMMIT_INTERVAL_S:
+        return note(
+            "records-held",
+            what,
+            "repeat this command with a longer time between its measurements (--seconds)",
+        )
     return wrong(
         "records-held",
         what,
         "the member processes records slowly, does not acknowledge them, or has stopped to poll: "
         "read its log; when it is stopped, its records are delivered to others; "
-        f"`barnabas consume {tp.topic}:{tp.partition} --from {start} -n 1` shows the first one",
+        f"`{Advice.SHOW_RECORD.text(**tp._asdict(), offset=start)}` shows the first one",
     )
 
 
@@ -243,6 +250,11 @@ def _name(member: GroupMember) -> str:
 def _is_refused(facts: SharePartitionFacts) -> bool:
     state = facts.now.state
     return isinstance(state, ClientError) and state.error_code == _NOT_ALLOWED
+
+
+def _repeat() -> str:
+    why = Advice.WHY_TOPIC.text(topic=_STATE_TOPIC)
+    return f"repeat this command; if the state stays the same: `{why}`"
 
 
 def _s(count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.why.facts.members import listed
 from barnabas.cli.why.reasons.reason import Reason, note, wrong
 from barnabas.client.admin.groups.share_states import ShareRecordState
@@ -74,7 +75,7 @@ def _last_delivery(
         f"{tp}: the next delivery of these records is their last one, or is under way "
         f"(share.delivery.count.limit={limits.delivery_count}): {_ranges(batches)}; the group "
         "gives up what is not accepted then",
-        f"`barnabas consume {tp.topic}:{tp.partition} --from {batches[0].first_offset} -n 1` "
+        f"`{Advice.SHOW_RECORD.text(**tp._asdict(), offset=batches[0].first_offset)}` "
         "shows the first one; correct the consumer, or set errors.deadletterqueue.topic.name of "
         "the group to keep copies of such records",
     )
@@ -100,7 +101,7 @@ def _given_up(
             "records-given-up",
             f"{tp}: these records were given up after their last delivery "
             f"(share.delivery.count.limit={limits.delivery_count}): {_ranges(found)}",
-            f"`barnabas consume {tp.topic}:{tp.partition} --from {found[0].first_offset} -n 1` "
+            f"`{Advice.SHOW_RECORD.text(**tp._asdict(), offset=found[0].first_offset)}` "
             "shows the first one",
         )
     ]
@@ -126,7 +127,7 @@ def _in_flight(
             f"{tp}: {count} records are in flight, from the start offset {state.start_offset} to "
             f"{end - 1}; the limit is {limits.record_locks} (share.partition.max.record.locks), so "
             f"no member gets a record after {end - 1} until the first one is finished",
-            f"`barnabas consume {tp.topic}:{tp.partition} --from {state.start_offset} -n 1` shows "
+            f"`{Advice.SHOW_RECORD.text(**tp._asdict(), offset=state.start_offset)}` shows "
             "the record that holds the others up",
         )
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.why.facts.members import listed, member_name
 from barnabas.cli.why.reasons.reason import Reason, note, wrong
 
@@ -60,7 +61,7 @@ def _topic_reasons(group: StreamsGroupDescription, missing: Collection[str]) -> 
         wrong(
             "source-topic-missing",
             f"the topology reads {topic}, but this topic does not exist, so no tasks are assigned",
-            f"`barnabas topics create {topic}`, or check the name",
+            f"`{Advice.CREATE_TOPIC.text(topic=topic)}`, or check the name",
         )
         for topic in sorted(set(missing) & sources)
     ]

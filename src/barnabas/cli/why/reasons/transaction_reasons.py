@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.transactions.no_timeout import NO_TIMEOUT_MS
 from barnabas.cli.why.reasons.reason import Reason, duration, note, wrong
 from barnabas.client.errors import ClientError
@@ -64,12 +64,15 @@ def _hanging(held: HeldBack, producer: ActiveProducer, head: str, others: str) -
             f"its coordinator, broker {found.coordinator_id}, does not have it open: transactional "
             f"id {owner.transactional_id} is {found.state}"
         )
-    tp = held.partition
+    abort = Advice.ABORT_TRANSACTION.text(
+        topic=held.partition.topic,
+        partition=held.partition.partition,
+        offset=producer.current_transaction_start_offset,
+    )
     return wrong(
         "transaction-hangs",
         f"{head}: {_transaction_text(held, producer)}, and {state_text}, so it never ends{others}",
-        f"if its producer will not return, abort it: barnabas transactions abort "
-        f"{tp.topic}:{tp.partition} --start-offset {producer.current_transaction_start_offset}",
+        f"if its producer will not return, abort it: {abort}",
     )
 
 
@@ -115,6 +118,6 @@ def _known(
     return note(
         "transaction-open",
         what,
-        f"{waits}; if its producer is dead, abort it: barnabas transactions terminate "
-        f"{shlex.quote(name)}",
+        f"{waits}; if its producer is dead, abort it: "
+        f"{Advice.TERMINATE_TRANSACTION.text(transactional_id=name)}",
     )
