@@ -39,8 +39,18 @@ if TYPE_CHECKING:
 
 THIS, OTHER = 1, 2
 BAD = 9
-# Text that cannot be encoded.
-SURROGATE = "\ud800"
+
+
+class _Unencodable(str):
+    """A text that cannot be encoded, but logged: reports of tests have to be UTF-8."""
+
+    __slots__ = ()
+
+    def encode(self, *_arguments: str) -> bytes:
+        raise UnicodeEncodeError("utf-8", self, 0, 1, "unencodable")
+
+
+UNENCODABLE = _Unencodable("bad")
 TOPIC_ID = b"0123456789abcdef"
 
 
@@ -128,7 +138,7 @@ class Verification(Sender):
     def send(self, number: int) -> None:
         key = TopicPartition("t", number)
         self.verification.query_coordinator(
-            SURROGATE if number == BAD else f"id {number}",
+            UNENCODABLE if number == BAD else f"id {number}",
             Producer(number, 0),
             Operation.VERIFY,
             frozenset({key}),
@@ -244,7 +254,7 @@ class Offsets(Sender):
         self.offsets = LatestOffsets(THIS, self.cluster, replicas, self.times, self.channels)
 
     def send(self, number: int) -> None:
-        key = TopicPartition(SURROGATE if number == BAD else "t", number)
+        key = TopicPartition(UNENCODABLE if number == BAD else "t", number)
         self.offsets.find([key], lambda found: self.end(number, found == {key: 77}))
 
     def response(self, request: listing.ListOffsetsRequest) -> Any:
@@ -289,7 +299,7 @@ class DeadLetters(Sender):
         )
 
     def send(self, number: int) -> None:
-        group_id = SURROGATE if number == BAD else f"group {number}"
+        group_id = UNENCODABLE if number == BAD else f"group {number}"
         where = TopicIdPartition(TOPIC_ID, "t", 0)
         letter = DeadLetter(group_id, where, 0, 0, 1, True)
 
