@@ -25,6 +25,7 @@ import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
+from fuzz import endless_waits
 from fuzz.attacker import Attacker
 from fuzz.large_requests import large_requests, send
 from loop_turns import LoopTurns, long_turns_in, loop_turns
@@ -38,6 +39,9 @@ TURN_CPU_MS_MAX = 100.0
 # Seconds between two kills of the broker, and probability of a very large request in each turn.
 RESTART_S = 120.0
 LARGE_SHARE = 0.25
+# Probability of clients that leave while their requests wait, in each turn, and their number.
+LEAVING_SHARE = 0.1
+LEAVING = 50
 # Short rebalance delay, so that the well-behaved client's group is stable soon.
 SETTINGS = {"group.initial.rebalance.delay.ms": "100", "metrics.listener": "127.0.0.1:0"}
 # Topics of the pool whose records the broker has to decode.
@@ -154,7 +158,7 @@ def run(
         polite = start_polite(broker.bootstrap)
         started = time.monotonic()
         attacker = Attacker(broker.bootstrap, seed)
-        large = LargeRequests(random.Random(seed))
+        large, leaving = LargeRequests(random.Random(seed)), random.Random(seed + 1)
         problems: list[str] = []
         restart_at = started + restart_s
         try:
@@ -163,6 +167,8 @@ def run(
             ):
                 attacker.run(min(left, 2.0), frames)
                 large.maybe_send(broker.bootstrap)
+                if leaving.random() < LEAVING_SHARE:
+                    endless_waits.leave(broker.bootstrap, LEAVING)
                 watched.look()
                 if time.monotonic() >= restart_at:
                     watched.restart()
