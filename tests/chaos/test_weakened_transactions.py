@@ -8,6 +8,7 @@ or an invariant of the product fails.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,7 +27,11 @@ from barnabas.coordinator.transaction.transaction_record import read_transaction
 from barnabas.coordinator.transaction.transaction_shard import TransactionShard
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.replication.fetcher.leader_channels import PeerChannel
 from barnabas.server.controller_access.producer_ids import ProducerIds
+from barnabas.server.peers.broker_requests import BrokerRequests
 from barnabas.server.transactions.marker_writer import MarkerWriter
 from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.producers import producer_state
@@ -408,6 +413,28 @@ def the_client_commits_before_its_records_are_acknowledged(patch: pytest.MonkeyP
     patch.setattr(TransactionManager, "advance", advance)
 
 
+@rule("hanging", seconds=SHORT)
+def an_error_of_one_request_stops_its_sender(patch: pytest.MonkeyPatch) -> None:
+    """No request is sent to the broker after it."""
+    fail_some_requests(patch)
+    patch.setattr(BrokerRequests, "refuse", lambda *_: None)
+
+
+def fail_some_requests(patch: pytest.MonkeyPatch) -> list[str]:
+    """Let each tenth request to another broker fail, and return the classes of these requests."""
+    failed: list[str] = []
+    real, numbers = PeerChannel.send, count(1)
+
+    def send(self: PeerChannel, request: Any, *args: Any) -> None:
+        if not isinstance(request, FetchRequest) and next(numbers) % 10 == 0:
+            failed.append(type(request).__name__)
+            raise ProtocolError("scripted")
+        real(self, request, *args)
+
+    patch.setattr(PeerChannel, "send", send)
+    return failed
+
+
 class Idle:
     """Batches that are said to be acknowledged."""
 
@@ -448,6 +475,15 @@ def test_a_disabled_rule_is_detected(name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("seed", nightly_unless(lambda seed: seed == 1, CORRECT_SEEDS))
 def test_nothing_is_found_with_all_rules(seed: int, style: str) -> None:
     assert findings(seed, style) == set()
+
+
+@pytest.mark.slow
+def test_errors_of_single_requests_between_brokers_cause_no_findings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = fail_some_requests(monkeypatch)
+    assert findings(1, "mixed", SHORT) == set()
+    assert {"WriteTxnMarkersRequest", "AddPartitionsToTxnRequest"} <= set(failed)
 
 
 def test_there_are_at_least_fifteen_rules() -> None:

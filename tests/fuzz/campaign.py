@@ -25,6 +25,7 @@ import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
+from fuzz import endless_waits
 from fuzz.attacker import Attacker
 from fuzz.conversions import CONVERTED, PARTITIONS, TOPIC_CONFIG, conversion_requests
 from fuzz.costly_inputs import CostlyInputs
@@ -40,6 +41,9 @@ TURN_CPU_MS_MAX = 100.0
 # Seconds between two kills of the broker, and probability of a very large request in each turn.
 RESTART_S = 120.0
 LARGE_SHARE = 0.25
+# Probability of clients that leave while their requests wait, in each turn, and their number.
+LEAVING_SHARE = 0.1
+LEAVING = 50
 # Short rebalance delay, so that the well-behaved client's group is stable soon.
 # All features that are off by default are on.
 SETTINGS = {
@@ -164,7 +168,7 @@ def run(
         polite = start_polite(broker.bootstrap)
         started = time.monotonic()
         attacker = Attacker(broker.bootstrap, seed)
-        large = LargeRequests(random.Random(seed))
+        large, leaving = LargeRequests(random.Random(seed)), random.Random(seed + 1)
         costly = CostlyInputs(random.Random(seed))
         problems: list[str] = []
         restart_at = started + restart_s
@@ -175,6 +179,8 @@ def run(
                 attacker.run(min(left, 2.0), frames)
                 large.maybe_send(broker.bootstrap)
                 costly.send(broker.bootstrap)
+                if leaving.random() < LEAVING_SHARE:
+                    endless_waits.leave(broker.bootstrap, LEAVING)
                 watched.look()
                 if time.monotonic() >= restart_at:
                     watched.restart()

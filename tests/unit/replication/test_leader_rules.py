@@ -210,3 +210,18 @@ def test_a_storage_error_is_no_failed_fetch(
     alone.consume(0)
     assert alone.last_fetch().error is error.error_code
     assert alone.manager.metrics.topics[TOPIC].failed_fetch_requests == failed
+
+
+def test_a_refused_replica_that_cannot_join_no_longer_holds_back_the_high_watermark() -> None:
+    """Without this, a write with acks=all would wait for the next append."""
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.change(isr=[1, 2])
+    replicas.follow(3, 0)
+    ((_, on_done),) = replicas.sender.sent
+    replicas.produce(b"a", acks=-1)
+    replicas.follow(2, 1)
+    replace_broker(replicas, 3, fenced=True)
+    assert replicas.log.high_watermark == 0
+    on_done(AlterPartitionResult(ErrorCode.INELIGIBLE_REPLICA))
+    assert replicas.log.high_watermark == 1
+    assert replicas.last_produce().error is ErrorCode.NONE
