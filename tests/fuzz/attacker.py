@@ -7,17 +7,25 @@ import random
 import selectors
 import socket
 import time
+from collections import deque
 from dataclasses import dataclass, field
 
+from barnabas.protocol.headers import encode_request
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fuzz import mutations
 from fuzz.grammar import DELICATE, Grammar
 
 CONNECTIONS = 6
 FRAMES_PER_REFILL = 40
 DAMAGED_SHARE = 0.08
+# Share of the refills that begin with a Fetch which waits, and the times that it waits (ms). The
+# frames behind it are deferred, and the client may be gone before their turn comes.
+WAITING_SHARE = 0.2
+WAITS_MS = (20, 200, 2_000, 60_000)
+HALF_CLOSED_MAX = 8
 # A connection without traffic for this time is replaced, because a response may be pending forever,
 # for example that to a JoinGroup.
-STALL_SECONDS = 1.0
+STALL_SECONDS = 0.5
 
 
 @dataclass
@@ -53,6 +61,8 @@ class Attacker:
         self._rng = random.Random(seed)
         self._grammar = Grammar(self._rng)
         self._selector = selectors.DefaultSelector()
+        # Connections on which nothing more is sent, oldest first.
+        self._half_closed: deque[socket.socket] = deque()
         self.tally = Tally()
 
     def run(self, seconds: float, frames: int | None = None) -> Tally:
@@ -73,6 +83,8 @@ class Attacker:
         for connection in connections:
             self._selector.unregister(connection.socket)
             connection.socket.close()
+        while self._half_closed:
+            self._half_closed.popleft().close()
         return self.tally
 
     def _connect(self) -> _Connection:
@@ -85,13 +97,21 @@ class Attacker:
 
     def _replace(self, connections: list[_Connection], old: _Connection) -> None:
         self._selector.unregister(old.socket)
-        if self._rng.random() < 0.5:
-            # Reset half of the connections, as after the end of a process.
-            with contextlib.suppress(OSError):
+        end = self._rng.random()
+        with contextlib.suppress(OSError):
+            if end < 0.4:
+                # Reset the connection, as after the end of a process.
                 old.socket.setsockopt(
                     socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
                 )
-        old.socket.close()
+            elif end < 0.6:
+                # Send no more, but leave the connection open for responses.
+                old.socket.shutdown(socket.SHUT_WR)
+                self._half_closed.append(old.socket)
+        if len(self._half_closed) > HALF_CLOSED_MAX:
+            self._half_closed.popleft().close()
+        if old.socket not in self._half_closed:
+            old.socket.close()
         connections.remove(old)
         connections.append(self._connect())
 
@@ -124,6 +144,8 @@ class Attacker:
         """Return frames to send. A damaged frame is last, because later ones may not be read."""
         rng, tally = self._rng, self.tally
         frames = []
+        if rng.random() < WAITING_SHARE:
+            frames.append(waiting_fetch(rng.choice(WAITS_MS)))
         for _ in range(FRAMES_PER_REFILL):
             api, frame = self._grammar.frame()
             tally.by_api[api] = tally.by_api.get(api, 0) + 1
@@ -134,3 +156,18 @@ class Attacker:
                 break
             frames.append(frame)
         return b"".join(frames), len(frames)
+
+
+def waiting_fetch(max_wait_ms: int) -> bytes:
+    """Return a frame with a Fetch that waits for more bytes than there are."""
+    partition = FetchPartition(
+        partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1
+    )
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=0x7FFFFFFF,
+        max_bytes=0x7FFFFFFF,
+        topics=[FetchTopic(topic="t", partitions=[partition])],
+        forgotten_topics_data=[],
+    )
+    return b"".join(map(bytes, encode_request(1, "waiting", request, 12)))

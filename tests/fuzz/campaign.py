@@ -68,6 +68,13 @@ UNEXPECTED = ("Traceback", "AssertionError", "never retrieved")
 POLITE_SECONDS = 240
 
 
+class AttackedBroker(BrokerProcess):
+    """A broker without standard input: its first file or socket could get the descriptor 0."""
+
+    def _command(self) -> list[str]:
+        return ["sh", "-c", 'exec "$@" <&-', "sh", *super()._command()]
+
+
 @dataclass
 class Outcome:
     """Observations of a campaign. `problems` is empty after a success."""
@@ -162,7 +169,7 @@ def run(
         directory: directory of the broker; None: a temporary directory.
         restart_s: seconds between two kills of the broker.
     """
-    with BrokerProcess(directory, SETTINGS) as broker:
+    with AttackedBroker(directory, SETTINGS) as broker:
         _make_topics(broker.bootstrap)
         watched = Watched(broker)
         polite = start_polite(broker.bootstrap)

@@ -10,6 +10,7 @@ import click
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -68,6 +69,7 @@ def make_application(console: Console) -> Starlette:
             ClientError: _show_client_error,
             MetricsError: _show_client_error,
             TimeoutError: _show_timeout,
+            ClientDisconnect: _show_nothing,
             Exception: _show_bug,
         },
         lifespan=console.running,
@@ -120,6 +122,11 @@ async def _show_timeout(request: Request, _error: Exception) -> Response:
     seconds = console_of(request).settings.timeout
     text = f"the brokers did not answer all requests within {seconds:g} s"
     return _problem(request, 504, text, "The page Doctor examines the addresses and the cluster.")
+
+
+async def _show_nothing(_request: Request, _error: Exception) -> Response:
+    # The connection is closed, so the response is dropped.
+    return Response(status_code=400)
 
 
 async def _show_bug(_request: Request, _error: Exception) -> Response:

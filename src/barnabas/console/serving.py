@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from barnabas.console.application import make_application
+from barnabas.console.connections import CONNECTIONS_MAX, BrowserConnection
 from barnabas.console.console import Console
 from barnabas.runtime.loop import new_loop
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-# Connections at once; further ones get 503.
-_CONNECTIONS_MAX = 128
 _END_S = 2
 
 
@@ -55,7 +54,7 @@ async def _serve(
         make_application(console),
         host=settings.host.strip("[]"),
         port=settings.port,
-        http="h11",
+        http=BrowserConnection,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -63,7 +62,7 @@ async def _serve(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=_CONNECTIONS_MAX,
+        limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=_END_S,
     )
     server = _Server(config, on_ready, console.tails.end)

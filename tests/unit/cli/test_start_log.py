@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,23 @@ def test_a_low_limit_of_open_files_logs_a_warning() -> None:
     out, warning = limited(256, 300)
     assert out.startswith("300 ")
     assert "At most 300 files" in warning
+
+
+def test_a_node_does_not_start_with_too_few_open_files(tmp_path: Path) -> None:
+    code = (
+        "import resource; from barnabas.cli.main import main;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30));"
+        f"main(['start', '--port', '0', '--data-dir', {str(tmp_path)!r}])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=90
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "barnabas: at most 30 files and connections can be open at once, and a node needs at least "
+        "128: raise the limit (ulimit -Hn, or LimitNOFILE= of the service)\n"
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_json_line_has_the_same_content_as_a_text_line() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import tracemalloc
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from barnabas.network.connection import Connection, ConnectionLimits
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.sim.network import NetworkConditions
 from barnabas.sim.world import SimWorld
-from unit.network.test_connection import Server, frame
+from unit.network.test_connection import Server, frame, produce
 from unit.runtime.streams import Recorder
 
 if TYPE_CHECKING:
+    from barnabas.network.response_slot import ResponseSlot
     from barnabas.runtime.sockets import Stream
 
 BURST = b"".join(frame(struct.pack(">i", number)) for number in range(20))
@@ -120,9 +123,18 @@ def test_many_small_deferred_requests_take_little_memory_beyond_their_size() -> 
     assert numbers(server) == list(range(20 + count))
 
 
-def request(number: int, size: int = 4) -> bytes:
+# Sizes of requests: small ones, and those that leave their rest in the kernel.
+SIZES = (0, 10, 3_000, 200_000)
+
+
+def alone(body: bytes) -> bytes:
     """A request that waits for the responses to all earlier ones."""
-    return frame(b"\xff\xff" + struct.pack(">i", number).ljust(size, b"x"))
+    return frame(b"\xff\xff" + body)
+
+
+def request(number: int, size: int = 4) -> bytes:
+    """A request with a number, which waits for the responses to all earlier ones."""
+    return alone(struct.pack(">i", number).ljust(size, b"x"))
 
 
 def budgeted(world: SimWorld, megabytes: int) -> tuple[Server, FrameBudget]:
@@ -207,3 +219,41 @@ def test_a_connection_whose_peer_ends_closes_although_a_request_waits_for_its_tu
     stream.close()
     assert world.run_until(lambda: bool(server.closed), 5_000)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_requests_are_processed_in_order_and_alone_except_for_those_of_a_group(seed: int) -> None:
+    """Random requests, responses and splits of the bytes; a Produce is a request of a group."""
+    world, rng = SimWorld(seed), random.Random(seed)
+    server, budget = budgeted(world, 1)
+    stream = connect(world, server, "c")
+    world.network.conditions = NetworkConditions(0.1, 5, 0.0)
+    sent = [
+        (produce if rng.random() < 0.6 else alone)(b"%04d" % number + bytes(rng.choice(SIZES)))
+        for number in range(60)
+    ]
+    stream.write(sent)
+    pending: list[tuple[bytes, ResponseSlot]] = []
+
+    def park(connection: Connection, view: memoryview) -> None:
+        is_produce = bytes(view[:2]) == bytes(2)
+        assert not pending or is_produce
+        assert all(body[:2] == bytes(2) for body, _ in pending)
+        server.requests.append(bytes(view))
+        slot = connection.reserve()
+        if rng.random() < 0.3:
+            slot.complete([frame(b"now")])
+        else:
+            pending.append((server.requests[-1], slot))
+
+    server.handle = park
+
+    def respond() -> bool:
+        if pending and rng.random() < 0.5:
+            _, slot = pending.pop(rng.randrange(len(pending)))
+            slot.complete([frame(b"later")])
+        return len(server.requests) == len(sent) and not pending
+
+    assert world.run_until(respond, 60_000)
+    assert server.requests == [each[4:] for each in sent]
+    assert budget.held_bytes == 0

@@ -10,7 +10,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.cli.common.open_files import raise_open_files_limit
+from barnabas.cli.common.open_files import OpenFilesError, raise_open_files_limit
 from barnabas.cli.start.start_files import StartFiles
 from barnabas.cli.start.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
 from barnabas.cli.variables import without_variables
@@ -53,7 +53,7 @@ def start_broker(options: StartOptions) -> int:
         set_up_log(properties.get(FORMAT_KEY, "text"), properties.get(LEVEL_KEY, "warning"))
         raise_open_files_limit()
         return _run(properties, options, start_files)
-    except (StartError, ConfigError, PropertiesError) as error:
+    except (StartError, ConfigError, PropertiesError, OpenFilesError) as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(_with_remedy(error))

@@ -34,4 +34,4 @@ def open_standard_streams() -> None:
     open_standard_descriptors()
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
