@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class StepQueue(Protocol):
     """Runs work in steps between the turns of the event loop. The server provides it."""
 
-    def submit(self, lane: object, steps: Steps, on_done: Callable[[Outcome], None]) -> None:
+    def submit(self, lane: object, steps: Steps, on_done: Callable[[Outcome], None]) -> object:
         """Run `steps` and pass the result to `on_done`. Jobs of one lane keep their order."""
         ...
 
