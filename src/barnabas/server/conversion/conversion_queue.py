@@ -80,8 +80,8 @@ class ConversionQueue:
 
         Args:
             lane: any hashable value. Jobs of the same lane end in the order of their submission.
-            steps: generator of the job. Only its first step may raise. Later steps must return
-                errors as a result.
+            steps: generator of the job. Its first step may raise. Later steps return errors as a
+                result; an unexpected exception closes the connection.
             on_done: called with the result of `steps`, perhaps before this method returns.
             connection: the connection of the request. No further requests are read from it until
                 the job ends, which bounds the memory of the jobs by the number of connections.
@@ -149,6 +149,9 @@ class ConversionQueue:
         except BaseException:
             self._finish(lane, job)
             job.end_work()
+            if job.connection is not None:
+                # The request gets no response. The client repeats it on another connection.
+                job.connection.abort()
             raise
         if call is None:
             self._make_ready(lane)

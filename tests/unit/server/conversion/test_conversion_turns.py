@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -16,6 +17,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
 from barnabas.server.conversion import old_fetch, old_produce
+from barnabas.storage.validation import batch_inspection
 from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker, SimulatedClient
 
 if TYPE_CHECKING:
@@ -100,3 +102,17 @@ def test_a_conversion_for_the_log_goes_on_without_its_connection(broker: Simulat
     broker.node.broker.listeners[0].connections[-1].abort()
     assert broker.world.run_until(lambda: len(conversions) == 0)
     assert broker.node.broker.replicas.metrics.all_topics().produce_conversions == PARTITIONS
+
+
+def test_an_append_whose_inspection_raises_gets_an_error(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_memory(*_: object) -> bytes:
+        raise MemoryError
+
+    broker.make_topic("zipped", compression_type="gzip")
+    monkeypatch.setattr(batch_inspection, "compress", without_memory)
+    large = b"v" * (batch_inspection._COMPRESSED_INLINE_BYTES + 1)
+    assert broker.produce("zipped", large).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    monkeypatch.undo()
+    assert broker.produce("zipped", large).error_code == ErrorCode.NONE
