@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import example, given, strategies as st
 
-from barnabas.server.conversion.conversion_queue import ConversionQueue
+from barnabas.server.conversion.conversion_queue import ConversionQueue, Job
 from barnabas.waiting.off_loop import OffLoop
 from steps import Loop
 
@@ -39,6 +39,8 @@ class Jobs:
         self.asked: list[int] = []
         self.admitted: list[int] = []
         self.ended: list[int] = []
+        self.canceled: list[int] = []
+        self.jobs: list[Job] = []
         self.loop = Loop()
         self.queue = ConversionQueue(self.loop, self, bound)
 
@@ -54,19 +56,33 @@ class Jobs:
 
     def run_all(self, scripts: list[tuple[int, Script]]) -> None:
         for number, (lane, script) in enumerate(scripts):
-            self.queue.submit(lane, self._steps(number, script), self.ended.append)
+            steps = self._steps(number, script)
+            self.jobs.append(self.queue.submit(lane, steps, self.ended.append))
             self._end_calls(self._rng.randrange(2))
+            self._maybe_cancel()
         # Each round ends at least one call or makes one step, if hold-and-wait is impossible.
         for _ in range(sum(len(script) + 1 for _, script in scripts) * 2):
             self.loop.turn()
             self._end_calls(1)
+            self._maybe_cancel()
+
+    def _maybe_cancel(self) -> None:
+        number = self._rng.randrange(10 * len(self.jobs))
+        if number >= len(self.jobs) or self.jobs[number].is_done:
+            return
+        if number not in self.canceled:
+            self.canceled.append(number)
+        if self.asked.count(number) > self.admitted.count(number):
+            # It waits for memory, and does not wait any longer.
+            del self.asked[len(self.asked) - 1 - self.asked[::-1].index(number)]
+        self.jobs[number].cancel()
 
     def _end_calls(self, count: int) -> None:
         for _ in range(min(count, len(self._calls))):
             work, on_done = self._calls.pop(self._rng.randrange(len(self._calls)))
             on_done(work(), None)
 
-    def _steps(self, number: int, script: Script) -> Generator[OffLoop | None, Any, int]:
+    def _actions(self, number: int, script: Script) -> Generator[OffLoop | None, Any, int]:
         for action in script:
             if action == STEP:
                 yield None
@@ -76,8 +92,13 @@ class Jobs:
                 self.held.pop(number, None)
                 self.asked.append(number)
                 yield OffLoop(partial(lambda *_: None, number, action), int(action))
-        self.held.pop(number, None)
         return number
+
+    def _steps(self, number: int, script: Script) -> Generator[OffLoop | None, Any, int]:
+        try:
+            return (yield from self._actions(number, script))
+        finally:
+            self.held.pop(number, None)
 
 
 # Two batches at once whose content is decompressed and then compressed again.
@@ -89,7 +110,8 @@ def test_every_job_ends_within_the_memory(
 ) -> None:
     seen = Jobs(bound, random.Random(seed))
     seen.run_all(scripts)
-    assert sorted(seen.ended) == list(range(len(scripts)))
+    assert all(job.is_done for job in seen.jobs)
+    assert sorted(seen.ended + seen.canceled) == list(range(len(scripts)))
     assert (len(seen.queue), seen.queue.held_bytes) == (0, 0)
     # First come, first served: no job starves.
     assert seen.admitted == seen.asked

@@ -18,19 +18,18 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.requests.delayed_produce import PendingAppend
     from barnabas.storage.append_info import AppendOrigin
-    from barnabas.storage.errors import StorageError
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.storage.validation.batch_inspection import Inspection
     from barnabas.waiting.delayed_operation import Cancellable
     from barnabas.waiting.off_loop import Steps
 
-    Outcome = InspectedRecords | StorageError
+    Outcome = InspectedRecords | Exception
 
 
 class StepQueue(Protocol):
     """Runs work in steps between the turns of the event loop. The server provides it."""
 
-    def submit(self, lane: object, steps: Steps, on_done: Callable[[Outcome], None]) -> None:
+    def submit(self, lane: object, steps: Steps, on_done: Callable[[Outcome], None]) -> object:
         """Run `steps` and pass the result to `on_done`. Jobs of one lane keep their order."""
         ...
 
@@ -49,10 +48,8 @@ class Appender(Protocol):
         """Append the inspected records and call `on_done`, see `ReplicaAppends`."""
         ...
 
-    def refused(
-        self, topic_partition: TopicPartition, error: StorageError, size: int
-    ) -> ProduceResult:
-        """Count and return the result of rejected records."""
+    def failed(self, topic_partition: TopicPartition, error: Exception, size: int) -> ProduceResult:
+        """Count and return the result of an append that failed."""
         ...
 
     def park(
@@ -140,7 +137,7 @@ class DeferredAppend:
             if isinstance(outcome, InspectedRecords):
                 entries[key] = outcome
             else:
-                self._results[key] = self._appender.refused(key, outcome, self._sizes[key])
+                self._results[key] = self._appender.failed(key, outcome, self._sizes[key])
         self._outcomes = {}
         if entries:
             self._wait_for(

@@ -49,7 +49,7 @@ class ConversionQueue:
         self._executor = executor
         self._held_bytes_max = held_bytes_max
         # Unfinished jobs by lane. Invariant: no lane is empty.
-        self._lanes: dict[object, deque[_Job]] = {}
+        self._lanes: dict[object, deque[Job]] = {}
         # Lanes whose first job can take a step. The first lane gets the next turn. All other lanes
         # wait for an executor call.
         self._ready: deque[object] = deque()
@@ -75,18 +75,21 @@ class ConversionQueue:
         steps: Steps,
         on_done: Callable[[Any], None],
         connection: Connection | None = None,
-    ) -> None:
+    ) -> Job:
         """Run a job until it ends.
 
         Args:
             lane: any hashable value. Jobs of the same lane end in the order of their submission.
-            steps: generator of the job. Only its first step may raise. Later steps must return
-                errors as a result.
+            steps: generator of the job. Its first step may raise. Later steps return errors as a
+                result; an unexpected exception closes the connection.
             on_done: called with the result of `steps`, perhaps before this method returns.
             connection: the connection of the request. No further requests are read from it until
                 the job ends, which bounds the memory of the jobs by the number of connections.
+
+        Returns:
+            The job, to cancel it when its client is gone.
         """
-        job = _Job(steps, on_done)
+        job = Job(self, lane, steps, on_done)
         if lane in self._lanes:
             self._lanes[lane].append(job)
         else:
@@ -95,6 +98,18 @@ class ConversionQueue:
         if connection is not None and not job.is_done:
             job.connection = connection
             connection.begin_work()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """Let a job make no further step. See `Job.cancel`."""
+        if job.is_done:
+            return
+        job.is_canceled = True
+        if job.unadmitted_call is not None:
+            job.unadmitted_call = None
+            self._unadmitted.remove(job.lane)
+            self._make_ready(job.lane)
+            self._admit()
 
     def _turn(self) -> None:
         self._is_turn_due = False
@@ -114,6 +129,11 @@ class ConversionQueue:
 
     def _run_step(self, lane: object) -> None:
         job = self._lanes[lane][0]
+        if job.is_canceled:
+            job.steps.close()
+            self._finish(lane, job)
+            job.end_work()
+            return
         call_result, job.call_result = job.call_result, None
         try:
             if isinstance(call_result, BaseException):
@@ -129,6 +149,9 @@ class ConversionQueue:
         except BaseException:
             self._finish(lane, job)
             job.end_work()
+            if job.connection is not None:
+                # The request gets no response. The client repeats it on another connection.
+                job.connection.abort()
             raise
         if call is None:
             self._make_ready(lane)
@@ -140,7 +163,7 @@ class ConversionQueue:
             self._unadmitted.append(lane)
             self._admit()
 
-    def _finish(self, lane: object, job: _Job) -> None:
+    def _finish(self, lane: object, job: Job) -> None:
         jobs = self._lanes[lane]
         jobs.popleft()
         job.is_done = True
@@ -152,7 +175,7 @@ class ConversionQueue:
             self._release_memory(job)
             self._admit()
 
-    def _release_memory(self, job: _Job) -> None:
+    def _release_memory(self, job: Job) -> None:
         self._held_bytes -= job.held_bytes
         job.held_bytes = 0
 
@@ -173,28 +196,37 @@ class ConversionQueue:
             self._held_bytes += needed
             self._start_call(lane, job, call)
 
-    def _start_call(self, lane: object, job: _Job, call: OffLoop) -> None:
+    def _start_call(self, lane: object, job: Job, call: OffLoop) -> None:
         self._executor.submit(call.work, partial(self._on_call_done, lane, job))
 
     def _on_call_done(
-        self, lane: object, job: _Job, result: Any, error: BaseException | None
+        self, lane: object, job: Job, result: Any, error: BaseException | None
     ) -> None:
         job.call_result = result if error is None else error
         self._make_ready(lane)
 
 
-class _Job:
+class Job:
+    """A generator in the queue."""
+
     __slots__ = (
+        "_queue",
         "call_result",
         "connection",
         "held_bytes",
+        "is_canceled",
         "is_done",
+        "lane",
         "on_done",
         "steps",
         "unadmitted_call",
     )
 
-    def __init__(self, steps: Steps, on_done: Callable[[Any], None]) -> None:
+    def __init__(
+        self, queue: ConversionQueue, lane: object, steps: Steps, on_done: Callable[[Any], None]
+    ) -> None:
+        self._queue = queue
+        self.lane = lane
         self.steps = steps
         self.on_done = on_done
         # The executor call that waits for memory. None without such a call.
@@ -206,6 +238,12 @@ class _Job:
         # Connection that is not read until the job ends.
         self.connection: Connection | None = None
         self.is_done = False
+        # Whether the job ends at its next turn. Never reset.
+        self.is_canceled = False
+
+    def cancel(self) -> None:
+        """End the job at its next turn, without a call of `on_done`. It waits for no memory."""
+        self._queue.cancel(self)
 
     def end_work(self) -> None:
         """Resume reading requests from the job's connection."""

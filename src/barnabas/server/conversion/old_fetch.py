@@ -111,7 +111,8 @@ class OldFetch:
         """Convert the records of results that `replace_errors` has returned. See `adapt`."""
         offsets = {key: data.fetch_offset for key, data in requested}
         steps = self._steps(results, offsets, 1 if context.version >= _MAGIC_1_SINCE else 0)
-        self._queue.submit(steps, steps, on_done, context.connection)
+        job = self._queue.submit(steps, steps, on_done, context.connection)
+        context.on_client_gone(job.cancel)
 
     def _adapted(self, version: int, key: TopicIdPartition, result: FetchResult) -> FetchResult:
         partition = self._replicas.partition(key.topic_partition)

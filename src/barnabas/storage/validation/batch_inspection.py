@@ -41,7 +41,7 @@ from barnabas.record.compression import (
 from barnabas.record.errors import DecompressedTooLargeError
 from barnabas.record.producer_records import bounded_slices, largest_timestamp
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.config import LONG_MAX
+from barnabas.storage.config import DECOMPRESSED_BYTES_MAX as NO_DECOMPRESSED_LIMIT, LONG_MAX
 from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError, StorageError
 from barnabas.storage.validation.batch_limits import check_batch_size, decompressed_limit
 from barnabas.storage.validation.inspected_records import InspectedRecords
@@ -142,11 +142,13 @@ class Inspection:
         self._records = memoryview(bytearray(self._records))
         self._is_kept = True
 
-    def outcome(self) -> Generator[OffLoop | None, Buffer, InspectedRecords | StorageError]:
-        """Run `steps`, but return the error instead of raising it."""
+    def outcome(self) -> Generator[OffLoop | None, Buffer, InspectedRecords | Exception]:
+        """Run `steps`, but return an error instead of raising it."""
         try:
             return (yield from self.steps())
-        except StorageError as error:
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the append fails with any error, also MemoryError
             return error
 
     def steps(self) -> Generator[OffLoop | None, Buffer, InspectedRecords]:

@@ -145,16 +145,40 @@ def test_a_job_converts_the_error_of_a_call_into_its_result() -> None:
     assert done == ["caught"]
 
 
+class Works:
+    """A connection."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_open = True
+
+    def begin_work(self) -> None:
+        self.count += 1
+
+    def end_work(self) -> None:
+        self.count -= 1
+
+    def abort(self) -> None:
+        self.is_open = False
+
+
+def test_an_unexpected_error_closes_the_connection() -> None:
+    def failing() -> Generator[OffLoop | None, Any, str]:
+        yield OffLoop(bytes, 100)
+        yield
+        raise MemoryError
+
+    turns, done, connection = Turns(), [], Works()
+    queue = ConversionQueue(turns, InlineExecutor())
+    queue.submit("x", failing(), done.append, connection)
+    turns.turn()
+    with pytest.raises(MemoryError):
+        turns.turn()
+    assert (connection.is_open, connection.count, queue.held_bytes) == (False, 0, 0)
+    assert (done, len(queue)) == ([], 0)
+
+
 def test_a_connection_with_a_running_job_accepts_no_more_requests() -> None:
-    class Works:
-        count = 0
-
-        def begin_work(self) -> None:
-            self.count += 1
-
-        def end_work(self) -> None:
-            self.count -= 1
-
     turns, done, connection = Turns(), [], Works()
     queue = ConversionQueue(turns, InlineExecutor())
     queue.submit("x", job("a", 0, []), done.append, connection)

@@ -45,6 +45,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -67,6 +68,7 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import delete_records
 from barnabas.storage.topic_partition import TopicPartition
+from unit.server.handlers.test_repetitions import initialize
 from unit.server.security.authorizer.secured_broker import SecuredBroker
 from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker
 
@@ -267,6 +269,19 @@ def test_client_quotas_are_listed_one_by_one(broker: SimulatedBroker) -> None:
     broker.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
     request = DescribeClientQuotasRequest(components=[], strict=False)
     assert turns(broker, request, 1) >= ITEMS
+
+
+def test_transactional_ids_are_matched_one_by_one(broker: SimulatedBroker) -> None:
+    for name in NAMES:
+        initialize(broker, name)
+    request = ListTransactionsRequest(
+        state_filters=[], producer_id_filters=[], transactional_id_pattern="name-(1|2).*"
+    )
+    assert turns(broker, request, 2) >= ITEMS
+    found = broker.ask(request, 2).transaction_states
+    assert {each.transactional_id for each in found} == {
+        each for each in NAMES if each.startswith(("name-1", "name-2"))
+    }
 
 
 def test_a_turn_deletes_records_of_some_partitions(broker: SimulatedBroker) -> None:

@@ -44,10 +44,11 @@ class PushTelemetryHandler:
         outcome = self._telemetry.push(request, client)
         if isinstance(outcome, ErrorCode):
             return PushTelemetryResponse(error_code=outcome)
-        self._queue.submit(
+        job = self._queue.submit(
             context.connection,
             outcome,
             lambda error: context.respond(PushTelemetryResponse(error_code=error)),
             context.connection,
         )
+        context.on_client_gone(job.cancel)
         return None

@@ -68,7 +68,8 @@ class ListOffsetsHandler:
         if request.isolation_level not in ISOLATION_LEVELS:
             return context.in_slices(_refused(request))
         steps = self._build_response(context.version, request)
-        self._queue.submit(context, steps, context.respond, context.connection)
+        job = self._queue.submit(context, steps, context.respond, context.connection)
+        context.on_client_gone(job.cancel)
         return None
 
     def _build_response(

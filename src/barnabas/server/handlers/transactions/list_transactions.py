@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
-# Ids that are examined in one turn of the loop.
+# Ids that are examined in one step. A match of a pattern may take milliseconds.
 _AT_ONCE = 500
+_MATCHED_AT_ONCE = 1
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -64,6 +65,7 @@ class ListTransactionsHandler:
         ]
         found: list[TransactionState] = []
         now_ms, duration = self._clock.wall_ms(), request.duration_filter
+        at_once = _MATCHED_AT_ONCE if request.transactional_id_pattern else _AT_ONCE
 
         def is_listed(metadata: TransactionMetadata) -> bool:
             return (
@@ -83,7 +85,7 @@ class ListTransactionsHandler:
                             transaction_state=metadata.state.label,
                         )
                     )
-                if number % _AT_ONCE == 0:
+                if number % at_once == 0:
                     yield
             yield
         return ListTransactionsResponse(
