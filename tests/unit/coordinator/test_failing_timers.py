@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from barnabas.coordinator.group.consumer.targets import target_updates
+from barnabas.coordinator.group.share import share_targets
 from barnabas.coordinator.group.streams import streams_targets
 from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 from barnabas.coordinator.runtime.state_partition import StatePartition
@@ -205,6 +206,17 @@ def a_share_member_without_heartbeats_is_removed() -> None:
     assert not world.describe_shares().members
 
 
+def a_share_member_gets_its_target() -> None:
+    world = SharesWorld()
+    world.create_topic("a", 2)
+    epoch = world.share_beat("m", 0, "a").member_epoch
+    for _ in range(10):
+        world.run_for(1_000)
+        epoch = world.share_beat("m", epoch).member_epoch
+    (member,) = world.describe_shares().members
+    assert [each.partitions for each in member.assignment.topic_partitions] == [[0, 1]]
+
+
 def share_state_of_a_deleted_topic_is_removed() -> None:
     world = SharesWorld()
     world.create_topic("a", 1)
@@ -297,6 +309,7 @@ STORIES: dict[Callable[[], None], tuple[str, bool]] = {
     a_consumer_gets_its_target: ("consumer-targets", True),
     a_consumer_gets_the_topics_of_its_regex: ("consumer-regexes", True),
     a_share_member_without_heartbeats_is_removed: ("share-session", True),
+    a_share_member_gets_its_target: ("share-targets", True),
     share_state_of_a_deleted_topic_is_removed: ("share-topics", False),
     a_streams_member_without_heartbeats_is_removed: ("streams-session", True),
     a_streams_member_that_releases_nothing_is_removed: ("streams-rebalance", True),
@@ -327,5 +340,6 @@ def test_the_work_of_a_timer_that_fails_once_is_done(
         # Targets of large groups are computed in slices; these groups are small.
         monkeypatch.setattr(target_updates, "AT_ONCE_MAX", 0)
         monkeypatch.setattr(streams_targets, "_AT_ONCE_MAX", 0)
+        monkeypatch.setattr(share_targets, "AT_ONCE_MAX", 0)
     story()
     assert failure.count, f"the timer {failure.kind!r} did not run"

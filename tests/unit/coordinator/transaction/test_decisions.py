@@ -233,7 +233,7 @@ def test_a_record_is_decoded_as_it_was_encoded(state: TransactionState) -> None:
         500,
         600,
         previous_producer_id=6,
-        next_producer_id=8,
+        next_producer_id=8 if state.has_transaction else -1,
         client_version=2,
     )
     record = transaction_record(metadata, 2)

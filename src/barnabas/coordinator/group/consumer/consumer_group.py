@@ -261,22 +261,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             if partitions:
                 self._add_owner(partitions, member.member_epoch)
 
-    def set_targets(self, epoch: int, timestamp: int, targets: Mapping[str, Target]) -> None:
-        """Apply the targets that a new assignment has changed, as the replay of its records does.
-
-        Args:
-            epoch: the group epoch of the assignment.
-            timestamp: when it was computed, wall clock in ms.
-            targets: targets of members by id.
-        """
-        assert epoch > self.assignment_epoch, (
-            f"group={self.group_id} epoch={epoch} assignment_epoch={self.assignment_epoch}"
-        )
-        assert targets.keys() <= self.members.keys(), f"group={self.group_id} epoch={epoch}"
-        self.targets.update(targets)
-        self.assignment_epoch = epoch
-        self.assignment_timestamp = timestamp
-
     def remove(self, member_id: str) -> None:
         """Remove a member. Another record removes its target assignment."""
         before = self.members.pop(member_id, None)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from barnabas.coordinator.group.classic.group_memory import GroupMemory
 
@@ -63,6 +63,22 @@ class ReplayedGroup(ABC, Generic[M, T]):
     @abstractmethod
     def remove(self, member_id: str) -> None:
         """Remove a member. Another record removes its target assignment."""
+
+    def set_targets(self, epoch: int, timestamp: int, targets: Mapping[str, T]) -> None:
+        """Apply the targets that a new assignment has changed, as the replay of its records does.
+
+        Args:
+            epoch: the group epoch of the assignment.
+            timestamp: when it was computed, wall clock in ms.
+            targets: targets of members by id.
+        """
+        assert epoch > self.assignment_epoch, (
+            f"group={self.group_id} epoch={epoch} assignment_epoch={self.assignment_epoch}"
+        )
+        assert targets.keys() <= self.members.keys(), f"group={self.group_id} epoch={epoch}"
+        self.targets.update(targets)
+        self.assignment_epoch = epoch
+        self.assignment_timestamp = timestamp
 
     # Validity of the hash of the topics.
 

@@ -60,7 +60,9 @@ class MemberRequests:
         on_done: Callable[[JoinGroupResponse], None],
     ) -> None:
         """Handle JoinGroup, versions 0 to 9. It is answered when the generation starts."""
-        response = PendingResponse(lambda answer: on_done(in_version(answer, version)))
+        response: PendingResponse[JoinGroupResponse] = PendingResponse(
+            lambda answer: on_done(in_version(answer, version))
+        )
         joining = Joining(request, version, client, response)
         error = self._check_join(request)
         if error is not ErrorCode.NONE:

@@ -26,7 +26,7 @@ from barnabas.coordinator.group.share.share_records import (
     target_epoch_record,
     target_record,
 )
-from barnabas.coordinator.group.share.share_targets import compute_share_targets
+from barnabas.coordinator.group.share.share_targets import ShareTargets
 from barnabas.coordinator.group.share.share_timers import ShareTimers
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -69,11 +69,12 @@ class _Heartbeating(msgspec.Struct):
 class ShareMembership:
     """The heartbeats of one shard."""
 
-    __slots__ = ("_shard", "_state", "timers")
+    __slots__ = ("_shard", "_state", "_targets", "timers")
 
     def __init__(self, shard: ShareShard, state: StateChanges) -> None:
         self._shard = shard
         self._state = state
+        self._targets = ShareTargets(shard)
         self.timers = ShareTimers(shard.groups, shard.timers, self.fence)
 
     def start_timers(self) -> None:
@@ -178,9 +179,13 @@ class ShareMembership:
             and interval_ms
             and now_ms < group.assignment_timestamp + interval_ms
         )
-        if is_too_early:
+        if is_too_early or self._targets.is_running(group.group_id):
             return group.assignment_epoch, group.target_of(updated.member_id)
-        targets, differing = compute_share_targets(group, updated, self._shard.topics)
+        names = group.subscribed_names_with(group.members.get(updated.member_id), updated)
+        if self._targets.is_large(group, names):
+            self._targets.start(group.group_id)
+            return group.assignment_epoch, group.target_of(updated.member_id)
+        targets, differing = self._targets.compute(group, group_epoch, updated)
         heartbeat.records += [
             target_record(group.group_id, member_id, target)
             for member_id, target in differing.items()

@@ -1,63 +1,119 @@
-"""Computes the target assignment of a share group (Kafka: TargetAssignmentBuilder)."""
+"""Computes the target assignments of share groups (Kafka: TargetAssignmentBuilder).
+
+The assignment of a small group is computed within the heartbeat that needs it, as in Kafka, and the
+one of a large group in slices (`sliced_targets`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.assignment import NOTHING
 from barnabas.coordinator.group.consumer.assignors.assignor_input import (
+    STEP,
     AssignorInput,
     MemberInput,
 )
+from barnabas.coordinator.group.replayed.sliced_targets import (
+    GroupCopy,
+    SlicedTargets,
+    TargetRecords,
+    differing,
+)
+from barnabas.coordinator.group.share.share_records import target_epoch_record, target_record
 from barnabas.coordinator.group.share.simple_assignor import assign_simply
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+    from typing import Any, TypeAlias
 
     from barnabas.coordinator.group.assignment import Target
+    from barnabas.coordinator.group.consumer.assignors.assignor_input import Assigning
     from barnabas.coordinator.group.share.share_group import ShareGroup
     from barnabas.coordinator.group.share.share_member import ShareMember
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.share.share_shard import ShareShard
+
+    _Copy: TypeAlias = GroupCopy[ShareGroup, ShareMember, Target]
 
 # The name of the only assignor.
 ASSIGNOR = "simple"
+# A heartbeat computes the assignment of a group at once if its number of partitions, and its number
+# of members with this weight, are together below the limit. That takes a few milliseconds.
+_MEMBER_WEIGHT = 10
+AT_ONCE_MAX = 1_000
 
 
-def compute_share_targets(
-    group: ShareGroup, changed: ShareMember, topics: TopicsView
-) -> tuple[Mapping[str, Target], Mapping[str, Target]]:
-    """Return the new target assignment of all members, and of those for which it changed.
+class ShareTargets:
+    """The computations of the groups of one shard; at most one per group runs in slices."""
 
-    Only partitions with initialized state are assigned.
+    __slots__ = ("_shard", "_sliced")
 
-    Args:
-        group: the group.
-        changed: a member that is new or has changed.
-        topics: the topics of the cluster.
-    """
-    members = {**group.members, changed.member_id: changed}
-    topic_ids: dict[frozenset[str], frozenset[bytes]] = {}
-    counts: dict[bytes, int] = {}
-    inputs: dict[str, MemberInput] = {}
-    for member_id, member in members.items():
-        names = member.subscribed_topic_names
-        if names not in topic_ids:
-            found = {topics.topic_id(name): name for name in names}
-            existing = {each: name for each, name in found.items() if each is not None}
-            counts.update((each, topics.partition_count(name)) for each, name in existing.items())
-            topic_ids[names] = frozenset(existing)
-        inputs[member_id] = MemberInput(topic_ids[names], group.target_of(member_id))
-    initialized = {} if group.state_topics is None else group.state_topics.initialized
-    given = AssignorInput(
-        inputs,
-        counts,
-        len(topic_ids) <= 1,
-        {each: topic.partitions for each, topic in initialized.items()},
-    )
-    targets = run_to_end(assign_simply(given))
-    differing = {
-        member_id: target
-        for member_id, target in targets.items()
-        if group.targets.get(member_id) != target
-    }
-    return targets, differing
+    def __init__(self, shard: ShareShard) -> None:
+        self._shard = shard
+        self._sliced: SlicedTargets[ShareGroup, ShareMember, Target] = SlicedTargets(
+            "share-targets",
+            shard.groups,
+            shard.timers,
+            shard.clock,
+            TargetRecords(target_record, target_epoch_record, _replacement),
+        )
+
+    def is_large(self, group: ShareGroup, names: Collection[str]) -> bool:
+        """Whether the target assignment must be computed in slices.
+
+        Args:
+            group: the group.
+            names: the subscribed topics.
+        """
+        weight = (1 + len(group.members)) * _MEMBER_WEIGHT + len(names)
+        if weight > AT_ONCE_MAX:
+            return True
+        return weight + sum(map(self._shard.topics.partition_count, names)) > AT_ONCE_MAX
+
+    def is_running(self, group_id: str) -> bool:
+        """Whether a computation for the group is running."""
+        return self._sliced.is_running(group_id)
+
+    def start(self, group_id: str) -> None:
+        """Compute the target assignment after the records of the current heartbeat are replayed."""
+        self._sliced.start(group_id, self._assign)
+
+    def compute(
+        self, group: ShareGroup, epoch: int, changed: ShareMember
+    ) -> tuple[Mapping[str, Target], Mapping[str, Target]]:
+        """Return the new targets of all members, and of those for which it changed.
+
+        Args:
+            group: the group.
+            epoch: the group epoch after the heartbeat.
+            changed: a member that is new or has changed.
+        """
+        members = {**group.members, changed.member_id: changed}
+        targets = run_to_end(self._assign(GroupCopy(group, epoch, members, group.targets)))
+        return targets, differing(targets, group.targets)
+
+    def _assign(self, copy: _Copy) -> Assigning:
+        """Return the new targets. Only partitions with initialized state are assigned. Yields."""
+        topics, state_topics = self._shard.topics, copy.group.state_topics
+        initialized = {} if state_topics is None else state_topics.initialized
+        topic_ids: dict[frozenset[str], frozenset[bytes]] = {}
+        counts: dict[bytes, int] = {}
+        inputs: dict[str, MemberInput] = {}
+        for position, (member_id, member) in enumerate(copy.members.items()):
+            names = member.subscribed_topic_names
+            if names not in topic_ids:
+                found = {topics.topic_id(name): name for name in names}
+                existing = {each: name for each, name in found.items() if each is not None}
+                counts |= {each: topics.partition_count(name) for each, name in existing.items()}
+                topic_ids[names] = frozenset(existing)
+            inputs[member_id] = MemberInput(topic_ids[names], copy.known.get(member_id, NOTHING))
+            if position % STEP == STEP - 1:
+                yield
+        assignable = {each: topic.partitions for each, topic in initialized.items()}
+        given = AssignorInput(inputs, counts, len(topic_ids) <= 1, assignable)
+        return (yield from assign_simply(given))
+
+
+def _replacement(_group: Any, _member: ShareMember) -> None:
+    """Return None: share groups have no static members."""

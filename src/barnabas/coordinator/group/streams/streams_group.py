@@ -168,17 +168,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         """Return the target assignment of a member."""
         return self.targets.get(member_id, NO_MEMBER_TASKS)
 
-    def set_targets(self, epoch: int, timestamp: int, targets: Mapping[str, MemberTasks]) -> None:
-        """Apply the records of a new target assignment.
-
-        Args:
-            epoch: the group epoch for which it was computed.
-            timestamp: when it was computed, in ms.
-            targets: the targets that are new or have changed, by member id.
-        """
-        self.targets.update(targets)
-        self.assignment_epoch, self.assignment_timestamp = epoch, timestamp
-
     def put(self, member: StreamsMember) -> None:
         """Add or replace a member."""
         before = self.members.get(member.member_id)

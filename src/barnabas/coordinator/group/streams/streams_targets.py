@@ -1,18 +1,17 @@
 """Computes the target assignments of streams groups (Kafka: TargetAssignmentBuilder).
 
-The assignment of a small group is computed within the heartbeat that needs it, as in Kafka. The one
-of a large group is computed in slices, between other requests. Then the heartbeat has the current
-target, and later heartbeats distribute the new one.
+The assignment of a small group is computed within the heartbeat that needs it, as in Kafka, and the
+one of a large group in slices (`sliced_targets`).
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
+from barnabas.coordinator.group.replayed.sliced_targets import SlicedTargets, TargetRecords
 from barnabas.coordinator.group.streams.assignors.sticky_task_assignor import assign_sticky
 from barnabas.coordinator.group.streams.assignors.task_input import (
     StreamsInput,
@@ -20,31 +19,29 @@ from barnabas.coordinator.group.streams.assignors.task_input import (
 )
 from barnabas.coordinator.group.streams.streams_records import target_epoch_record, target_record
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
+    from barnabas.coordinator.group.replayed.sliced_targets import GroupCopy
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
-    _Computation: TypeAlias = "Generator[None, None, _Computed | None]"
+    _Copy: TypeAlias = GroupCopy[StreamsGroup, StreamsMember, MemberTasks]
 
 ASSIGNOR = "sticky"
 
-# Duration of a slice, in ms.
-_SLICE_MS = 2
 # A heartbeat computes the assignment of a group at once if its number of tasks, and its number of
 # members with this weight, are together below the limit. That takes a few milliseconds.
 _MEMBER_WEIGHT = 10
 _AT_ONCE_MAX = 500
-# Records that are encoded in one step.
-_RECORDS_PER_STEP = 16
+# Members that are handled in one step.
+_STEP = 16
 
 
 class TargetRequest(msgspec.Struct, frozen=True):
@@ -57,27 +54,20 @@ class TargetRequest(msgspec.Struct, frozen=True):
     configs: Mapping[str, str]
 
 
-class _Computed(msgspec.Struct, frozen=True):
-    """A finished computation."""
-
-    request: TargetRequest
-    members: Mapping[str, StreamsMember]
-    # The targets when the computation began.
-    known: Mapping[str, MemberTasks]
-    targets: Mapping[str, MemberTasks]
-    # The records of the targets that are new or have changed, by member id.
-    records: Mapping[str, CoordinatorRecord]
-
-
 class StreamsTargets:
     """The computations of the groups of one shard; at most one per group runs in slices."""
 
-    __slots__ = ("_running", "_shard")
+    __slots__ = ("_shard", "_sliced")
 
     def __init__(self, shard: StreamsShard) -> None:
         self._shard = shard
-        # Groups whose target assignment is being computed in slices.
-        self._running: set[str] = set()
+        self._sliced: SlicedTargets[StreamsGroup, StreamsMember, MemberTasks] = SlicedTargets(
+            "streams-targets",
+            shard.groups,
+            shard.timers,
+            shard.clock,
+            TargetRecords(target_record, target_epoch_record, _replacement),
+        )
 
     @staticmethod
     def is_large(group: StreamsGroup, configured: ConfiguredTopology) -> bool:
@@ -118,91 +108,24 @@ class StreamsTargets:
 
     def is_running(self, group_id: str) -> bool:
         """Whether a computation for the group is running."""
-        return group_id in self._running
+        return self._sliced.is_running(group_id)
 
     def start(self, group_id: str, configured: ConfiguredTopology) -> None:
         """Compute the target assignment after the records of the current heartbeat are replayed."""
-        self._running.add(group_id)
-        self._schedule(group_id, self._compute(group_id, configured))
 
-    def _schedule(self, group_id: str, computation: _Computation) -> None:
-        self._shard.timers.schedule(
-            ("streams-targets", group_id), 0, lambda: self._slice(group_id, computation)
-        )
+        def assign(copy: _Copy) -> Generator[None, None, Mapping[str, MemberTasks]]:
+            group = copy.group
+            request = TargetRequest(group, copy.epoch, configured, group.assignment_configs)
+            yield
+            found = yield from _assign(request, copy.members)
+            return _targets(found, copy.members)
 
-    def _slice(self, group_id: str, computation: _Computation) -> CoordinatorResult[None]:
-        end_ms = self._shard.clock.monotonic_ms() + _SLICE_MS
-        try:
-            next(computation)
-            while self._shard.clock.monotonic_ms() < end_ms:
-                next(computation)
-        except StopIteration as end:
-            self._running.discard(group_id)
-            return self._result(group_id, end.value)
-        self._schedule(group_id, computation)
-        return CoordinatorResult(None)
-
-    def _compute(self, group_id: str, configured: ConfiguredTopology) -> _Computation:
-        """Compute the targets, and encode their records. Yields."""
-        group = self._shard.groups.find(group_id)
-        if group is None:
-            # The records of the heartbeat were not written.
-            return None
-        request = TargetRequest(group, group.group_epoch, configured, group.assignment_configs)
-        members, known = dict(group.members), dict(group.targets)
-        yield
-        found = yield from _assign(request, members)
-        targets = _targets(found, members)
-        yield
-        records: dict[str, CoordinatorRecord] = {}
-        for member_id, target in targets.items():
-            if known.get(member_id) != target:
-                records[member_id] = target_record(group_id, member_id, target)
-                if len(records) % _RECORDS_PER_STEP == 0:
-                    yield
-        return _Computed(request, members, known, targets, records)
-
-    def _result(self, group_id: str, computed: _Computed | None) -> CoordinatorResult[None]:
-        """Return the records for the members that the group still has."""
-        group = self._shard.groups.find(group_id)
-        if computed is None or group is not computed.request.group:
-            return CoordinatorResult(None)
-        epoch = computed.request.epoch
-        if group.assignment_epoch >= epoch:
-            # The group became empty meanwhile.
-            return CoordinatorResult(None)
-        records: list[CoordinatorRecord] = []
-        targets: dict[str, MemberTasks] = {}
-        for member_id, target in computed.targets.items():
-            successor = _successor(group, member_id, computed)
-            if successor is None:
-                continue
-            if successor == member_id and group.targets.get(successor) is computed.known.get(
-                member_id
-            ):
-                record = computed.records.get(member_id)
-            else:
-                # The member has left and joined again, or another member has replaced it.
-                record = target_record(group_id, successor, target)
-            if record is not None:
-                records.append(record)
-                targets[successor] = target
-        now_ms = self._shard.clock.wall_ms()
-        records.append(target_epoch_record(group_id, epoch, now_ms))
-        return CoordinatorResult(
-            None, records, apply=partial(group.set_targets, epoch, now_ms, targets)
-        )
+        self._sliced.start(group_id, assign)
 
 
-def _successor(group: StreamsGroup, member_id: str, computed: _Computed) -> str | None:
-    """Return the id of the member now; None if it has left.
-
-    Another member may have replaced a static member.
-    """
-    if member_id in group.members:
-        return member_id
-    instance_id = computed.members[member_id].instance_id
-    return None if instance_id is None else group.static_members.get(instance_id)
+def _replacement(group: Any, member: StreamsMember) -> str | None:
+    found: str | None = group.static_members.get(member.instance_id)
+    return found
 
 
 def _assign(
@@ -219,7 +142,7 @@ def _assign(
         if known is not None:
             made = replace(made, offsets=known.offsets)
         given[member_id] = made
-        if position % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
+        if position % _STEP == _STEP - 1:
             yield
     found = yield from assign_sticky(
         StreamsInput(

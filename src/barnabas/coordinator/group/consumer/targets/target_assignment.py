@@ -14,6 +14,7 @@ from barnabas.coordinator.group.consumer.assignors.assignor_input import (
 )
 from barnabas.coordinator.group.consumer.assignors.range_assignor import assign_ranges
 from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
+from barnabas.coordinator.group.replayed.sliced_targets import differing
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
@@ -111,15 +112,6 @@ def compute_targets(
     before = TargetInput.of(group, changed)
     found = run_to_end(before.assign(assignor, topics))
     return found, differing(found, before.known)
-
-
-def differing(found: Mapping[str, Target], known: Mapping[str, Target]) -> dict[str, Target]:
-    """Return the targets that are new or have changed."""
-    return {
-        member_id: target
-        for member_id, target in found.items()
-        if member_id not in known or (known[member_id] is not target and known[member_id] != target)
-    }
 
 
 def _existing(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.coordinator.group.consumer.targets import target_updates
+from barnabas.coordinator.group.replayed import sliced_targets
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.protocol.errors import ErrorCode
@@ -25,7 +26,7 @@ DONE_MS = 1_000
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> ConsumersWorld:
     """Return a group whose assignment takes many slices: each slice is one step."""
-    monkeypatch.setattr(target_updates, "SLICE_MS", -1)
+    monkeypatch.setattr(sliced_targets, "SLICE_MS", -1)
     monkeypatch.setattr(target_updates, "AT_ONCE_MAX", 0)
     world = ConsumersWorld()
     world.create_topic("a", PARTITIONS)
@@ -224,7 +225,7 @@ class Instructions:
 def test_the_assignment_of_a_thousand_members_holds_the_loop_for_short_slices(
     assignor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_updates, "SLICE_MS", -1)
+    monkeypatch.setattr(sliced_targets, "SLICE_MS", -1)
     real, instructions = StatePartition._on_timer, Instructions()
 
     def on_timer(
