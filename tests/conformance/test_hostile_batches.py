@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from barnabas.record.batch import (
     ATTRIBUTES_POSITION,
-    HEADER_SIZE,
     MAX_TIMESTAMP_POSITION,
     TIMESTAMP_TYPE_FLAG,
     set_crc,
 )
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.compression import ZSTD, compress
+from barnabas.record.compression import ZSTD
 from conformance.test_record_configs import error_of, now_ms, produce, stored
+from producer_batches import ACCEPTED, GARBAGE, Payload, packed, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +30,10 @@ if TYPE_CHECKING:
     from conformance.raw_client import RawClient
 
 TIMESTAMP_MAX = 2**63 - 1
-# Configs of topics for which both brokers read the records.
-READ = [
+# Configs of topics.
+SETTINGS = [
+    pytest.param({}, id="default"),
+    pytest.param({"message_timestamp_type": "LogAppendTime"}, id="log-append-time"),
     pytest.param({"cleanup_policy": "compact"}, id="compacted"),
     pytest.param({"compression_type": "gzip"}, id="recompressed"),
     pytest.param({"message_timestamp_before_max_ms": "3600000"}, id="limited-times"),
@@ -54,19 +61,7 @@ def with_header(
     return batch
 
 
-def with_payload(payload: bytes, count: int, compression: int = 0) -> bytearray:
-    """Return a batch with these bytes as records."""
-    batch = valid_batch(1)[:HEADER_SIZE] + compress(compression, payload)
-    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
-    batch[ATTRIBUTES_POSITION + 1] = compression
-    return with_header(batch, count)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [pytest.param({}, id="default"), *READ,
-     pytest.param({"message_timestamp_type": "LogAppendTime"}, id="log-append-time")],
-)  # fmt: skip
+@pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("flag", [0, TIMESTAMP_TYPE_FLAG])
 def test_more_records_than_bytes_are_refused(
     raw: RawClient, make_topic: Callable[..., str], settings: dict[str, str], flag: int
@@ -78,13 +73,35 @@ def test_more_records_than_bytes_are_refused(
 
 
 @pytest.mark.parametrize("compression", range(5))
-def test_a_largest_timestamp_that_no_record_has_is_corrected(
+def test_the_header_gets_the_largest_timestamp_of_the_records(
     raw: RawClient, topic: str, compression: int
 ) -> None:
-    batch = valid_batch(compression=compression)
-    assert error_of(raw, topic, with_header(batch, largest=TIMESTAMP_MAX)) == "NONE"
-    ((header, records),) = stored(raw, topic)
-    assert header.max_timestamp == records[0].timestamp
+    payload = Payload(record(0) + record(1, time_delta=7) + record(2, time_delta=3), 3)
+    first = now_ms()
+    for claim in (-1, 0, first - 1, first, first + 5000, TIMESTAMP_MAX):
+        batch = packed(payload, compression, claim, first)
+        assert error_of(raw, topic, batch) == "NONE", claim
+    assert {header.max_timestamp for header, _ in stored(raw, topic)} == {first + 7}
+
+
+def test_records_are_found_by_their_times_whatever_their_headers_claim(
+    raw: RawClient, topic: str
+) -> None:
+    """Old versions of a client in Go leave the largest timestamp at -1."""
+    first = now_ms()
+    payload = Payload(record(0) + record(1, time_delta=7), 2)
+    for number, claim in enumerate((-1, 0, first)):
+        at = first + 100 * number
+        assert error_of(raw, topic, packed(payload, 0, claim, at)) == "NONE"
+    found = [offset_at(raw, topic, first + each) for each in (0, 1, 100, 107, 207)]
+    assert found == [0, 1, 2, 3, 5]
+
+
+def offset_at(raw: RawClient, topic: str, timestamp: int) -> int:
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    topics = [ListOffsetsTopic(name=topic, partitions=partitions)]
+    response: Any = raw.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 5)
+    return response.topics[0].partitions[0].offset
 
 
 def test_an_invalid_timestamp_of_a_record_is_refused_and_named(raw: RawClient, topic: str) -> None:
@@ -96,27 +113,28 @@ def test_an_invalid_timestamp_of_a_record_is_refused_and_named(raw: RawClient, t
     assert [each.batch_index for each in response.record_errors] == [1]
 
 
-@pytest.mark.parametrize("settings", READ)
+@pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("compression", [0, ZSTD])
-def test_malformed_records_are_refused_if_records_are_read(
+def test_malformed_records_are_refused(
     raw: RawClient, make_topic: Callable[..., str], settings: dict[str, str], compression: int
 ) -> None:
     topic = make_topic(1, **settings)
-    sound = bytes(valid_batch()[HEADER_SIZE:])
-    for payload, count in (
-        (bytes(range(200)), 3),
-        (bytes(300), 3),
-        (sound, 2),
-        (sound, 4),
-        (sound, 20_000_000),
-        (sound + b"more", 3),
-        (bytes(16 << 20) if compression else b"", 3),
-    ):
-        batch = with_payload(payload, count, compression)
-        assert error_of(raw, topic, batch) == "INVALID_RECORD", (payload[:9], count)
+    for kind, payload in GARBAGE.items():
+        assert error_of(raw, topic, packed(payload, compression)) == "INVALID_RECORD", kind
+    if compression:
+        bomb = packed(Payload(bytes(16 << 20), 3), compression)
+        assert error_of(raw, topic, bomb) == "INVALID_RECORD"
 
 
-@pytest.mark.parametrize("settings", READ)
+@pytest.mark.parametrize("compression", range(5))
+def test_unusual_records_are_stored(raw: RawClient, topic: str, compression: int) -> None:
+    for kind, payload in ACCEPTED.items():
+        assert error_of(raw, topic, packed(payload, compression)) == "NONE", kind
+    counts = [len(records) for _, records in stored(raw, topic)]
+    assert counts == [payload.count for payload in ACCEPTED.values()]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
 def test_many_small_records_in_a_few_kilobytes_are_accepted(
     raw: RawClient, make_topic: Callable[..., str], settings: dict[str, str]
 ) -> None:

@@ -13,6 +13,8 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
+from barnabas.record.varint import varint
+from producer_batches import Payload, packed, record
 
 _TIMESTAMP_TYPE_FLAG = 0x08
 _MAX_TIMESTAMP = slice(35, 43)
@@ -52,6 +54,12 @@ def _in_order(count: int) -> bytes:
     return bytes(builder.build()[HEADER_SIZE:])
 
 
+def _with_headers(counts: list[int]) -> Payload:
+    """Return records with these numbers of empty headers."""
+    made = (record(index, headers=varint(n) + b"\0\1" * n) for index, n in enumerate(counts))
+    return Payload(b"".join(made), len(counts))
+
+
 def made_bombs() -> list[bytes]:
     """Return all bombs."""
     few = _in_order(3)
@@ -66,6 +74,10 @@ def made_bombs() -> list[bytes]:
         bytearray(write_message_set(1, [Record(0, 5, 0, b"k", bytes(8 << 20))], GZIP)),
         bytearray(write_message_set(0, [Record(0, 5, 0, b"k", bytes(8 << 20))], LZ4)),
     ]
+    wide = [_with_headers([490_000]), _with_headers([4_000] * 110), _with_headers([30_000] * 16)]
+    bombs += [packed(payload) for payload in wide]
+    for code in _CODES[1:]:
+        bombs += [packed(payload, code) for payload in (*wide, _with_headers([60_000] * 100))]
     for code in _CODES:
         for payload in (bytes(range(256)), bytes(300)):
             bombs += [batch(payload, 3, code), _with_time(batch(payload, 3, code), _MAX_TIMESTAMP)]

@@ -2,7 +2,8 @@
 
 The broker must survive, with bounded memory and bounded turns of its event loop, and without
 unexpected errors in its log. The well-behaved client must get every record once and in order. Every
-two minutes, and at the end, the broker is killed and must start with the files that exist then.
+two minutes, and at the end, the broker is killed and must start with the files that exist then. At
+the end, each topic must be readable to its end.
 
     python -m fuzz.campaign --seconds 600 --frames 1000000 --seed 7
 """
@@ -30,6 +31,7 @@ from fuzz.attacker import Attacker
 from fuzz.conversions import CONVERTED, PARTITIONS, TOPIC_CONFIG, conversion_requests
 from fuzz.costly_inputs import CostlyInputs
 from fuzz.large_requests import large_requests, send
+from fuzz.readers import unreadable
 from loop_turns import LoopTurns, long_turns_in, loop_turns
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,6 +198,7 @@ def run(
             large.send_conversions(broker.bootstrap)
             # Files that clients have caused must not prevent a start of the broker.
             watched.restart()
+            problems += unreadable(broker.bootstrap, TOPIC_CONFIGS)
         except (OSError, psutil.Error, BrokerStartError) as error:
             problems.append(f"the broker is gone: {error}")
         elapsed = time.monotonic() - started

@@ -7,13 +7,20 @@ the written records.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from contextlib import suppress
 
+from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from barnabas.record import columns
+from barnabas.record.batch import CREATE_TIME, set_max_timestamp
+from barnabas.record.errors import CorruptBatchError
 from barnabas.storage.config import LogConfig
-from barnabas.storage.errors import OutOfOrderSequenceError
+from barnabas.storage.errors import InvalidRecordError, OutOfOrderSequenceError
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.waiting.off_loop import run_steps
+from producer_batches import Payload, packed
 from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, content
 
 CONFIG = LogConfig(
@@ -34,6 +41,13 @@ class LogAgainstList(RuleBasedStateMachine):
         # Records of the log before truncations without a later sync: a loss of power may bring it
         # back.
         self.before_cuts: list[tuple[int, list[bytes]]] = []
+        # A loss of power leaves partial writes, some of which look like damage.
+        self.has_lost_power = False
+
+    @initialize(interval=st.sampled_from([CONFIG.index_interval_bytes, CONFIG.segment_bytes]))
+    def choose_index_interval(self, interval: int) -> None:
+        """Create the log; with the longer interval, only sealed segments have index entries."""
+        self.bench = Bench(replace(CONFIG, index_interval_bytes=interval))
 
     @property
     def end(self) -> int:
@@ -48,8 +62,9 @@ class LogAgainstList(RuleBasedStateMachine):
         size=st.integers(0, 200),
         compression=st.sampled_from([0, 4]),
         age=st.integers(0, AGE_MAX),
+        claim=st.none() | st.sampled_from([-1, 0, NOW_MS - AGE_MAX, NOW_MS, 1 << 62]),
     )
-    def append(self, count: int, size: int, compression: int, age: int) -> None:
+    def append(self, count: int, size: int, compression: int, age: int, claim: int | None) -> None:
         # Later changes of a file have a later time.
         self.bench.clock.now_ms += 1
         values = []
@@ -57,9 +72,25 @@ class LogAgainstList(RuleBasedStateMachine):
             self.counter += 1
             values.append(b"%d" % self.counter + bytes(size))
         records = batch(values, compression=compression, timestamp=NOW_MS - age)
+        if claim is not None:
+            # The largest timestamp in the header is what the producer says.
+            set_max_timestamp(records, 0, CREATE_TIME, claim)
         info = self.bench.append(records, self.epoch)
         assert info.first_offset == self.end
         self.values += values
+
+    @rule(payload=st.binary(max_size=100), count=st.integers(1, 3))
+    def append_garbage(self, payload: bytes, count: int) -> None:
+        records = packed(Payload(payload, count), first=NOW_MS)
+        try:
+            list(columns.iter_records(bytes(records)))
+        except CorruptBatchError:
+            pass
+        else:
+            return
+        with suppress(InvalidRecordError):
+            self.bench.append(records, self.epoch)
+            raise AssertionError("malformed records were stored")
 
     @rule(producer=st.integers(0, 2), again=st.booleans())
     def append_idempotent(self, producer: int, again: bool) -> None:
@@ -120,13 +151,28 @@ class LogAgainstList(RuleBasedStateMachine):
         start = self.start + int(part * len(self.values))
         log.maybe_increment_log_start_offset(start, "model")
         log.delete_old_segments(self.bench.clock.wall_ms())
-        gone = log.log_start_offset - self.start
+        self._forget(log.log_start_offset - self.start)
+
+    def _forget(self, gone: int) -> None:
         del self.values[:gone]
         self.before_cuts = [
             (max(start, self.start + gone), values[max(0, self.start + gone - start) :])
             for start, values in self.before_cuts
         ]
-        self.start = log.log_start_offset
+        self.start += gone
+
+    @rule(age=st.integers(-1, AGE_MAX))
+    def expire(self, age: int) -> None:
+        log = self.bench.log
+        log.update_high_watermark(log.log_end_offset)
+        is_too_large = log.size > CONFIG.retention_bytes
+        times = {record.offset: record.timestamp for record in all_records(log)}
+        log.delete_old_segments(NOW_MS - age + CONFIG.retention_ms)
+        gone = log.log_start_offset - self.start
+        if not is_too_large:
+            expired = range(self.start, self.start + gone)
+            assert all(times[offset] < NOW_MS - age for offset in expired)
+        self._forget(gone)
 
     @rule(age=st.integers(0, AGE_MAX))
     def look_up_by_time(self, age: int) -> None:
@@ -155,6 +201,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.log.recovery_point >= self.start)
     @rule()
     def lose_power(self) -> None:
+        self.has_lost_power = True
         synced = self.bench.log.recovery_point
         # The creator of the log's own directory syncs its name.
         self.bench.disk.sync_directory("/data")
@@ -189,6 +236,11 @@ class LogAgainstList(RuleBasedStateMachine):
         for offset in range(self.start, self.end, 7):
             result = log.read(offset, 1, FetchIsolation.LOG_END, True)
             assert int.from_bytes(content(result)[:8], "big") <= offset
+
+    @precondition(lambda self: not self.has_lost_power)
+    @invariant()
+    def no_damage_is_reported(self) -> None:
+        assert not self.bench.log_dependencies.damage.counts
 
     @invariant()
     def epochs_cover_the_log(self) -> None:

@@ -284,7 +284,7 @@ def _columns(
     # Each size is checked separately first, because sums of forged sizes could overflow.
     limit = len(buffer)
     for column in (sizes, key_sizes, value_sizes):
-        if len(column) and (column.min() < -1 or column.max() > limit):
+        if len(column) and column.max() > limit:
             raise CorruptBatchError("a length does not fit its batch")
     if (header_starts > ends).any() or (ends > limit).any():
         raise CorruptBatchError("fields of a record do not fit into it")

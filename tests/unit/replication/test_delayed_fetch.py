@@ -124,6 +124,23 @@ def test_a_new_segment_alone_completes_no_fetch(pair: ReplicaSet) -> None:
     assert waits(pair)
 
 
+@pytest.mark.parametrize("isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.TXN_COMMITTED])
+@pytest.mark.parametrize("min_bytes", [1, 1 << 20])
+def test_an_uncommitted_append_to_a_new_segment_completes_no_fetch_of_a_consumer(
+    pair: ReplicaSet, isolation: FetchIsolation, min_bytes: int
+) -> None:
+    params = FetchParams(17, -1, -1, 500, min_bytes, 1 << 20, isolation)
+    where = TopicIdPartition(TOPIC_ID, TOPIC, PARTITION.partition)
+    pair.follow(2, 1)
+    pair.answers.fetched.clear()
+    requested = [(where, FetchPartitionData(1, 1 << 20))]
+    pair.manager.fetch(params, requested, pair.answers.fetched.append)
+    pair.log.roll()
+    pair.produce(b"second")
+    pair.manager.wake(PARTITION)
+    assert waits(pair)
+
+
 def test_case_g_bytes_accumulate_up_to_the_minimum(pair: ReplicaSet) -> None:
     size = len(batch(b"second"))
     pair.follow(2, 1, max_wait_ms=500, min_bytes=2 * size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.protocol.errors import ErrorCode
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import PARTITION
@@ -16,6 +18,18 @@ def test_a_response_for_another_offset_than_the_log_end_fails_the_partition(brok
     broker.log.append_as_follower(records(b"mine"))
     give_one(broker)
     assert broker.node.values() == [b"mine"]
+    assert broker.fetchers.failed == [PARTITION]
+
+
+@pytest.mark.parametrize("end", [0, 1, 3])
+def test_a_response_without_records_for_another_offset_fails_the_partition(broker, end) -> None:
+    give_one(broker)
+    broker.leader.give({PARTITION: data(records(b"b", offset=1), high_watermark=2)})
+    assert broker.state().fetch_offset == 2
+    broker.log.truncate_to(min(end, 2))
+    if end > 2:
+        broker.log.append_as_follower(records(b"mine", offset=2))
+    broker.leader.give({PARTITION: data(high_watermark=2)})
     assert broker.fetchers.failed == [PARTITION]
 
 

@@ -17,7 +17,7 @@ from barnabas.record.batch import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import RECORDS_PER_SLICE
-from barnabas.record.compression import CODES, ZSTD, compress
+from barnabas.record.compression import CODES, ZSTD
 from barnabas.record.producer_records import AT_ONCE_RECORDS
 from barnabas.record.reader import records
 from barnabas.storage.append_info import AppendOrigin
@@ -34,6 +34,7 @@ from barnabas.storage.validation.inspected_records import InspectedRecords
 from barnabas.storage.validation.inspection_needed import InspectionNeededError
 from barnabas.storage.validation.validator import validate
 from barnabas.waiting.off_loop import OffLoop, run_steps
+from producer_batches import ACCEPTED, GARBAGE, STRICTLY_REFUSED, Payload, packed
 from unit.storage.storage_fixtures import NOW_MS
 
 if TYPE_CHECKING:
@@ -50,13 +51,6 @@ def batch(
     for index in range(count):
         builder.append(NOW_MS - count + index, key, b"v")
     return builder.build()
-
-
-def packed(payload: bytes, count: int, code: int = ZSTD) -> bytearray:
-    made = batch(1)[:HEADER_SIZE] + compress(code, payload)
-    made[8:12] = (len(made) - 12).to_bytes(4, "big")
-    made[ATTRIBUTES_POSITION + 1] = code
-    return changed(made, count=count)
 
 
 def changed(made: bytearray, count: int | None = None, largest: int | None = None) -> bytearray:
@@ -126,24 +120,27 @@ def test_more_records_than_bytes_are_refused_by_the_header_alone(origin: AppendO
 
 
 @pytest.mark.parametrize("compression", range(5))
-@pytest.mark.parametrize("after_ms", [3_600_000, LONG_MAX])
-def test_a_largest_timestamp_that_no_record_has_is_corrected(
-    compression: int, after_ms: int
+@pytest.mark.parametrize("claim", [-1, 0, NOW_MS - 4, NOW_MS - 3, NOW_MS, FAR])
+@pytest.mark.parametrize("count", [3, 2000])
+@pytest.mark.parametrize(
+    "config", [LogConfig(), LogConfig(message_timestamp_after_max_ms=LONG_MAX), COMPACTED]
+)
+def test_the_header_gets_the_largest_timestamp_of_the_records(
+    compression: int, claim: int, count: int, config: LogConfig
 ) -> None:
-    config = LogConfig(message_timestamp_after_max_ms=after_ms)
-    content, _ = look_into(changed(batch(compression=compression), largest=FAR), config)
+    content, _ = look_into(changed(batch(count, compression), largest=claim), config)
     header = read_header(content)
     assert header.max_timestamp == NOW_MS - 1
     assert check_crc(content, 0, header)
 
 
-@pytest.mark.parametrize("largest", [-1, 5, FAR])
-@pytest.mark.parametrize("config", [COMPACTED, LogConfig(compression_type="gzip")])
-def test_the_header_gets_the_largest_timestamp_of_read_records(
-    config: LogConfig, largest: int
-) -> None:
-    content, _ = look_into(changed(batch(), largest=largest), config)
-    assert read_header(content).max_timestamp == NOW_MS - 1
+@pytest.mark.parametrize("at", [-1, -5])
+def test_the_header_has_no_timestamp_if_no_record_has_one(at: int) -> None:
+    builder = BatchBuilder()
+    for _ in range(2):
+        builder.append(at, None, b"v")
+    content, _ = look_into(changed(builder.build(), largest=NOW_MS), LogConfig())
+    assert read_header(content).max_timestamp == -1
 
 
 def test_an_invalid_timestamp_of_a_record_is_refused_and_named() -> None:
@@ -184,11 +181,11 @@ def test_long_calls_do_not_run_on_the_event_loop() -> None:
 
 @pytest.mark.parametrize("code", [1, 4])
 def test_a_decompression_bomb_is_rejected_by_its_decompressed_size(code: int) -> None:
-    bomb = packed(bytes(40 << 20), 3, code)
+    bomb = packed(Payload(bytes(40 << 20), 3), code)
     with pytest.raises(InvalidRecordError):
         look_into(bomb, COMPACTED)
     with pytest.raises(InvalidRecordError, match="decompress to more than 5000000 bytes"):
-        look_into(packed(bytes(40 << 20), 3), LogConfig(
+        look_into(packed(Payload(bytes(40 << 20), 3), ZSTD), LogConfig(
             cleanup_policy=("compact",), max_message_bytes=5_000_000,
         ))  # fmt: skip
 
@@ -213,35 +210,56 @@ def test_the_number_of_named_invalid_records_is_bounded() -> None:
     assert len(claimed.value.record_errors) == RECORD_ERRORS_MAX
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [bytes(range(200)), bytes(300), b"\x02\0\0\0\0\0\0\0", b"\xff" * 11 + bytes(20), b""],
-    ids=["garbage", "zeros", "too-short", "number-of-eleven-bytes", "nothing"],
-)
-@pytest.mark.parametrize("name", ["producer", "gzip", "uncompressed"])
-def test_malformed_records_are_refused_if_records_are_read(payload: bytes, name: str) -> None:
-    config = LogConfig(cleanup_policy=("compact",), compression_type=name)
+READ_BY = [
+    LogConfig(),
+    COMPACTED,
+    LogConfig(compression_type="gzip"),
+    LogConfig(compression_type="uncompressed"),
+    LogConfig(message_timestamp_type="LogAppendTime"),
+    LogConfig(message_timestamp_before_max_ms=1000),
+]
+
+
+@pytest.mark.parametrize("kind", [*GARBAGE, *STRICTLY_REFUSED])
+@pytest.mark.parametrize("config", READ_BY)
+def test_malformed_records_are_refused_by_every_topic(kind: str, config: LogConfig) -> None:
+    payload = GARBAGE.get(kind) or STRICTLY_REFUSED[kind]
     for code in range(5):
         with pytest.raises(InvalidRecordError):
-            look_into(packed(payload, 1, code), config)
-    with pytest.raises(InvalidRecordError):
-        look_into(changed(packed(batch(3)[HEADER_SIZE:], 1)), config)
+            look_into(packed(payload, code, first=NOW_MS), config)
 
 
-def test_malformed_compressed_bytes_are_refused_if_records_are_read() -> None:
+@pytest.mark.parametrize("kind", ACCEPTED)
+@pytest.mark.parametrize("config", READ_BY[:1] + READ_BY[2:])
+def test_unusual_records_are_stored(kind: str, config: LogConfig) -> None:
+    for code in range(5):
+        content, _ = look_into(packed(ACCEPTED[kind], code, first=NOW_MS), config)
+        assert read_header(content).record_count == ACCEPTED[kind].count
+
+
+@pytest.mark.parametrize("config", READ_BY)
+def test_malformed_compressed_bytes_are_refused(config: LogConfig) -> None:
     for code in range(1, 5):
-        made = packed(b"", 1, 0)[:HEADER_SIZE] + bytes(range(100, 200))
-        made[8:12] = (len(made) - 12).to_bytes(4, "big")
+        made = packed(Payload(bytes(range(100, 200)), 1), first=NOW_MS)
         made[ATTRIBUTES_POSITION + 1] = code
         with pytest.raises(InvalidRecordError):
-            look_into(changed(made), COMPACTED)
+            look_into(changed(made), config)
 
 
-def test_records_with_unordered_offsets_are_rejected_if_records_are_read() -> None:
-    made = batch(2)
-    first = made[HEADER_SIZE : HEADER_SIZE + (len(made) - HEADER_SIZE) // 2]
-    with pytest.raises(InvalidRecordError, match="not in order"):
-        look_into(packed(bytes(first) * 2, 2), COMPACTED)
+def test_batches_of_coordinators_and_of_the_quorum_are_not_read() -> None:
+    garbage = packed(GARBAGE["zeros"], first=NOW_MS)
+    for origin in (AppendOrigin.COORDINATOR, AppendOrigin.RAFT):
+        content, _ = validate(memoryview(garbage), LogConfig(), origin, NOW_MS)
+        assert bytes(content) == garbage
+
+
+def test_a_large_batch_with_headers_takes_several_steps() -> None:
+    builder = BatchBuilder()
+    for index in range(1000):
+        builder.append(NOW_MS, None, bytes(100 + index % 2), [("a", None)])
+    content, asked = look_into(builder.build(), LogConfig())
+    assert read_header(content).record_count == 1000
+    assert asked
 
 
 @pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])

@@ -91,3 +91,14 @@ def test_epochs_without_records_are_removed_when_the_log_opens(cache: LeaderEpoc
     again = LeaderEpochCache(cache._disk, "/data")
     again.load()
     assert again.entries == [(1, 0), (3, 10), (7, 25)]
+
+
+def test_a_cleared_cache_leaves_no_entry_in_the_file() -> None:
+    cache = LeaderEpochCache(Bench().disk, "/data")
+    cache.assign(1, 5)
+    # The log opens, without the records of the epoch.
+    cache.forget_from(5)
+    cache.clear()
+    again = LeaderEpochCache(cache._disk, "/data")
+    assert again.load()
+    assert again.entries == []

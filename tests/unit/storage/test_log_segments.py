@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.record.batch import CREATE_TIME, set_max_timestamp
 from barnabas.storage.config import LogConfig
 from unit.storage.storage_fixtures import (
     DIRECTORY,
@@ -82,6 +83,29 @@ def test_an_expired_active_segment_is_rolled_and_deleted() -> None:
     bench.log.update_high_watermark(3)
     assert bench.log.delete_old_segments(NOW_MS + 1001) == 1
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.size) == (3, 3, 0)
+
+
+@pytest.mark.parametrize("index_interval_bytes", [0, SIZE, 4096])
+def test_expired_records_of_an_active_segment_are_no_damage(index_interval_bytes: int) -> None:
+    config = LogConfig(retention_ms=1000, index_interval_bytes=index_interval_bytes)
+    bench = Bench(config)
+    for age in (2, 0, 1):
+        bench.append(batch([bytes(100)], timestamp=NOW_MS - age))
+    bench.log.update_high_watermark(3)
+    assert bench.log.delete_old_segments(NOW_MS + 1000) == 0
+    assert bench.log.delete_old_segments(NOW_MS + 1001) == 1
+    assert not bench.log_dependencies.damage.counts
+
+
+@pytest.mark.parametrize("claim", [-1, 0, NOW_MS - 5000, 1 << 62])
+def test_retention_does_not_believe_the_largest_timestamp_of_a_producer(claim: int) -> None:
+    bench = Bench(LogConfig(retention_ms=1000))
+    records = batch([b"a"])
+    set_max_timestamp(records, 0, CREATE_TIME, claim)
+    bench.append(records)
+    bench.log.update_high_watermark(1)
+    assert bench.log.delete_old_segments(NOW_MS + 1000) == 0
+    assert bench.log.delete_old_segments(NOW_MS + 1001) == 1
 
 
 def test_an_empty_active_segment_stays() -> None:

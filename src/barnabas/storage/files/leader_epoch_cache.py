@@ -37,7 +37,7 @@ class LeaderEpochCache:
         # and have the same length. Appends add to the end, truncations remove at either end.
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        # Whether the file has every epoch in memory. False while the last epoch has no records, and
+        # Whether the file has the epochs in memory. False while the last epoch has no records, and
         # after a change for which no descriptor was free.
         self._is_written = True
         # Whether a sync has begun since the last write of the file, successful or not.
@@ -129,6 +129,7 @@ class LeaderEpochCache:
         while self._starts and self._starts[-1] >= end_offset:
             self._starts.pop()
             self._epochs.pop()
+            self._is_written = False
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest epoch up to `epoch`, and its end offset (exclusive).
@@ -173,7 +174,7 @@ class LeaderEpochCache:
 
     def clear(self) -> None:
         """Remove all epochs."""
-        if self._epochs:
+        if self._epochs or not self._is_written:
             self._epochs.clear()
             self._starts.clear()
             self._write()

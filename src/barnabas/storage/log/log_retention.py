@@ -86,7 +86,10 @@ def _expired_segments(
     """
     if config.deletes and config.retention_ms >= 0:
         oldest = now_ms - config.retention_ms
-        yield _prefix(segments, offsets, lambda segment, _: _is_older(segment, oldest))
+        active = segments.active
+        yield _prefix(
+            segments, offsets, lambda segment, _: _is_older(segment, oldest, segment is active)
+        )
     if config.deletes and config.retention_bytes >= 0:
         surplus = segments.size - config.retention_bytes
 
@@ -102,11 +105,11 @@ def _expired_segments(
     yield _prefix(segments, offsets, lambda _, end: end <= start, with_active=False)
 
 
-def _is_older(segment: Segment, oldest: int) -> bool:
+def _is_older(segment: Segment, oldest: int, is_active: bool) -> bool:
     """Return whether all records are older, despite a possibly damaged time index."""
     if _age_timestamp(segment) >= oldest:
         return False
-    timestamp = segment.trusted_max_timestamp()
+    timestamp = segment.trusted_max_timestamp(is_active)
     return timestamp < 0 or timestamp < oldest
 
 

@@ -320,11 +320,20 @@ class Segment:
             indexed, offset = self.time_index.lookup(timestamp)
         return offset
 
-    def trusted_max_timestamp(self) -> int:
-        """Return `max_timestamp` after checking it against the batches, for deletions."""
-        if not self._is_time_known():
-            self._renew_time_index()
-        return max(self.max_timestamp, self.time_index.last_entry()[0])
+    def trusted_max_timestamp(self, is_active: bool) -> int:
+        """Return `max_timestamp` after checking it against the batches, for deletions.
+
+        Args:
+            is_active: whether the segment receives appends. The time index of an active segment
+                ends before its last batches, and may be empty.
+        """
+        if is_active:
+            largest, _ = self._found_max_timestamp()
+        else:
+            if not self._is_time_known():
+                self._renew_time_index()
+            largest, _ = self.time_index.last_entry()
+        return max(self.max_timestamp, largest)
 
     def _renew_time_index(self) -> None:
         if self.on_damaged_index is not None:
@@ -362,13 +371,13 @@ class Segment:
         self.truncate_file(place.position)
         # Kafka also resets this count after a truncation.
         self.bytes_since_index_entry = 0
-        self._find_max_timestamp()
+        self._max_timestamp, self.offset_of_max_timestamp = self._found_max_timestamp()
         if place.position == 0:
             self.first_batch_timestamp = None
         return min(offset, place.base_offset)
 
-    def _find_max_timestamp(self) -> None:
-        """Find the largest timestamp, also in batches that the time index does not cover.
+    def _found_max_timestamp(self) -> tuple[int, int]:
+        """Return the largest timestamp, and the last offset of its batch, from the files.
 
         Each entry of the offset index has a time index entry with the largest timestamp up to
         there. So only the batches from the last entry on are read.
@@ -379,9 +388,9 @@ class Segment:
                 if header.max_timestamp > largest:
                     largest, offset = header.max_timestamp, header.last_offset
         except DamagedLogError:
-            # The truncation must be completed; a later read reports the damage.
+            # A truncation must be completed; a later read reports the damage.
             pass
-        self._max_timestamp, self.offset_of_max_timestamp = largest, offset
+        return largest, offset
 
     def _headers_at_end(self) -> Iterator[BatchHeader]:
         """Yield the headers of the batches from the last entry of the offset index on."""

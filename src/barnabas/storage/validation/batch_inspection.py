@@ -41,8 +41,8 @@ from barnabas.record.compression import (
 from barnabas.record.errors import DecompressedTooLargeError
 from barnabas.record.producer_records import bounded_slices, largest_timestamp
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.config import DECOMPRESSED_BYTES_MAX as NO_DECOMPRESSED_LIMIT, LONG_MAX
-from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError, StorageError
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError
 from barnabas.storage.validation.batch_limits import check_batch_size, decompressed_limit
 from barnabas.storage.validation.inspected_records import InspectedRecords
 from barnabas.waiting.off_loop import OffLoop, run_steps
