@@ -6,18 +6,15 @@ Defaults are Kafka's unless the comment of a field says otherwise.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
 from barnabas.client.errors import ClientConfigError
 from barnabas.record.compression import CODES, LEVELS
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["ClientConfig", "is_secret"]
+__all__ = ["ClientConfig", "is_secret", "keys_with_servers"]
 
 _MAX = 2**31 - 1
 
@@ -93,8 +90,22 @@ _CLASSIC_PROTOCOL_KEYS = (
 )
 
 
+class _WrittenKeys:
+    """The keys that the user gave, as the user wrote them, by attribute name."""
+
+    __slots__ = ("written",)
+
+    written: Mapping[str, str]
+
+    def spell(self, name: str) -> str:
+        """Return the name of a key as the user would write it: with dots or with underscores."""
+        written = self.written
+        has_underscores = any("_" in key for key in written.values())
+        return written.get(name) or (name if has_underscores else name.replace("_", "."))
+
+
 @dataclass(frozen=True, slots=True)
-class ClientConfig:
+class ClientConfig(_WrittenKeys):
     """All configuration keys of the client, validated. Create it with `ClientConfig.parse`."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -230,6 +241,9 @@ class ClientConfig:
     partitioner_availability_timeout_ms: int = 0
     partitioner_ignore_keys: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "written", {})
+
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> ClientConfig:
         """Validate keys (with dots or underscores) and values; values may be strings.
@@ -249,6 +263,7 @@ class ClientConfig:
         if "bootstrap_servers" not in values:
             raise ClientConfigError("bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...]")
         config = cls(**values)
+        object.__setattr__(config, "written", _written(given))
         config._check_together(values)
         return config
 
@@ -260,6 +275,7 @@ class ClientConfig:
         """
         values = _checked(given)
         config = replace(self, **values)
+        object.__setattr__(config, "written", {**self.written, **_written(given)})
         config._check_together(values)
         return config
 
@@ -274,30 +290,35 @@ class ClientConfig:
         self._check_level()
         if self.transaction_two_phase_commit_enable and "transaction_timeout_ms" in given:
             raise ClientConfigError(
-                "transaction.timeout.ms has no meaning with "
-                "transaction.two.phase.commit.enable=true, where transactions do not time out: "
-                "leave it out"
+                f"{self.spell('transaction_timeout_ms')} has no meaning with "
+                f"{self.spell('transaction_two_phase_commit_enable')}=true, where transactions do "
+                f"not time out: leave it out"
             )
         self._resolve_idempotence(given_idempotence="enable_idempotence" in given)
 
     def _check_group(self, given: Mapping[str, object]) -> None:
         """Refuse keys of the other group protocol; check heartbeat interval and session timeout."""
         if self.group_instance_id == "":
-            raise ClientConfigError("group.instance.id is empty: name the member, or leave it out")
+            key = self.spell("group_instance_id")
+            raise ClientConfigError(f"{key} is empty: name the member, or leave it out")
         if self.group_protocol == "consumer":
             for name in _CLASSIC_PROTOCOL_KEYS:
                 if name in given:
-                    key = name.replace("_", ".")
                     raise ClientConfigError(
-                        f"{key} has no meaning with group.protocol=consumer, where the broker "
-                        f"decides it: leave it out"
+                        f"{self.spell(name)} has no meaning with "
+                        f"{self.spell('group_protocol')}=consumer, where the broker decides it: "
+                        f"leave it out"
                     )
         elif given.get("group_remote_assignor"):
-            raise ClientConfigError("group.remote.assignor needs group.protocol=consumer")
-        elif self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ClientConfigError(
-                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be less than "
-                f"session.timeout.ms={self.session_timeout_ms}: a third of it is usual"
+                f"{self.spell('group_remote_assignor')} needs "
+                f"{self.spell('group_protocol')}=consumer"
+            )
+        elif self.heartbeat_interval_ms >= self.session_timeout_ms:
+            heartbeats, session = map(self.spell, ("heartbeat_interval_ms", "session_timeout_ms"))
+            raise ClientConfigError(
+                f"{heartbeats}={self.heartbeat_interval_ms} must be less than "
+                f"{session}={self.session_timeout_ms}: a third of it is usual"
             )
 
     def _check_level(self) -> None:
@@ -308,7 +329,7 @@ class ClientConfig:
         low, high, _ = LEVELS[code]
         if not low <= self.compression_level <= high:
             raise ClientConfigError(
-                f"compression.level={self.compression_level} is out of range for "
+                f"{self.spell('compression_level')}={self.compression_level} is out of range for "
                 f"{self.compression_type}: {low} to {high}"
             )
 
@@ -321,17 +342,20 @@ class ClientConfig:
         safe = (
             self.acks == "all" and self.max_in_flight_requests_per_connection <= 5 and self.retries
         )
+        idempotence = self.spell("enable_idempotence")
+        preconditions = (
+            f"acks=all, retries > 0 and {self.spell('max_in_flight_requests_per_connection')} <= 5"
+        )
         if self.transactional_id is not None and not (self.enable_idempotence and safe):
             raise ClientConfigError(
-                "transactional.id needs enable.idempotence=true, acks=all, retries > 0 and "
-                "max.in.flight.requests.per.connection <= 5: change those or leave it out"
+                f"{self.spell('transactional_id')} needs {idempotence}=true, {preconditions}: "
+                f"change those or leave it out"
             )
         if not self.enable_idempotence or safe:
             return
         if given_idempotence:
             raise ClientConfigError(
-                "enable.idempotence=true needs acks=all, retries > 0 and "
-                "max.in.flight.requests.per.connection <= 5: change those or turn it off"
+                f"{idempotence}=true needs {preconditions}: change those or turn it off"
             )
         object.__setattr__(self, "enable_idempotence", False)
 
@@ -344,47 +368,71 @@ def _checked(given: Mapping[str, object]) -> dict[str, Any]:
     types = {each.name: str(each.type) for each in fields(ClientConfig)}
     values: dict[str, Any] = {}
     for key, value in given.items():
-        name = key.replace(".", "_").replace("-", "_")
-        name = ALIASES.get(name, name)
+        name = _attribute(key)
         codec = _LEVEL_KEYS.get(name)
         if codec is not None:
             # Java has one level key per codec; only that of the configured codec counts.
-            level = _coerce("compression_level", "int | None", value)
+            level = _coerce("compression_level", "int | None", key, value)
             if str(given.get("compression_type", given.get("compression.type"))) == codec:
                 values["compression_level"] = level
         elif name in types:
-            values[name] = _coerce(name, types[name], value)
+            values[name] = _coerce(name, types[name], key, value)
         elif name not in IGNORED:
             _check_without_field(key, name, value, types)
     return values
 
 
+def _attribute(key: str) -> str:
+    """Return the attribute of a key as users of any client write it."""
+    name = key.replace(".", "_").replace("-", "_")
+    return ALIASES.get(name, name)
+
+
+def _written(given: Mapping[str, object]) -> dict[str, str]:
+    """Return the keys as the user wrote them. The constructors of clients name the servers."""
+    return {_attribute(key): key for key in given if _attribute(key) != "bootstrap_servers"}
+
+
 def _check_without_field(key: str, name: str, value: object, types: Mapping[str, str]) -> None:
     """Refuse a key that has no field, unless its value is what the client does anyway."""
-    shown = name.replace("_", ".")
     if name in UNSUPPORTED:
-        raise ClientConfigError(f"{shown} is not supported: {UNSUPPORTED[name]}")
+        raise ClientConfigError(f"{key} is not supported: {UNSUPPORTED[name]}")
     if name not in ONLY_VALUES:
         raise _unknown_key(key, types)
     if str(value).lower() != ONLY_VALUES[name]:
-        raise ClientConfigError(f"{shown}={value} is not supported: only {ONLY_VALUES[name]} is")
+        raise ClientConfigError(f"{key}={value} is not supported: only {ONLY_VALUES[name]} is")
+
+
+def keys_with_servers(
+    bootstrap_servers: str | Sequence[str] | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all keys of a client's constructor, which may contain "bootstrap.servers" itself.
+
+    Raises:
+        ClientConfigError: The servers are given twice.
+    """
+    if bootstrap_servers is None:
+        return dict(given)
+    if "bootstrap.servers" in given:
+        raise ClientConfigError("bootstrap_servers and bootstrap.servers are both given")
+    return {"bootstrap_servers": bootstrap_servers, **given}
 
 
 def is_secret(key: str) -> bool:
     """Return whether the value of a key, with dots or underscores, must not be shown."""
-    name = key.replace(".", "_")
-    name = ALIASES.get(name, name)
+    name = _attribute(key)
     return any(each.name == name and not each.repr for each in fields(ClientConfig))
 
 
 def _unknown_key(key: str, known: Mapping[str, str]) -> ClientConfigError:
     close = difflib.get_close_matches(key.replace(".", "_"), list(known), n=1)
-    hint = f"; did you mean {close[0].replace('_', '.')}?" if close else ""
+    meant = close[0] if close and "_" in key else "".join(close).replace("_", ".")
+    hint = f"; did you mean {meant}?" if close else ""
     return ClientConfigError(f"unknown configuration key {key}{hint}")
 
 
-def _coerce(name: str, kind: str, value: object) -> object:
-    key = name.replace("_", ".")
+def _coerce(name: str, kind: str, key: str, value: object) -> object:
+    """Convert a value; `key` names it in errors, as the user wrote it."""
     if name == "bootstrap_servers":
         return parse_addresses(value)
     if kind == "object | None":

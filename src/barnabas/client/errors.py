@@ -368,10 +368,9 @@ class DeliveryTimeoutError(ClientError):
 
     error_code = ErrorCode.REQUEST_TIMED_OUT
 
-    def __init__(self, partition: TopicPartition, records: int, cause: str) -> None:
+    def __init__(self, partition: TopicPartition, records: int, limit: str, cause: str) -> None:
         super().__init__(
-            f"{partition}: {records} record(s) not acknowledged within delivery.timeout.ms; last: "
-            f"{cause}"
+            f"{partition}: {records} record(s) not acknowledged within {limit}; last: {cause}"
         )
 
 

@@ -13,7 +13,7 @@ from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.topics.topics import NewTopic
-from barnabas.client.config import ClientConfig
+from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import ClientError
 from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup, offset_spec
@@ -65,8 +65,10 @@ class Client(ClosedByUser, WithBlock):
         ClientConfigError: A config key is unknown or its value is invalid.
     """
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], /, **config: Any) -> None:
-        self.config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str] | None = None, /, **config: Any
+    ) -> None:
+        self.config = ClientConfig.parse(keys_with_servers(bootstrap_servers, config))
         self._session = Session(self.config)
         self._cluster = self._session.cluster
         coordinators = self._session.coordinators

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
+import barnabas
 from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
 from barnabas.client.config import ALIASES, ClientConfig
 from barnabas.client.errors import ClientConfigError
+from barnabas.client.facade import Client
+from barnabas.client.share.share_consumer import ShareConsumer
 
 # The keys `ssl.*`, `sasl.*` and `https.*` in CONFIGURATION.md of librdkafka 2.12 and in the
 # documentation of Kafka 4.4's clients. Callbacks and pointers of C programs are left out.
@@ -75,9 +79,11 @@ def test_addresses_are_a_string_or_a_list() -> None:
         ("acks", "2", "acks=2 is not one of: all, 0, 1"),
         ("check.crcs", "perhaps", "check.crcs=perhaps is neither true nor false"),
         ("batch.sise", 1, "did you mean batch.size?"),
+        ("batch_sise", 1, "unknown configuration key batch_sise; did you mean batch_size?"),
+        ("linger_ms", -1, "linger_ms=-1 is out of range: 0 to"),
         ("bootstrap.servers", "nowhere", "nowhere is not HOST:PORT"),
         ("ssl.curves.list", "P-256", "ssl.curves.list is not supported: OpenSSL's configuration"),
-        ("ssl_engine_id", "x", "ssl.engine.id is not supported: private keys are read from files"),
+        ("ssl_engine_id", "x", "ssl_engine_id is not supported: private keys are read from files"),
         ("sasl.login.class", "x", "sasl.login.class is not supported: a Java class cannot be used"),
         ("sasl.oauthbearer.grant.type", "jwt", "=jwt is not supported: only client_credentials is"),
     ],
@@ -135,12 +141,13 @@ def test_assignors_are_named_in_one_string_or_listed() -> None:
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"session_timeout_ms": 3000}, "must be less than session.timeout.ms=3000"),
+        ({"session_timeout_ms": 3000}, "must be less than session_timeout_ms=3000"),
         ({"partition_assignment_strategy": ""}, "name an assignor"),
-        ({"group_instance_id": ""}, "group.instance.id is empty"),
-        ({"group_remote_assignor": "range"}, "needs group.protocol=consumer"),
-        ({"group_protocol": "consumer", "session_timeout_ms": 9000}, "session.timeout.ms has no"),
-        ({"group_protocol": "consumer", "heartbeat_interval_ms": 9}, "heartbeat.interval.ms has"),
+        ({"group_instance_id": ""}, "group_instance_id is empty"),
+        ({"group_remote_assignor": "range"}, "needs group_protocol=consumer"),
+        ({"group_protocol": "consumer", "session_timeout_ms": 9000}, "session_timeout_ms has no"),
+        ({"group_protocol": "consumer", "heartbeat_interval_ms": 9}, "heartbeat_interval_ms has"),
+        ({"group.remote.assignor": "range"}, "needs group.protocol=consumer"),
     ],
 )
 def test_contradictory_group_keys_are_refused(keys: dict[str, object], words: str) -> None:
@@ -151,3 +158,37 @@ def test_contradictory_group_keys_are_refused(keys: dict[str, object], words: st
 
 def test_members_prefer_range_and_can_change_to_cooperative_sticky() -> None:
     assert parse().partition_assignment_strategy == ("range", "cooperative-sticky")
+
+
+@pytest.mark.parametrize(
+    ("given", "spelled"),
+    [
+        ({}, "max.request.size"),
+        ({"linger.ms": 1}, "max.request.size"),
+        ({"linger_ms": 1}, "max_request_size"),
+        ({"linger_ms": 1, "max.request.size": 9}, "max.request.size"),
+    ],
+)
+def test_errors_name_a_key_as_the_user_writes_keys(given: dict[str, Any], spelled: str) -> None:
+    config = parse(**given)
+    assert config.spell("max_request_size") == spelled
+    assert config.override({"acks": "1"}).spell("max_request_size") == spelled
+
+
+CLIENTS: list[Any] = [barnabas.Producer, barnabas.Consumer, barnabas.Admin, Client, ShareConsumer]
+
+
+@pytest.mark.parametrize("make", CLIENTS, ids=lambda each: each.__name__)
+def test_the_servers_may_be_given_under_the_key_of_kafka(make: Any) -> None:
+    keys = {"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2", "client.id": "c"}
+    if make is ShareConsumer:
+        keys["group.id"] = "g"
+    with make(**keys) as client:
+        assert client._session.config.bootstrap_servers == (("127.0.0.1", 1), ("127.0.0.1", 2))
+    with pytest.raises(ClientConfigError, match=r"bootstrap\.servers is missing"):
+        make()
+
+
+def test_the_servers_are_given_once() -> None:
+    with pytest.raises(ClientConfigError, match="both given"):
+        barnabas.Producer("127.0.0.1:1", **{"bootstrap.servers": "127.0.0.1:2"})

@@ -204,7 +204,8 @@ def test_a_commit_fails_if_a_partition_is_missing_in_the_response() -> None:
     cluster: Any = ScriptedCluster()
     ended: list[Any] = []
     GroupOffsets(cluster, Coordinators(cluster)).commit(
-        "g", {TP: CommittedOffset(1)}, 5_000, lambda done, error: ended.append(error or done)
+        *("g", {TP: CommittedOffset(1)}, {}, 5_000),
+        lambda done, error: ended.append(error or done),
     )
     cluster.take(4)[1](coordinator(1))
     cluster.take(9)[1](OffsetCommitResponse(topics=[]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.admin.admin_client import AdminClient
-from barnabas.client.config import ClientConfig
+from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.session.closed_by_user import ClosedByUser
 from barnabas.client.session.session import Session
 from barnabas.client.session.with_block import WithBlock
@@ -27,8 +27,8 @@ class Admin(ClosedByUser, WithBlock, AdminClient):
         ClientConfigError: a setting is unknown or has an invalid value.
     """
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
-        checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **config: Any) -> None:
+        checked = ClientConfig.parse(keys_with_servers(bootstrap_servers, config))
         self._session = Session(checked, "admin client")
         super().__init__(self._session.cluster, self._session.coordinators, self._session.waiter)
         self._watch(self._session.lifetime)

@@ -24,7 +24,7 @@ from barnabas.client.admin.sender import AdminSender
 from barnabas.client.aio.closed_by_user import AsyncClosedByUser
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
-from barnabas.client.config import ClientConfig
+from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.session.plan_runner import run_plan_async
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class Admin(AsyncWithBlock, AsyncClosedByUser):
         config: As for the blocking `barnabas.Admin`.
     """
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
-        checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **config: Any) -> None:
+        checked = ClientConfig.parse(keys_with_servers(bootstrap_servers, config))
         self._session = AsyncSession(checked, "admin client", self._on_end_of_loop)
         self.sender = AdminSender(self._session.cluster, self._session.coordinators)
         self._watch(self._session.lifetime)

@@ -53,7 +53,9 @@ class Consumer(AsyncWithBlock, ConsumerBase, AsyncClosedByUser):
         ClientConfigError: A config key is unknown or its value is invalid.
     """
 
-    def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
+    def __init__(
+        self, *topics: str, bootstrap_servers: str | Sequence[str] | None = None, **config: Any
+    ) -> None:
         checked, parts = consumer_config(bootstrap_servers, config, may_block=False)
         self._session = session = AsyncSession(checked, "consumer", self._on_end_of_loop)
         # Tasks of the user's `async def` callbacks. The event loop holds only weak references to

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 from barnabas.client.aio.closed_by_user import AsyncClosedByUser
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
-from barnabas.client.config import ClientConfig
+from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.batches.delivery import DeliveryState
 from barnabas.client.producer.batches.unfit_record import record_parts
@@ -112,9 +112,9 @@ class Producer(AsyncWithBlock, ProducerBase, AsyncClosedByUser):
         config: As for the blocking `barnabas.Producer`.
     """
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **config: Any) -> None:
         parts, keys = take_parts(config)
-        checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
+        checked = ClientConfig.parse(keys_with_servers(bootstrap_servers, keys))
         self._session = AsyncSession(checked, "producer", self._on_end_of_loop)
         super().__init__(self._session, checked, parts)
         self._core.on_progress = self._wake_waiting_calls

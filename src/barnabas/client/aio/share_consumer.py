@@ -44,7 +44,9 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AsyncClosedByUser):
         ClientConfigError: A config key is unknown or not supported, or its value is invalid.
     """
 
-    def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
+    def __init__(
+        self, *topics: str, bootstrap_servers: str | Sequence[str] | None = None, **config: Any
+    ) -> None:
         checked, deserializing = share_consumer_config(bootstrap_servers, config, may_block=False)
         self._session = session = AsyncSession(checked, "share consumer", self._on_end_of_loop)
         core = ShareConsumerCore(session.cluster, session.coordinators, deserializing)

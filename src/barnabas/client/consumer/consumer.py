@@ -55,7 +55,9 @@ class Consumer(ClosedByUser, WithBlock, ConsumerBase):
         ConcurrentUseError: Another thread is inside a call of this consumer.
     """
 
-    def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
+    def __init__(
+        self, *topics: str, bootstrap_servers: str | Sequence[str] | None = None, **config: Any
+    ) -> None:
         checked, parts = consumer_config(bootstrap_servers, config)
         self._session = session = Session(checked, "consumer")
         core = ConsumerCore(session.cluster, session.coordinators, parts, _run_callback)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.config import ClientConfig
+from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.consumer.assignment.offset_reset import OffsetReset
 from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.calls.lookups import Lookups, flat_partitions
@@ -45,7 +45,10 @@ _SHARE_ONLY = ("share_acknowledgement_mode", "share_acquire_mode")
 
 
 def consumer_config(
-    bootstrap_servers: str | Sequence[str], given: Mapping[str, Any], *, may_block: bool = True
+    bootstrap_servers: str | Sequence[str] | None,
+    given: Mapping[str, Any],
+    *,
+    may_block: bool = True,
 ) -> tuple[ClientConfig, UserObjects]:
     """Return a consumer's keyword arguments as a checked config and the user's objects.
 
@@ -61,10 +64,9 @@ def consumer_config(
     for key in keys:
         if key.replace(".", "_") in _SHARE_ONLY:
             raise ClientConfigError(
-                f"{key.replace('_', '.')} has a meaning for share consumers only: leave it out, or "
-                f"use ShareConsumer"
+                f"{key} has a meaning for share consumers only: leave it out, or use ShareConsumer"
             )
-    config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
+    config = ClientConfig.parse(keys_with_servers(bootstrap_servers, keys))
     OffsetReset.parse(config.auto_offset_reset)
     return config, parts
 

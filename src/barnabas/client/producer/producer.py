@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.config import ClientConfig
+from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
 from barnabas.client.session.closed_by_user import ClosedByUser
@@ -30,9 +30,9 @@ class Producer(SharedProducer, ClosedByUser):
         ClientConfigError: a setting is unknown or has an invalid value.
     """
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **config: Any) -> None:
         parts, keys = take_parts(config)
-        checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
+        checked = ClientConfig.parse(keys_with_servers(bootstrap_servers, keys))
         session = Session(checked, "producer")
         super().__init__(session, checked, lambda _self: session.close(), parts)
         self._servers = ",".join(f"{host}:{port}" for host, port in checked.bootstrap_servers)

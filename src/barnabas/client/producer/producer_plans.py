@@ -85,7 +85,7 @@ def find_target(core: ProducerCore, topic: str, partition: int | None) -> Produc
 
     core.fetch_target(topic, partition, on_done)
     if not (yield Until(lambda: bool(outcome), core.config.max_block_ms + GRACE_MS)):
-        limit = f"max.block.ms={core.config.max_block_ms}"
+        limit = f"{core.config.spell('max_block_ms')}={core.config.max_block_ms}"
         raise ClientTimeoutError(f"metadata of {topic} did not arrive within {limit}")
     if outcome[0] is not None:
         raise outcome[0]
@@ -126,9 +126,9 @@ def wait_for_room(core: ProducerCore) -> ProducerPlan[None]:
     core.sender.pump()
     if not (yield Until(lambda: core.accumulator.has_room, config.max_block_ms)):
         raise BufferFullError(
-            f"buffer.memory={config.buffer_memory} stayed full for max.block.ms="
-            f"{config.max_block_ms}: the brokers accept records more slowly than they are sent, or "
-            f"not at all"
+            f"{config.spell('buffer_memory')}={config.buffer_memory} stayed full for "
+            f"{config.spell('max_block_ms')}={config.max_block_ms}: the brokers accept records "
+            f"more slowly than they are sent, or not at all"
         )
 
 

@@ -472,7 +472,9 @@ class Sender:
         if not cause:
             leader = self._cluster.metadata.leader(batch.tp)
             cause = f"never sent (leader of the partition: {leader if leader >= 0 else 'none'})"
-        return DeliveryTimeoutError(batch.tp, batch.count, cause)
+        config = self._config
+        limit = f"{config.spell('delivery_timeout_ms')}={config.delivery_timeout_ms}"
+        return DeliveryTimeoutError(batch.tp, batch.count, limit, cause)
 
 
 def _by_number(batch: ProducerBatch) -> int:

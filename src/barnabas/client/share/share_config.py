@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.config import ClientConfig
+from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.consumer.errors import InvalidGroupIdError
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientConfigError
@@ -34,7 +34,10 @@ _REFUSED = (
 
 
 def share_consumer_config(
-    bootstrap_servers: str | Sequence[str], given: Mapping[str, Any], *, may_block: bool = True
+    bootstrap_servers: str | Sequence[str] | None,
+    given: Mapping[str, Any],
+    *,
+    may_block: bool = True,
 ) -> tuple[ClientConfig, Deserializing]:
     """Return a share consumer's keyword arguments as a checked config and its deserializers.
 
@@ -50,14 +53,15 @@ def share_consumer_config(
     """
     refused = sorted(key for key in given if key.replace(".", "_") in _REFUSED)
     if refused:
-        names = ", ".join(key.replace("_", ".") for key in refused)
+        names = ", ".join(refused)
         raise ClientConfigError(
             f"share consumers do not support {names}: leave it out. Configs of the group decide "
             f"where reading starts and which isolation level applies (share.auto.offset.reset, "
             f"share.isolation.level)"
         )
     objects, keys = take_user_objects(given, may_block=may_block)
-    config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
+    config = ClientConfig.parse(keys_with_servers(bootstrap_servers, keys))
     if config.group_id is None or not config.group_id.strip():
-        raise InvalidGroupIdError("group.id is missing or blank: a share consumer needs a group")
+        key = config.spell("group_id")
+        raise InvalidGroupIdError(f"{key} is missing or blank: a share consumer needs a group")
     return config, objects.deserializing

@@ -49,7 +49,9 @@ class ShareConsumer(ClosedByUser, WithBlock, ShareConsumerBase):
         ConcurrentUseError: Another thread is inside a call of this consumer.
     """
 
-    def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
+    def __init__(
+        self, *topics: str, bootstrap_servers: str | Sequence[str] | None = None, **config: Any
+    ) -> None:
         checked, deserializing = share_consumer_config(bootstrap_servers, config)
         self._session = session = Session(checked, "share consumer")
         core = ShareConsumerCore(session.cluster, session.coordinators, deserializing)

@@ -14,6 +14,7 @@ from barnabas.client.group.assignors.assignor import (
 )
 from barnabas.client.group.assignors.claims import Claim
 from barnabas.client.group.assignors.java_order import java_ordered
+from barnabas.client.group.assignors.rack_match import RackMatch
 from barnabas.client.group.assignors.sticky_assignor import StickyAssignor
 from barnabas.client.group.assignors.sticky_user_data import (
     read_sticky_user_data,
@@ -69,6 +70,21 @@ def test_range_gives_members_partitions_of_their_racks_first() -> None:
         "range", {"t": topic("b", "a", "b", "a")}, a=wants("t", rack="a"), b=wants("t", rack="b")
     )
     assert found == {"a": "t-1 t-3", "b": "t-0 t-2"}
+
+
+def test_range_treats_a_member_without_a_rack_as_near_to_each_partition() -> None:
+    found = assign("range", {"t": topic("b", "b", "a", "a")}, a=wants("t"), b=wants("t", rack="b"))
+    assert found == {"a": "t-0 t-1", "b": "t-2 t-3"}
+
+
+def test_a_member_without_a_rack_is_apart_from_no_partition() -> None:
+    match = RackMatch({"t": topic("b", "a")}, {"a": wants("t"), "b": wants("t", rack="b")})
+    apart = {
+        (name, number): match.is_apart(name, TopicPartition("t", number))
+        for name in ("a", "b")
+        for number in (0, 1)
+    }
+    assert apart == {("a", 0): False, ("a", 1): False, ("b", 0): False, ("b", 1): True}
 
 
 def test_range_co_partitions_topics_of_equal_size() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.client.connections.connections import Call
 from barnabas.client.errors import ClientConfigError, ClientError
 from barnabas.client.group.classic.member_payloads import read_subscription
 from barnabas.client.group.group_calls import GroupCalls
@@ -12,7 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from unit.client.group.group_host import GroupHost
 from unit.client.group.member_story import BEAT, FIND, JOIN, LEAVE, SYNC, CooperativeRange, Story
-from unit.client.group.scripted_group import ScriptedGroup
+from unit.client.group.scripted_group import NODE, ScriptedGroup
 
 
 def test_a_member_finds_its_coordinator_joins_and_takes_its_partitions() -> None:
@@ -183,6 +184,44 @@ def test_a_user_that_polls_stays_however_long_ago_it_joined() -> None:
     story.run(10_000)
     assert not story.group.sent(LEAVE)
     assert story.member.is_stable
+
+
+def test_a_poll_counts_while_the_coordinator_is_unknown() -> None:
+    story = Story(max_poll_interval_ms=5_000, heartbeat_interval_ms=1_000).join()
+    story.forget_the_past()
+    before = story.member.generation
+    story.group.coordinators.forget("g")
+    story.script(FIND, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1_000)
+    story.run(8_000)
+    story.script(FIND)
+    story.run(2_000)
+    assert not story.group.sent(LEAVE)
+    assert not story.joins()
+    assert story.member.generation == before
+    assert story.member.is_stable
+
+
+def test_the_end_of_a_slow_join_counts_as_a_poll() -> None:
+    story = Story(max_poll_interval_ms=5_000)
+    answer, joins = story.group.call, []
+
+    def hold_joins(node_id: int, call: Call, *, apart: bool = False) -> None:
+        if call.api_key == JOIN:
+            joins.append(call)
+        else:
+            answer(node_id, call, apart=apart)
+
+    story.group.call = hold_joins  # type: ignore[method-assign]
+    story.host.poll_on()
+    story.until(lambda: bool(joins))
+    story.host.polls = False
+    story.run(5_500)
+    answer(NODE, joins[0], apart=True)
+    story.run(4_500)
+    assert not story.group.sent(LEAVE)
+    story.host.polls = True
+    story.until(lambda: "assign" in story.host.names)
+    assert len(joins) == 1
 
 
 def test_a_pattern_is_matched_again_before_every_join() -> None:

@@ -151,12 +151,14 @@ def test_an_asyncio_client_that_is_not_closed_is_ended_with_its_loop(kind: str) 
                 await consumer.poll(0)
             case "Producer":
                 producer = barnabas.aio.Producer(**servers)
-                asyncio.get_running_loop().create_task(producer.partitions_for("t"))
+                call = asyncio.ensure_future(producer.partitions_for("t"))
                 await asyncio.sleep(0)
+                assert not call.done()
             case _:
                 admin = barnabas.aio.Admin(**servers)
-                asyncio.get_running_loop().create_task(admin.list_topics())
+                call = asyncio.ensure_future(admin.list_topics())
                 await asyncio.sleep(0)
+                assert not call.done()
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -102,10 +102,30 @@ class ConsumerRecords:
             ImportError: pyarrow or numpy is not installed (Barnabas's extra `arrow` installs both).
             CorruptRecordsError: A batch has malformed bytes.
         """
-        from barnabas.client.consumer.records.arrow import to_table
-
+        try:
+            from barnabas.client.consumer.records.arrow import to_table
+        except ImportError as error:
+            raise _missing("to_arrow", error) from error
         return to_table(self._parts.values())
 
     def to_pandas(self) -> Any:
-        """Return all records as a pandas DataFrame, with the columns of `to_arrow`."""
-        return self.to_arrow().to_pandas()
+        """Return all records as a pandas DataFrame, with the columns of `to_arrow`.
+
+        Raises:
+            ImportError: pandas or pyarrow is not installed (the extra `arrow` installs both).
+            CorruptRecordsError: A batch has malformed bytes.
+        """
+        table = self.to_arrow()
+        try:
+            return table.to_pandas()
+        except ImportError as error:
+            raise _missing("to_pandas", error) from error
+
+
+def _missing(method: str, error: ImportError) -> ImportError:
+    """Return the error of a method that needs a package of the extra `arrow`."""
+    return ImportError(
+        f"{method}() needs the package {error.name or 'pandas'}: install Barnabas with its extra "
+        f"`arrow`, for example by: pip install 'barnabas[arrow]'",
+        name=error.name,
+    )

@@ -291,7 +291,8 @@ class Accumulator:
         for name, content in headers:
             size += _HEADER_OVERHEAD + len(name) * 4 + (len(content) if content else 0)
         if size > self._config.max_request_size:
-            raise RecordTooLargeError(size, self._config.max_request_size, "max.request.size")
+            key = self._config.spell("max_request_size")
+            raise RecordTooLargeError(size, self._config.max_request_size, key)
         if queue.open is not None:
             self.close_open(queue)
         if not self.has_room:

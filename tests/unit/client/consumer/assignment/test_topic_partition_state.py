@@ -7,6 +7,7 @@ import pytest
 from barnabas.client.consumer.assignment.offset_reset import OffsetReset
 from barnabas.client.consumer.assignment.position_state import TRANSITIONS, PositionState
 from barnabas.client.consumer.assignment.topic_partition_state import TopicPartitionState
+from barnabas.client.fetch.fetch_state import FetchState
 from barnabas.client.topic_partition import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -78,3 +79,13 @@ def test_every_state_can_be_left_by_a_seek_and_by_a_reset() -> None:
     for state in PositionState:
         assert (state, PositionState.FETCHING) in TRANSITIONS
         assert (state, PositionState.AWAIT_RESET) in TRANSITIONS
+
+
+@pytest.mark.parametrize("flag", ["is_stopped", "is_delayed", "is_paused", "is_revoking"])
+def test_a_partition_is_not_fetched_while_anything_holds_it_back(flag: str) -> None:
+    state = fetching()
+    assert state.is_fetchable
+    setattr(state, flag, True)
+    assert not state.is_fetchable
+    # The short form is the same as the general one.
+    assert state.is_fetchable == FetchState.is_fetchable.fget(state)  # type: ignore[attr-defined]

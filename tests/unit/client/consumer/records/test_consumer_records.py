@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import weakref
+
+import pytest
 
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.consumer.records.partition_records import PartitionRecords
@@ -31,3 +35,22 @@ def test_a_batch_is_freed_when_the_next_one_is_requested() -> None:
     part = next(batches)
     assert first() is None
     assert part.partition == 1
+
+
+@pytest.mark.parametrize(("method", "package"), [("to_arrow", "pyarrow"), ("to_pandas", "pandas")])
+def test_a_missing_package_is_an_error_that_names_the_extra(method: str, package: str) -> None:
+    program = f"""
+import sys
+class NotInstalled:
+    def find_spec(self, name, *_):
+        if name == {package!r}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, NotInstalled())
+from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+ConsumerRecords({{}}, {{}}).{method}()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert f"{method}() needs the package {package}" in done.stderr
+    assert "pip install 'barnabas[arrow]'" in done.stderr
