@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -351,7 +351,7 @@ def main() -> None:
     # The end of the campaign also ends its processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {options.seed}", flush=True)
-    outcome = _run_in_new_directory(options, given.keep)
+    outcome = run_in_new_directory(run, options, given.keep)
     print(f"\n{summary(outcome)}\n\n{table(outcome)}", flush=True)
     errors = [f"{count} x {error}" for error, count in outcome.transactional_errors.items()]
     for part in (*outcome.long_turns, outcome.evidence, *errors):
@@ -362,7 +362,9 @@ def main() -> None:
     sys.exit(bool(outcome.problems))
 
 
-def _run_in_new_directory(options: Options, keep: Path | None) -> Outcome:
+def run_in_new_directory(
+    run: Callable[[Options, Path, Any], Outcome], options: Options, keep: Path | None
+) -> Outcome:
     """Run a campaign; keep its directory below `keep` only if there was a problem."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)

@@ -172,8 +172,21 @@ def _path_of(path: str | int) -> str:
         return ""
 
 
+def failing_operation(
+    fault_control: FaultControl, key: Hashable, operation: Callable[[], Any]
+) -> Callable[[], Any]:
+    """Return the operation of a timer, which raises while the control file says so."""
+
+    def run() -> Any:
+        if fault_control.fails(TIMER, str(key)):
+            raise InjectedTimerError(key)
+        return operation()
+
+    return run
+
+
 def fail_timers(fault_control: FaultControl) -> None:
-    """Let timers of coordinators raise while the control file says so."""
+    """Let all timers of coordinators have failing operations."""
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 
     schedule = ShardTimers.schedule
@@ -181,14 +194,9 @@ def fail_timers(fault_control: FaultControl) -> None:
     def schedule_failing(
         timers: ShardTimers, key: Hashable, delay_ms: float, operation: Callable[[], Any]
     ) -> None:
-        def run() -> Any:
-            if fault_control.fails(TIMER, str(key)):
-                raise InjectedTimerError(key)
-            return operation()
+        schedule(timers, key, delay_ms, failing_operation(fault_control, key, operation))
 
-        schedule(timers, key, delay_ms, run)
-
-    ShardTimers.schedule = schedule_failing  # type: ignore[method-assign]
+    setattr(ShardTimers, ShardTimers.schedule.__name__, schedule_failing)
 
 
 def main() -> None:

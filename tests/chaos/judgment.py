@@ -141,14 +141,18 @@ def long_turns(cluster: ClusterProcess) -> list[str]:
 
 def unexpected_errors(cluster: ClusterProcess) -> list[str]:
     """Return unexpected errors in the logs of Barnabas nodes."""
-    found = []
-    for number, node in cluster.nodes.items():
-        if isinstance(node, KafkaNode):
-            continue
-        # Every entry begins at the margin, and the lines of its traceback are indented.
-        entries = _ENTRY_START.split(node.log())
-        log = "\n".join(each for each in entries if InjectedTimerError.__name__ not in each)
-        hit = UNEXPECTED.search(log)
-        if hit:
-            found.append(f"log of node {number}: {log[max(0, hit.start() - 300) :][:3000]}")
-    return found
+    return [
+        f"log of node {number}: {found}"
+        for number, node in cluster.nodes.items()
+        if not isinstance(node, KafkaNode)
+        for found in unexpected_in(node.log())
+    ]
+
+
+def unexpected_in(log: str) -> list[str]:
+    """Return the surroundings of the first unexpected error of a log, which was not injected."""
+    # Every entry begins at the margin, and the lines of its traceback are indented.
+    entries = _ENTRY_START.split(log)
+    rest = "\n".join(each for each in entries if InjectedTimerError.__name__ not in each)
+    hit = UNEXPECTED.search(rest)
+    return [rest[max(0, hit.start() - 300) :][:3000]] if hit else []

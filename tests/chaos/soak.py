@@ -16,13 +16,12 @@ import random
 import re
 import signal
 import sys
-import tempfile
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from chaos.campaign import SIDE_LOADS, Options, stressed
+from chaos.campaign import SIDE_LOADS, Options, run_in_new_directory, stressed
 from chaos.chaos_node import ChaosNode
 from chaos.judgment import judge, long_turns, unexpected_errors
 from chaos.outcome import Outcome, commit_id, describe_machine, summary
@@ -32,7 +31,7 @@ from chaos.transactional_load import TransactionalOptions
 
 SAMPLES = 200
 # Lines of a log that report an error.
-ERROR_LINE = re.compile(r"^\S+ \S* ?ERROR .*$", re.MULTILINE)
+ERROR_LINE = re.compile(r"^\S+ \S+ ERROR .*$", re.MULTILINE)
 # Kafka's default: what a node keeps of a growing segment shows as rising memory.
 SEGMENT_BYTES = 1 << 30
 # The least time in which a slope of the memory is one: before, caches are filled.
@@ -66,8 +65,8 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
         outcome.seconds = time.monotonic() - started
         outcome.resources = sampler.use()
         outcome.errors = dict(stress.load.errors.counts.most_common())
-        outcome.problems += storage_damage(stress)
         if not outcome.problems:
+            outcome.problems += storage_damage(stress)
             stress.sample_turns()
             judge(stress, outcome)
         outcome.longest_turn_cpu_ms = stress.longest_turn_cpu_ms
@@ -134,6 +133,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=150, help="records/s of each producer")
     parser.add_argument("--side", action="append", default=[], help="only these side loads")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="data directories, on a problem")
     parser.add_argument("--result", type=Path, help="write JSON there, and a table beside it")
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed
@@ -143,8 +143,7 @@ def main() -> None:
     # The end of the campaign also ends its processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix=f"soak-{seed}-") as directory:
-        outcome = run(options, Path(directory), lambda line: print(line, flush=True))
+    outcome = run_in_new_directory(run, options, given.keep)
     text = f"{summary(outcome)}\n\n{resource_table(outcome)}\n"
     print(f"\n{text}", flush=True)
     for error, count in (outcome.errors | outcome.transactional_errors).items():

@@ -68,6 +68,39 @@ def test_no_record_is_processed_twice_while_a_group_has_two_coordinators(tmp_pat
     assert outcome.transactions_verdict == "no faults"
 
 
+@pytest.mark.conformance
+@pytest.mark.slow
+@pytest.mark.skipif(runs_on_kafka(), reason="timers raise in our nodes only")
+def test_timers_that_raise_end_neither_expiry_nor_transactions(tmp_path: Path) -> None:
+    options = Options(
+        SECONDS, 15, faults=("timers that raise",), settings=SETTINGS, sides=("staged offsets",)
+    )
+    outcome = check_campaign(replace(options, transactional=TransactionalOptions()), tmp_path)
+    assert outcome.transactions_verdict == "no faults"
+
+
+@pytest.mark.conformance
+@pytest.mark.slow
+def test_clients_follow_topics_that_are_made_anew_or_get_partitions(tmp_path: Path) -> None:
+    options = Options(
+        SECONDS,
+        16,
+        runs_on_kafka(),
+        faults=("kill -9 of a leader",),
+        settings=SETTINGS,
+        sides=("recreated topics", "added partitions"),
+    )
+    check_campaign(options, tmp_path)
+
+
+@pytest.mark.conformance
+@pytest.mark.slow
+@pytest.mark.skipif(runs_on_kafka(), reason="our nodes have standard streams of their own")
+def test_a_broker_without_standard_streams_serves_and_stops(tmp_path: Path) -> None:
+    faults = ("closed standard streams",)
+    check_campaign(Options(5.0, 17, faults=faults, settings=SETTINGS), tmp_path)
+
+
 def check_campaign(options: Options, directory: Path) -> Outcome:
     outcome = run(options, directory)
     print(f"{summary(outcome)}\n{table(outcome)}\n{outcome.evidence}")

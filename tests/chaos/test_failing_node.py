@@ -14,7 +14,15 @@ import pytest
 
 from barnabas.testing.cluster_process import ClusterProcess
 from chaos.chaos_node import ChaosNode
-from chaos.failing_node import FailingCalls, FaultControl, InjectedFaults, ShiftedTime
+from chaos.failing_node import (
+    TIMER,
+    FailingCalls,
+    FaultControl,
+    InjectedFaults,
+    InjectedTimerError,
+    ShiftedTime,
+    failing_operation,
+)
 from chaos.stress import TOPIC, make_topic
 from waiting import PATIENCE_S, eventually
 
@@ -105,6 +113,16 @@ def test_the_wall_clock_is_ahead_and_the_monotonic_one_is_not(control: Path) -> 
     control.unlink()
     assert 0.9 < (ahead_ns - clock.time_ns()) / 1e6 / HOUR_MS <= 1
     assert clock.monotonic() - before_ns < PATIENCE_S
+
+
+def test_operations_of_timers_raise_while_the_control_file_names_them(control: Path) -> None:
+    operation = failing_operation(FaultControl(str(control)), ("session", "a"), lambda: "done")
+    assert operation() == "done"
+    write_control(control, InjectedFaults((TIMER,)))
+    with pytest.raises(InjectedTimerError):
+        operation()
+    control.unlink()
+    assert operation() == "done"
 
 
 @pytest.fixture

@@ -17,10 +17,15 @@ PAUSE_S = 0.5
 # How long a client may miss new records or partitions while faults are injected and healed.
 PATIENCE_S = 90.0
 METADATA_MS = 1000
+RESTART_SHARE = 0.5
 
 
 class RecreatedTopicLoad(SideLoad):
-    """A consumer of the new protocol whose topic is deleted and made anew with fewer records."""
+    """A consumer of the new protocol whose topic is deleted and made anew with fewer records.
+
+    Its positions and committed offsets belong to the deleted topic. Sometimes the consumer is
+    closed meanwhile, and begins with the committed offsets.
+    """
 
     name = "recreated topics"
     TOPIC, GROUP = "chaos-recreated", "chaos-recreated"
@@ -33,6 +38,26 @@ class RecreatedTopicLoad(SideLoad):
         self._incarnations = 0
 
     def _run(self) -> None:
+        with barnabas.Client(self.options.bootstrap, **OWN_KEYS) as client:
+            consumer = self._new_consumer()
+            while not self._stopping.wait(PAUSE_S):
+                # Fewer and fewer records, so that old positions lie behind the end.
+                count = max(1, self.FIRST_RECORDS - 4 * (self._incarnations % 4))
+                restarts = self.rng.random() < RESTART_SHARE
+                if restarts:
+                    consumer.close()
+                is_made = self._make_anew(client, count)
+                if restarts:
+                    consumer = self._new_consumer()
+                if not is_made:
+                    continue
+                missed = self._read(consumer, count)
+                if missed and not self._stopping.is_set():
+                    text = f"incarnation {self._incarnations}: {missed} of {count} were not read"
+                    self._verdict.add("unread", f"{text}{restarts * ' by a new consumer'}")
+            consumer.close()
+
+    def _new_consumer(self) -> barnabas.Consumer:
         keys = {
             **OWN_KEYS,
             "group.id": self.GROUP,
@@ -41,20 +66,7 @@ class RecreatedTopicLoad(SideLoad):
             "auto.offset.reset": "earliest",
             "metadata.max.age.ms": METADATA_MS,
         }
-        servers = self.options.bootstrap
-        with (
-            barnabas.Client(servers, **OWN_KEYS) as client,
-            barnabas.Consumer(self.TOPIC, bootstrap_servers=servers, **keys) as consumer,
-        ):
-            while not self._stopping.wait(PAUSE_S):
-                # Fewer and fewer records, so that old positions lie behind the end.
-                count = max(1, self.FIRST_RECORDS - 4 * (self._incarnations % 4))
-                if not self._make_anew(client, count):
-                    continue
-                missed = self._read(consumer, count)
-                if missed and not self._stopping.is_set():
-                    text = f"incarnation {self._incarnations}: {missed} of {count} were not read"
-                    self._verdict.add("unread", text)
+        return barnabas.Consumer(self.TOPIC, bootstrap_servers=self.options.bootstrap, **keys)
 
     def _make_anew(self, client: barnabas.Client, count: int) -> bool:
         """Return whether the topic was made anew with records; some calls may fail."""

@@ -1,0 +1,43 @@
+"""The slope of the memory of a process, and whether its descriptors and threads rise."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.resources import DESCRIPTORS_MORE, THREADS_MORE, Sample, use_of
+
+KIB, MINUTE_S = 1024, 60.0
+NO_LIMIT = float("inf")
+
+
+def samples(kib_per_minute: float, minutes: int = 60, **more: int) -> list[Sample]:
+    """Return samples whose memory rises steadily, after a jump in the first minutes."""
+    return [
+        Sample(
+            minute * MINUTE_S,
+            int((50_000 * (minute > 5) + kib_per_minute * minute) * KIB),
+            more.get("descriptors", 0) * (minute > minutes * 2 / 3),
+            more.get("threads", 0) * (minute > minutes * 2 / 3),
+        )
+        for minute in range(minutes)
+    ]
+
+
+@pytest.mark.parametrize("slope", [0.0, 83.0, -10.0])
+def test_the_slope_of_the_memory_leaves_out_the_warm_up(slope: float) -> None:
+    assert use_of(samples(slope)).kib_per_minute == pytest.approx(slope, abs=0.1)
+
+
+def test_a_slope_above_the_limit_is_a_problem() -> None:
+    use = use_of(samples(83.0))
+    assert use.problems(NO_LIMIT) == []
+    assert use.problems(40.0) == ["resident memory rises by 83.0 KiB a minute"]
+
+
+@pytest.mark.parametrize(
+    ("what", "more"), [("descriptors", DESCRIPTORS_MORE), ("threads", THREADS_MORE)]
+)
+def test_descriptors_and_threads_must_not_rise(what: str, more: int) -> None:
+    assert use_of(samples(0.0, **{what: more})).problems(NO_LIMIT) == []
+    rising = use_of(samples(0.0, **{what: more + 1}))
+    assert rising.problems(NO_LIMIT) == [f"{what} rise from 0 to {more + 1}"]
