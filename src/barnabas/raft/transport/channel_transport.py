@@ -165,7 +165,9 @@ class ChannelTransport:
                 _log.warning("Response of a voter cannot be used: error=%s", unusable)
             self._receive(core.RequestFailed(request.token, is_refused=True))
             return
-        self.refusal = ErrorCode.NONE
+        if not isinstance(request, core.SupportedVersionsRequest):
+            # That request needs no rights, so its response does not end a refusal.
+            self.refusal = ErrorCode.NONE
         self._receive(converted)
 
     def _fail(self, request: Request, is_unreachable: bool) -> None:
