@@ -134,7 +134,7 @@ def test_a_misspelled_key_of_a_broker_is_refused(run: Callable[..., Result], nam
     changed: list[object] = []
     client = cluster_client([])
     entry = ConfigEntry("listeners", "PLAINTEXT://:9092", "static broker", False, True, False)
-    client.admin.describe_configs = lambda resources: dict.fromkeys(resources, [entry])
+    client.admin.describe_configs = lambda resources: {each: [entry] for each in resources}
     client.admin.alter_configs = lambda _resource, changes, **_: changed.append(changes)
     words = ("configs", "set", "broker", name)
     done = run(client, *words, "listenrs=abc", has_terminal=False)
