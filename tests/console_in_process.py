@@ -110,6 +110,13 @@ class ConsoleInProcess:
         target, _, query = done.headers["location"].partition("?")
         return self.request("GET", target, query=query)
 
+    def preview(self, path: str, **fields: object) -> Answer:
+        """Send a form with the token of the session, and return the page that asks for a yes."""
+        shown = self.post(path, csrf=self.get("/").csrf, here="/", **fields)
+        assert shown.status == 200, shown.text
+        assert 'name="confirmed" value="1"' in shown.text
+        return shown
+
     def log_in(self) -> None:
         """Log in with the newest one-time password."""
         answer = self.post("/login", password=self.passwords[-1], next="/")

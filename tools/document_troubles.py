@@ -20,7 +20,7 @@ HEAD = f"""# Problems and remedies
 `{COMMAND}` writes this page from a table. `test_troubles.py` produces each problem on real processes. Do not edit this page.
 
 Begin with `barnabas doctor HOST:PORT[,HOST:PORT...]`. It examines addresses, brokers, the metadata quorum, clocks, partitions, groups, disks and
-configurations. It ends within five seconds, even if brokers are dead or paused. Each line is `ok`, `note` (no problem, but useful to know) or `wrong`,
+configurations. It ends within ten seconds (`--timeout` changes this), even if brokers are dead or paused. Each line is `ok`, `note` (no problem, but useful to know) or `wrong`,
 with the remedy below it. A quorum without a leader is the first line, because it must be repaired first. `barnabas why` explains
 a single partition or group. `barnabas doctor DIRECTORY` and `barnabas doctor SERVER.PROPERTIES` examine a node that does not start.
 
@@ -38,8 +38,9 @@ The column "test" describes how the test produces the problem. After the remedy,
 TAIL = """
 ## Exit statuses and waits
 
-`doctor` and `why` end with 0 if there is no problem (notes are not problems), with 1 if there is a problem, and with 2 on wrong usage. Other commands end with 1 if
-the cluster refuses or no broker answers. A command that reaches no broker reports the result of each address on standard error after one second. It
+`doctor` and `why` end with 0 if there is no problem (notes are not problems), with 1 if there is a problem, and with 2 on wrong usage. They end with 3 if they
+found no problem but could not examine everything: lines with `not examined` say what is missing. `doctor` asks a second time before it advises a change of
+a configuration. Other commands end with 1 if the cluster refuses or no broker answers. A command that reaches no broker reports the result of each address on standard error after one second. It
 ends after ten seconds; `--timeout SECONDS` changes this limit. For `why`, `partitions show` and `log-dirs`, it limits all requests together.
 
 | message of the client | meaning |

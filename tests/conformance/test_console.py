@@ -278,9 +278,14 @@ def test_offsets_of_a_group_are_moved_and_the_group_is_deleted(
 ) -> None:
     client.commit_offsets("console-moved", {(topic, 0): 10})
     group = {"id": "console-moved", "topic": topic}
-    console.change("/group/reset", **group, to="latest")
+    page = console.preview("/group/reset", **group, to="latest")
+    assert "Move the offsets of console-moved" in page.text
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page.text)
+    assert cells[:4] == [f"{topic}-0", "10", "1000", "+990"]
+    assert client.committed("console-moved")[topic, 0].offset == 10
+    console.change("/group/reset", **group, to="latest", confirmed=1)
     assert client.committed("console-moved")[topic, 0].offset == 1000
-    console.change("/group/reset", **group, to="offset", offset=7)
+    console.change("/group/reset", **group, to="offset", offset=7, confirmed=1)
     assert {each.offset for each in client.committed("console-moved").values()} == {7, 5}
     assert "to must be" in console.change("/group/reset", **group, to="nowhere").text
     console.change("/group/delete", id="console-moved", confirm="console-moved")
@@ -388,6 +393,11 @@ def test_entries_and_users_are_added_and_deleted(
         text = console.change("/security/users/set", **user, password="secret").text
         assert re.search(r"alice</th><td>SCRAM_SHA_256</td>", text)
         assert "secret" not in text
+        shown = console.preview("/security/acls/delete", **{**acl, "permission": "DENY"}).text
+        assert "what it denies may be allowed then" in shown
+        assert "<script>alert" not in shown
+        assert "can no longer log in" in console.preview("/security/users/delete", **user).text
+        acl["confirmed"] = user["confirmed"] = "1"
         assert "no entries" in console.change("/security/acls/delete", **acl).text
         assert "no users" in console.change("/security/users/delete", **user).text
         assert "there is no such entry" in console.change("/security/acls/delete", **acl).text

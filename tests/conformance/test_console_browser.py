@@ -272,6 +272,30 @@ def test_a_person_logs_in_writes_a_message_and_a_live_page_shows_it(
     assert browser.page_errors() == []
 
 
+def test_offsets_move_after_a_page_has_shown_them(running: Running, browser: Chromium) -> None:
+    page = f"/group?id={quote(HOSTILE)}"
+    running.log_in(browser, page)
+    browser.run("window.form = document.querySelector('form[action=\"/group/reset\"]')")
+    browser.run("form.parentElement.open = true, form.elements.to.value = 'latest'")
+    browser.events.clear()
+    browser.run("form.querySelector('button').click()")
+    browser.wait_for_load()
+    rows = "[...document.querySelectorAll('main tbody td')].map((each) => each.textContent)"
+    partition, before, after, _ = browser.run(rows)
+    assert (partition, before) == (f"{TOPIC}-0", "0")
+    assert browser.run(POOR_CONTRAST) == []
+    assert browser.run("window.hacked") is None
+    with Client(running.bootstrap) as client:
+        assert client.committed(HOSTILE)[TOPIC, 0].offset == 0
+        browser.events.clear()
+        browser.run("document.querySelector('main form button.danger').click()")
+        browser.wait_for_load()
+        assert browser.run("document.querySelector('.notice.ok').textContent").startswith("moved ")
+        assert client.committed(HOSTILE)[TOPIC, 0].offset == int(after)
+        client.commit_offsets(HOSTILE, {(TOPIC, 0): 0})
+    assert browser.page_errors() == []
+
+
 def test_texts_of_schemas_and_their_errors_are_only_text(
     running: Running, browser: Chromium
 ) -> None:

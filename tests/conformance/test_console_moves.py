@@ -35,13 +35,19 @@ def test_a_replica_that_moves_is_shown_with_its_progress_until_it_has_moved() ->
         settings = ConsoleSettings(cluster.bootstrap, {}, allow_changes=True, interval=3600.0)
         with ConsoleInProcess(settings) as console:
             console.log_in()
-            console.change("/reassignments/start", topic=TOPIC, partition=0, brokers=target)
+            move = {"topic": TOPIC, "partition": 0, "brokers": target}
+            shown = console.preview("/reassignments/start", **move).text
+            assert f"Move the replicas of {TOPIC}-0?" in shown
+            assert not client.admin.list_reassignments()
+            console.change("/reassignments/start", **move, confirmed=1)
 
             def copied() -> int:
                 found = re.search(r"</progress> (\d+) %", console.get("/reassignments").text)
                 return int(found[1]) if found else -1
 
             eventually(lambda: 0 < copied() < 100)
+            canceled = console.preview("/reassignments/cancel", topic=TOPIC, partition=0).text
+            assert re.search(rf"<td[^>]*>{source}</td></tr>", canceled), canceled
             client.admin.alter_configs(broker, {RATE: None})
             eventually(lambda: "no replicas move" in console.get("/reassignments").text)
         assert client.describe_topics([TOPIC])[TOPIC].partitions[0].replicas == (target,)

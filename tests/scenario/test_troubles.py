@@ -123,6 +123,18 @@ def test_dead_quorum(cluster: ClusterProcess) -> None:
     await_recovery("dead quorum", cluster.bootstrap)
 
 
+def test_node_that_waits_for_its_quorum(cluster: ClusterProcess) -> None:
+    for node in cluster.nodes.values():
+        node.kill()
+    cluster.node(1).launch()
+    await_finding("node that waits for its quorum", cluster.node(1).address)
+    for number in (2, 3):
+        cluster.node(number).launch()
+    for node in cluster.nodes.values():
+        node.await_ready()
+    await_recovery("node that waits for its quorum", cluster.node(1).address)
+
+
 def test_paused_broker(cluster: ClusterProcess) -> None:
     cluster.node(2).pause()
     await_finding("paused broker", cluster.bootstrap)

@@ -41,6 +41,13 @@ TROUBLES = (
         "both are started",
     ),
     Trouble(
+        "node that waits for its quorum",
+        "of three stopped nodes, one is started",
+        "accepts the connection and sends nothing",
+        "its log says whether it waits for the metadata quorum or recovers its data",
+        "the other two are started",
+    ),
+    Trouble(
         "paused broker",
         "SIGSTOP to one of three brokers",
         "its process is paused or stuck",

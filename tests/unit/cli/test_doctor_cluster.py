@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.doctor import probe
+from barnabas.cli.common import quorum_state
+from barnabas.cli.doctor import address, addresses, brokers, commands, probe
 from barnabas.cli.doctor.address import examine_cluster
 from barnabas.cli.doctor.commands import doctor
 from barnabas.cli.doctor.diagnosis import Diagnosis, Finding
@@ -45,6 +46,12 @@ def is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_TIMEOUT_S", 60.0)
 
 
+@pytest.fixture(autouse=True)
+def looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(quorum_state, "_ELECTION_S", 0.0)
+
+
 class ScriptedCluster:
     """A client whose cluster the test describes."""
 
@@ -52,6 +59,8 @@ class ScriptedCluster:
         self.brokers: tuple[NodeInfo, ...] = (node,)
         self.fenced: tuple[NodeInfo, ...] = ()
         self.ahead_ms = 0.0
+        # Observer -> time since its last fetch (ms) at each request for the quorum state.
+        self.fetch_elapsed_ms: dict[int, list[int]] = {}
         self.partitions: dict[int, PartitionInfo] = {}
         self.apis = {**SERVED, int(ApiKey.LIST_OFFSETS): (1, 5)}
         self.directories = [LogDirectory("/data", None, 100 * GIB, 50 * GIB, {})]
@@ -66,7 +75,7 @@ class ScriptedCluster:
             # No transaction is open.
             list_offsets=lambda wanted, **_: dict.fromkeys(wanted, ListedOffset(0, -1, -1)),
             describe_log_dirs=lambda nodes: dict.fromkeys(nodes, self.directories),
-            describe_configs=lambda resources: dict.fromkeys(resources, self.configs),
+            describe_configs=lambda resources, **_: dict.fromkeys(resources, self.configs),
         )
 
     def describe_cluster(self) -> ClusterDescription:
@@ -77,7 +86,11 @@ class ScriptedCluster:
 
     def _quorum(self, *, once: bool = False) -> QuorumDescription:
         now = int(time.time() * 1000 + self.ahead_ms)
-        return QuorumDescription(1, 1, 5, (QuorumReplica(1, 5, now, now),), ())
+        observers = tuple(
+            QuorumReplica(node, 5, now - elapsed.pop(0), now - 2_000)
+            for node, elapsed in self.fetch_elapsed_ms.items()
+        )
+        return QuorumDescription(1, 1, 5, (QuorumReplica(1, 5, now, now),), observers)
 
 
 def answer(connection: socket.socket, *, requests: int) -> None:
@@ -120,14 +133,19 @@ def versions_only() -> Iterator[NodeInfo]:
         thread.join(5)
 
 
-def examined(change: Any = lambda _cluster: None) -> list[Finding]:
-    """Findings in a cluster with these changes."""
+def diagnosed(change: Any = lambda _cluster: None) -> Diagnosis:
+    """The diagnosis of a cluster with these changes."""
     with versions_only() as node:
         cluster: Any = ScriptedCluster(node)
         change(cluster)
         diagnosis = Diagnosis()
         examine_cluster(cluster, node.host, node.port, diagnosis)
-    return diagnosis.findings
+    return diagnosis
+
+
+def examined(change: Any = lambda _cluster: None) -> list[Finding]:
+    """Findings in a cluster with these changes."""
+    return diagnosed(change).findings
 
 
 def wrong(change: Any = lambda _cluster: None) -> list[tuple[str, str]]:
@@ -171,6 +189,85 @@ def test_a_broker_that_is_down_counts_as_one_of_the_cluster() -> None:
     assert remedy.startswith("start broker 2 on 127.0.0.1: barnabas start SERVER.PROPERTIES")
     # Two brokers belong to the cluster: its factor of 2 is right.
     assert not [f for f in examined(change) if "replication.factor" in f.what + f.remedy]
+
+
+def with_refusing_broker(cluster: ScriptedCluster, *fetch_elapsed_ms: int) -> None:
+    """Add broker 2, whose port is closed; the quorum leader received its fetches at these times."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        cluster.brokers += (NodeInfo(2, "127.0.0.1", closed.getsockname()[1]),)
+    cluster.fetch_elapsed_ms = {2: list(fetch_elapsed_ms)}
+
+
+def test_a_broker_that_has_just_died_is_down_and_keeps_its_configuration() -> None:
+    # Its last request arrived a moment before the first look, and none after that.
+    ((what, remedy),) = wrong(lambda cluster: with_refusing_broker(cluster, 200, 100_000))
+    assert what.startswith("broker 2 is down")
+    assert remedy.startswith("start broker 2")
+    assert "advertised.listeners" not in remedy
+
+
+def test_a_broker_that_fetches_but_refuses_connections_has_a_wrong_address() -> None:
+    ((what, remedy),) = wrong(lambda cluster: with_refusing_broker(cluster, 200, 0))
+    assert "the controller receives its requests" in what
+    assert remedy.startswith("set advertised.listeners of broker 2")
+
+
+def test_an_examination_with_an_unanswered_request_is_incomplete() -> None:
+    def change(cluster: ScriptedCluster) -> None:
+        def refuse() -> Any:
+            raise broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "reassignments")
+
+        cluster.admin.list_reassignments = refuse
+
+    diagnosis = diagnosed(change)
+    assert (diagnosis.is_healthy, diagnosis.is_complete) == (True, False)
+    (finding,) = [each for each in diagnosis.findings if each.is_unexamined]
+    assert "CLUSTER_AUTHORIZATION_FAILED" in finding.what
+
+
+def test_groups_beside_a_broker_that_is_down_are_not_examined() -> None:
+    assert not diagnosed(lambda cluster: with_refusing_broker(cluster, 200, 100_000)).is_complete
+
+
+def test_a_healthy_cluster_is_examined_completely() -> None:
+    assert diagnosed().is_complete
+
+
+@pytest.mark.parametrize(
+    ("is_complete", "status", "last"),
+    [(True, 0, "no problems found"), (False, 3, "no problems found, but not everything was")],
+)
+def test_an_incomplete_examination_has_its_own_exit_status(
+    monkeypatch: pytest.MonkeyPatch, is_complete: bool, status: int, last: str
+) -> None:
+    def examine(_target: str, _settings: Any, diagnosis: Diagnosis, _timeout_s: float) -> None:
+        if not is_complete:
+            diagnosis.unexamined("the rest", "look again")
+
+    monkeypatch.setattr(commands, "examine_addresses", examine)
+    done = CliRunner().invoke(doctor, ["h:1"])
+    assert (done.exit_code, done.stdout.splitlines()[-1][: len(last)]) == (status, last)
+    found = json.loads(CliRunner().invoke(doctor, ["h:1", "--json"]).stdout)
+    assert (found["well"], found["complete"]) == (is_complete, is_complete)
+    # What was not examined is no detail that --quiet may hide.
+    assert ("not examined: the rest" in CliRunner().invoke(doctor, ["h:1", "-q"]).stdout) is (
+        not is_complete
+    )
+
+
+def test_a_broker_at_a_usual_port_may_belong_to_another_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with versions_only() as node, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(address, "_USUAL_PORTS", (node.port,))
+        diagnosis = Diagnosis()
+        addresses.examine_addresses(f"127.0.0.1:{closed.getsockname()[1]}", {}, diagnosis)
+    ((what, remedy),) = [(f.what, f.remedy) for f in diagnosis.findings if f.verdict == "wrong"]
+    assert "refuses connections" in what
+    assert "use that address" not in remedy
+    assert remedy.endswith(f"answers at 127.0.0.1:{node.port}: is it the one that you mean?")
 
 
 def test_partitions_without_a_leader_or_a_replica_are_reported() -> None:

@@ -85,11 +85,21 @@ def test_a_missing_coordinator_is_reported() -> None:
     assert kinds(group_reasons(group(silence, coordinator=silence))) == ["coordinator-unknown"]
 
 
-def test_a_group_that_the_user_may_not_see_is_a_matter_of_rights() -> None:
-    refused = broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "g")
+@pytest.mark.parametrize(
+    ("code", "subject"),
+    [
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "DESCRIBE on the group"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "DESCRIBE on all topics of the group"),
+    ],
+)
+def test_a_group_that_the_user_may_not_see_is_a_matter_of_rights(
+    code: ErrorCode, subject: str
+) -> None:
+    refused = broker_error(code, "g")
     for coordinator in (1, refused):
         (reason,) = group_reasons(group(refused, coordinator=coordinator))
         assert (reason.kind, reason.verdict) == ("not-allowed", "wrong")
+        assert reason.what.endswith(subject)
         assert "barnabas acls why User:NAME describe --group g" in reason.remedy
 
 

@@ -19,6 +19,7 @@ from barnabas.cli.acls.resources import (
     resource_options,
 )
 from barnabas.cli.acls.why import why
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.common.printable import echo
 from barnabas.client.admin.security.acls import Acl, AclFilter
@@ -27,6 +28,8 @@ from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from barnabas.client.facade import Client
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -229,6 +232,7 @@ def _pattern_of(resource: Resource, *, prefixed: bool) -> PatternType:
 @_selecting
 @click.option("--all", "is_all", is_flag=True, help="Remove every entry of the cluster.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@yes_option
 @client_options
 def remove_acls(
     principals: Sequence[str],
@@ -239,11 +243,15 @@ def remove_acls(
     host: str | None,
     is_all: bool,
     dry_run: bool,
+    yes: bool,
     bootstrap: str,
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Remove entries. A name selects literal patterns with exactly this name."""
+    """Remove entries. A name selects literal patterns with exactly this name.
+
+    Shows the entries and asks for confirmation on a terminal.
+    """
     if not (principals or resources or operation or permission or host or is_all):
         raise click.UsageError("choose entries by options, or give --all")
     if resources:
@@ -253,8 +261,9 @@ def remove_acls(
     removed: set[Acl] = set()
     with connected(bootstrap, properties) as client:
         if dry_run:
-            removed = {acl for each in filters for acl in client.admin.describe_acls(each)}
+            removed = _matching(client, filters)
         else:
+            confirm(lambda: _removal_question(_matching(client, filters)), yes=yes)
             for result in client.admin.delete_acls(filters).values():
                 if isinstance(result, BrokerError):
                     errors.append(result)
@@ -268,6 +277,21 @@ def remove_acls(
     else:
         echo("no entry matches")
     _fail_if(errors)
+
+
+def _matching(client: Client, filters: Sequence[AclFilter]) -> set[Acl]:
+    return {acl for each in filters for acl in client.admin.describe_acls(each)}
+
+
+def _removal_question(found: set[Acl]) -> str:
+    """Show the entries, and return the question whether to remove them."""
+    if not found:
+        return ""
+    denying = sum(acl.permission is AclPermission.DENY for acl in found)
+    echo_acls(in_order(found))
+    without = f" {denying} of them deny: what they deny may be allowed then." if denying else ""
+    count = "this entry" if len(found) == 1 else f"these {len(found)} entries"
+    return f"Remove {count}?{without}"
 
 
 def _fail_if(errors: Sequence[BrokerError]) -> None:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common import confirming
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table, good, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from barnabas.client.facade import Client
 
 EXAMPLES = """\b
 Examples:
@@ -76,14 +79,15 @@ def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> No
 @click.option(
     "-f", "--force", is_flag=True, help="Unregister the broker even if it still serves clients."
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@confirming.yes_option
 @client_options
 def unregister_broker(
     broker: int, force: bool, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
-    """Remove a broker from the cluster's metadata. Asks for confirmation on a terminal."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Unregister broker {broker}?", abort=True, err=True)
+    """Remove a broker from the cluster's metadata. Asks for confirmation on a terminal.
+
+    Without a terminal, a broker that has replicas is only unregistered with --yes.
+    """
     with connected(bootstrap, properties) as client:
         serving = [each.id for each in client.describe_cluster().brokers]
         if broker in serving and not force:
@@ -92,8 +96,29 @@ def unregister_broker(
                 f"register itself again)"
             )
             sys.exit(EXIT_FAILED)
+        replicas = _replicas_text(client, broker)
+        if replicas and not (yes or confirming.has_terminal()):
+            problem(f"broker {broker} has {replicas}; to unregister it anyway, give --yes")
+            sys.exit(EXIT_FAILED)
+        detail = f" It has {replicas}." if replicas else ""
+        confirming.confirm(f"Unregister broker {broker}?{detail}", yes=yes)
         client.admin.unregister_broker(broker)
         if as_json:
             echo_json({"unregistered": broker})
         else:
             echo(f"unregistered broker {broker}")
+
+
+def _replicas_text(client: Client, broker: int) -> str:
+    """Return how many replicas a broker has, in words; empty if it has none."""
+    held = [
+        partition
+        for topic in client.describe_topics().values()
+        for partition in topic.partitions.values()
+        if broker in partition.replicas
+    ]
+    if not held:
+        return ""
+    alone = sum(len(partition.replicas) == 1 for partition in held)
+    lost = f", {alone} of them without another replica" if alone else ""
+    return f"{len(held)} replica{'' if len(held) == 1 else 's'}{lost}: move them first"

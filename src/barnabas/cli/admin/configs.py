@@ -23,7 +23,7 @@ from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError, UnsupportedVersionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from barnabas.client.admin.configs.configs import ConfigEntry
     from barnabas.client.facade import Client
@@ -56,6 +56,8 @@ _TYPES = {
 }
 _WORDS = {kind: word for word, kind in _TYPES.items()}
 _ALL_BROKERS = "default"
+# Keys of one listener begin with it; brokers do not list them all.
+_LISTENER_PREFIX = "listener.name."
 
 type_argument = click.argument("kind", type=click.Choice(list(_TYPES)), metavar="TYPE")
 
@@ -151,12 +153,32 @@ def _check_keys(keys: Sequence[str], entries: Sequence[ConfigEntry]) -> None:
     known = {entry.name for entry in entries}
     for key in keys:
         if key not in known:
-            import difflib
-
-            close = difflib.get_close_matches(key, sorted(known), n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = f"; did you mean {close[0]}?" if (close := _similar(key, known)) else ""
             problem(f"there is no key {key} here{hint}")
             sys.exit(EXIT_FAILED)
+
+
+def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[str]) -> None:
+    """End the command if a broker does not know one of the keys."""
+    # The defaults of all brokers are described without the keys that are not set.
+    name = resource.name or str(client.describe_cluster().brokers[0].id)
+    described = ConfigResource(ResourceType.BROKER, name)
+    entries = client.admin.describe_configs([described])[described]
+    if isinstance(entries, ClientError):
+        # The broker decides: a user may have the right to alter configs only.
+        return
+    known = {entry.name for entry in entries}
+    for key in keys:
+        if key not in known and not key.startswith(_LISTENER_PREFIX):
+            hint = f"; did you mean {close[0]}?" if (close := _similar(key, known)) else ""
+            problem(f"brokers have no key {key}{hint} (--force sets it anyway)")
+            sys.exit(EXIT_FAILED)
+
+
+def _similar(key: str, known: Iterable[str]) -> list[str]:
+    import difflib
+
+    return difflib.get_close_matches(key, sorted(known), n=1)
 
 
 def _echo_entries(resource: ConfigResource, entries: Sequence[ConfigEntry], shown: Shown) -> None:
@@ -235,6 +257,7 @@ def _entry_json(entry: ConfigEntry, shown: Shown) -> dict[str, Any]:
     "see the arguments of commands.",
 )
 @click.option("--dry-run", is_flag=True, help="Validate the values without changing anything.")
+@click.option("-f", "--force", is_flag=True, help="Set keys that the broker does not know, too.")
 @client_options
 def set_configs(
     kind: str,
@@ -242,11 +265,16 @@ def set_configs(
     pairs: Sequence[str],
     file: BinaryIO | None,
     dry_run: bool,
+    force: bool,
     bootstrap: str,
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Set configs of a resource; its other configs do not change."""
+    """Set configs of a resource; its other configs do not change.
+
+    As in Kafka, brokers accept keys that they do not know, for plugins. This command refuses such
+    keys, because most of them are misspelled.
+    """
     changes: dict[str, str | None] = {**_in_file(file), **config_values(pairs, "set")}
     if not changes:
         raise click.UsageError("Give KEY=VALUE or --file.")
@@ -255,6 +283,7 @@ def set_configs(
         changes,
         ClientOptions(bootstrap, properties, as_json),
         dry_run=dry_run,
+        only_known=not force,
     )
 
 
@@ -305,11 +334,14 @@ def _alter(
     options: ClientOptions,
     *,
     dry_run: bool,
+    only_known: bool = False,
 ) -> None:
     with connected(options.bootstrap, options.properties) as client:
         if resource.type is ResourceType.TOPIC:
             # Detect a wrong name first: the change itself is retried, because the topic may be new.
             client.describe_topics([resource.name])
+        elif resource.type is ResourceType.BROKER and only_known:
+            _check_broker_keys(client, resource, changes)
         client.admin.alter_configs(resource, changes, validate_only=dry_run)
         if options.as_json:
             echo_json(

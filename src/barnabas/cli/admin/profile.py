@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import echo_json, json_option, key_values, warning
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import dim, echo_table, good
@@ -242,14 +243,13 @@ def _edited(name: str, before: Mapping[str, str]) -> dict[str, str] | None:
 
 @profile.command("remove", epilog="\b\nExamples:\n  barnabas profile remove staging --yes\n")
 @_name_argument
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @json_option()
 def remove_profile(name: str, yes: bool, as_json: bool) -> None:
     """Remove a profile. Asks for confirmation on a terminal."""
     profiles = Profiles.load()
     profiles.get(name)
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Remove profile {name}?", abort=True, err=True)
+    confirm(f"Remove profile {name}?", yes=yes)
     del profiles.by_name[name]
     if profiles.current == name:
         profiles.current = None

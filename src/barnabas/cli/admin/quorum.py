@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, good, strong, warn
@@ -236,7 +237,7 @@ def add_voter(
 @click.option(
     "--directory-id", help="Directory id of the voter's metadata log.  [default: the voter's]"
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @client_options
 def remove_voter(
     node: int,
@@ -247,8 +248,7 @@ def remove_voter(
     as_json: bool,
 ) -> None:
     """Remove a voter from a dynamic quorum (KIP-853). Asks for confirmation on a terminal."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Remove voter {node} from the metadata quorum?", abort=True, err=True)
+    confirm(f"Remove voter {node} from the metadata quorum?", yes=yes)
     with connected(bootstrap, properties, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
         _refuse_static(known)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import client_options, connected, echo_json
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table
@@ -206,16 +207,19 @@ def renew_token(
     metavar="DURATION",
     help="Expire after this time instead of now, like 10m.",
 )
+@yes_option
 @client_options
 def expire_token(
     hmac_file: Any,
     after: int | None,
+    yes: bool,
     bootstrap: str,
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Remove a token, or let it expire soon."""
+    """Remove a token, or let it expire soon. Asks for confirmation on a terminal."""
     secret = _hmac(hmac_file)
+    confirm("Remove the token, or shorten its life? Its users can no longer log in then.", yes=yes)
     with connected(bootstrap, properties) as client:
         expiry_ms = client.admin.expire_delegation_token(secret, -1 if after is None else after)
     removed = after is None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
@@ -129,19 +130,25 @@ def add_user(
 @users.command("remove", epilog="\b\nExamples:\n  barnabas users remove reporter guest\n")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_mechanism_option
+@yes_option
 @client_options
 def remove_users(
     names: Sequence[str],
     mechanism: Sequence[str],
+    yes: bool,
     bootstrap: str,
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Remove users. With --mechanism, they keep their other mechanisms."""
+    """Remove users. With --mechanism, they keep their other mechanisms.
+
+    Asks for confirmation on a terminal.
+    """
     from barnabas.client.admin.security.scram import ScramDeletion
 
     wanted = {SCRAM_MECHANISMS[each] for each in mechanism} or set(SCRAM_MECHANISMS.values())
     removed: dict[str, list[str]] = {}
+    confirm(f"Remove {', '.join(names)}? They can no longer log in.", yes=yes)
     with connected(bootstrap, properties) as client:
         for name, credentials in _credentials(client, names).items():
             for each in credentials:

@@ -4,6 +4,7 @@ Exit statuses:
 - 0: done
 - 1: the cluster refused, no broker answered in time, or records were not delivered
 - 2: wrong usage
+- 3: `doctor` and `why` found no problem, but could not examine everything
 - 130: interrupted
 
 Results go to standard output, everything else to standard error.
@@ -69,6 +70,7 @@ __all__ = [
 ]
 
 EXIT_FAILED = 1
+EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130
 # Timeout for a broker that answers, and for each response (seconds).
 TIMEOUT_S = 10.0

@@ -6,6 +6,7 @@ answers DescribeQuorum. Without a leader that request fails, which shows the los
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import ClientError, NoBrokersError
@@ -25,6 +26,10 @@ NO_LEADER = (
 _OTHER_REASONS = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
+# Usual time of an election (s).
+_ELECTION_S = 1.5
+
+
 class QuorumState(NamedTuple):
     """The description of the quorum, or the fact that it has no leader."""
 
@@ -40,7 +45,21 @@ class QuorumState(NamedTuple):
 
 
 def quorum_state(client: Client) -> QuorumState:
-    """Request the quorum state once; takes at most request.timeout.ms per broker tried."""
+    """Request the quorum state; takes at most request.timeout.ms per broker tried.
+
+    During an election there is no leader for a moment. So a loss that was reported sooner than an
+    election takes is only believed if a second request confirms it.
+    """
+    started = time.monotonic()
+    found = _request(client)
+    left_s = _ELECTION_S - (time.monotonic() - started)
+    if found.is_lost and left_s > 0:
+        time.sleep(left_s)
+        found = _request(client)
+    return found
+
+
+def _request(client: Client) -> QuorumState:
     try:
         found = client.admin.describe_quorum(once=True)
     except NoBrokersError as error:

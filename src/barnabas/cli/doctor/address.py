@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.doctor.brokers import examine_brokers, probe_brokers
+from barnabas.cli.doctor.brokers import examine_brokers, look_at_brokers, probe_brokers
 from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.groups import examine_groups
@@ -18,6 +18,7 @@ from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.server.configs.endpoint import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,15 +69,18 @@ def examine_address(
         Peer.KAFKA: "name a listener with TLS, or use a security.protocol without SSL",
         Peer.HTTP: "give the port of a Kafka listener, not that of metrics or a web console",
         Peer.SILENT: (
-            "the peer is not a broker, or its process is paused or stuck: continue it "
-            "(kill -CONT PID), or read its log"
+            "if it is a broker, its log says whether it waits for the metadata quorum or recovers "
+            "its data: start the other nodes, or wait; if the log is silent, the process is paused "
+            "or stuck: continue it (kill -CONT PID)"
         ),
         Peer.CLOSES: "the port is not a broker's, or max.connections is reached: read the broker's "
         "log",
         Peer.OTHER: "give the port of a broker's listener",
-        Peer.REFUSED: (
-            f"start the broker that listens there: {Advice.START_NODE.text()}; to "
-            f"create a new cluster: {Advice.START_NEW_BROKER.text(address=name)}"
+        Peer.REFUSED: f"start the broker that listens there: {Advice.START_NODE.text()}"
+        + (
+            f"; to create a new cluster: {Advice.START_NEW_BROKER.text(address=name)}"
+            if is_loopback(host)
+            else ""
         ),
     }
     remedy = remedies[reply.peer]
@@ -87,13 +91,15 @@ def examine_address(
                 f"give the client security.protocol=SASL_SSL, sasl.mechanism={offered[0]} and its "
                 f"credentials (--config-file)"
             )
-    if reply.peer is Peer.REFUSED and probes.first_kafka() is not None:
-        # A new broker in place of an existing one would start an empty cluster of its own.
-        remedy = f"start the broker that listens there: {Advice.START_NODE.text()}"
+    if probes.first_kafka() is not None:
+        if reply.peer is Peer.REFUSED:
+            # A new broker in place of an existing one would start an empty cluster of its own.
+            remedy = f"start the broker that listens there: {Advice.START_NODE.text()}"
     elif reply.peer not in (Peer.UNKNOWN_NAME, Peer.UNREACHABLE):
         found = responder(host, (each for each in _USUAL_PORTS if each != port))
         if found is not None:
-            remedy = f"a broker answers at {host}:{found}: use that address, or {remedy}"
+            # It may be a broker of another cluster: only the user knows.
+            remedy += f"; a broker answers at {host}:{found}: is it the one that you mean?"
     detail = f" ({reply.detail})" if reply.detail else ""
     if reply.peer is Peer.TLS:
         detail = ", and the client does not"
@@ -135,7 +141,8 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     diagnosis.ok(f"{words}, {leader}")
     if state.is_lost:
         report_lost_quorum(client, cluster, probes, diagnosis)
-    found = examine_brokers(cluster, probes, state, (host, port), diagnosis)
+    look = look_at_brokers(client, cluster, probes, state)
+    found = examine_brokers(cluster, look, (host, port), diagnosis)
     down = {node.id for node in found.down}
 
     def partitions() -> None:
@@ -156,11 +163,13 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         # While a broker is down, a request to its coordinator would wait.
         checks.append(lambda: examine_transactions(client, diagnosis))
         checks.append(lambda: examine_groups(client, diagnosis))
+    else:
+        diagnosis.unexamined("transactions and groups, because brokers are down")
     for check in checks:
         try:
             check()
         except ClientError as error:
-            diagnosis.note(f"not examined: {error}")
+            diagnosis.unexamined(str(error))
 
 
 def _examine_versions(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosis) -> None:

@@ -14,25 +14,28 @@ if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.runtime.tls.tls_options import TlsOptions
 
-__all__ = ["examine_addresses"]
+__all__ = ["DOCTOR_TIMEOUT_S", "examine_addresses"]
 
-# A broker that does not answer is a finding, so the timeouts are short.
-_CLIENT_DEFAULTS = {
-    "request.timeout.ms": "1800",
-    "default.api.timeout.ms": "1800",
-    "socket.connection.setup.timeout.ms": "1000",
-}
-# Limit of all requests together (s). The output says if the examination is incomplete.
-_LIMIT_S = 3.6
+# Default of --timeout.
+DOCTOR_TIMEOUT_S = 10.0
+
+# Time that the command needs in addition to that of the examination (s).
+_RESERVE_S = 1.4
 
 
-def examine_addresses(target: str, properties: Mapping[str, str], diagnosis: Diagnosis) -> None:
-    """Examine the brokers at the addresses and their cluster; takes four seconds at most.
+def examine_addresses(
+    target: str,
+    properties: Mapping[str, str],
+    diagnosis: Diagnosis,
+    timeout_s: float = DOCTOR_TIMEOUT_S,
+) -> None:
+    """Examine the brokers at the addresses and their cluster.
 
     Args:
         target: HOST:PORT[,...].
         properties: Settings of the client.
         diagnosis: Receives the findings.
+        timeout_s: Limit of all requests together (s). The findings say what is not examined then.
 
     Raises:
         click.UsageError: The addresses or the settings are malformed.
@@ -49,12 +52,20 @@ def examine_addresses(target: str, properties: Mapping[str, str], diagnosis: Dia
         raise click.UsageError(
             f"{target} is neither an existing file or directory nor HOST:PORT"
         ) from None
-    config = {**_CLIENT_DEFAULTS, **properties}
+    limit_s = max(1.0, timeout_s - _RESERVE_S)
+    # A broker that does not answer is a finding, so the timeouts are short.
+    request_ms = str(round(1000 * limit_s / 4))
+    config = {
+        "request.timeout.ms": request_ms,
+        "default.api.timeout.ms": request_ms,
+        "socket.connection.setup.timeout.ms": "1000",
+        **properties,
+    }
     try:
         checked = ClientConfig.parse({"bootstrap.servers": target, **config})
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
-    deadline = time.monotonic() + _LIMIT_S
+    deadline = time.monotonic() + limit_s
     tls, is_usable = _tls_options(checked, diagnosis)
     probes = Probes(addresses, is_thorough=True, with_tls=tls is not None)
     examination = None

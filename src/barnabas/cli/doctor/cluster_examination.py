@@ -58,9 +58,10 @@ class ClusterExamination(threading.Thread):
             raise self._error
         diagnosis.add(self._diagnosis)
         if self.is_alive():
-            diagnosis.note(
-                "the examination is incomplete: brokers took too long to answer",
-                "repair the reported problems first, then run this command again",
+            diagnosis.unexamined(
+                f"the rest: the brokers did not answer all requests within {limit_s:.1f} s",
+                "repair the reported problems first, then run this command again with a longer "
+                "time (--timeout)",
             )
 
     def _examine(self) -> None:
@@ -72,9 +73,12 @@ class ClusterExamination(threading.Thread):
 
     def _examine_ids(self, client: Client, first: Address) -> None:
         """Report addresses that belong to another cluster than the first address."""
+        if len(self._probes.addresses) == 1:
+            return
         try:
             known = client.describe_cluster().cluster_id
-        except ClientError:
+        except ClientError as error:
+            self._diagnosis.unexamined(f"whether all addresses are of one cluster: {error}")
             return
         for address in self._probes.addresses:
             if address == first or self._probes.reply(address).peer is not self._probes.wanted:
@@ -82,7 +86,8 @@ class ClusterExamination(threading.Thread):
             try:
                 with Client(_text(address), **self._config) as other:
                     found = other.describe_cluster().cluster_id
-            except ClientError:
+            except ClientError as error:
+                self._diagnosis.unexamined(f"the cluster of {_text(address)}: {error}")
                 continue
             if found != known:
                 self._diagnosis.wrong(

@@ -12,6 +12,7 @@ import click
 from barnabas.cli.common.advice import connection_options
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    EXIT_INCOMPLETE,
     EXIT_INTERRUPTED,
     bootstrap_option,
     config_file_option,
@@ -22,6 +23,7 @@ from barnabas.cli.common.output import (
     property_option,
 )
 from barnabas.cli.common.tables import Styled, bad, echo_entry, echo_line, good, warn
+from barnabas.cli.doctor.addresses import DOCTOR_TIMEOUT_S, examine_addresses
 from barnabas.cli.profiles.selection import select
 from barnabas.runtime.disk import RealDisk
 
@@ -38,9 +40,9 @@ Examples:
   barnabas doctor server.properties --json
 
 \b
-Exit status: 0 no problem, 1 a problem was found, 2 wrong usage. Notes are not problems. The command
-ends within five seconds and reports brokers that have not answered. docs/troubles.md lists common
-problems.
+Exit status: 0 no problem, 1 a problem was found, 2 wrong usage, 3 no problem was found but not
+everything could be examined. Notes are not problems. The command ends within --timeout and reports
+what it has not examined. docs/troubles.md lists common problems.
 """
 
 _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
@@ -52,6 +54,14 @@ _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wron
 @property_option
 @config_file_option
 @profile_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 600),
+    default=DOCTOR_TIMEOUT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="End the examination of a cluster after this time.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Show only what is wrong.")
 @json_option()
 def doctor(
@@ -60,6 +70,7 @@ def doctor(
     properties: Sequence[str],
     config_file: str | None,
     profile: str | None,
+    timeout: float,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -78,19 +89,30 @@ def doctor(
     address = None if RealDisk().exists(wanted) else named
     try:
         with connection_options(bootstrap=address, config_file=config_file, profile=profile):
-            _examine(wanted, given, diagnosis)
+            _examine(wanted, given, timeout, diagnosis)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     if as_json:
         findings = [finding._asdict() for finding in diagnosis.findings]
-        echo_json({"target": wanted, "well": diagnosis.is_healthy, "findings": findings})
+        echo_json(
+            {
+                "target": wanted,
+                "well": diagnosis.is_healthy and diagnosis.is_complete,
+                "complete": diagnosis.is_complete,
+                "findings": findings,
+            }
+        )
     else:
         _show(diagnosis, quiet=quiet)
     if not diagnosis.is_healthy:
         sys.exit(EXIT_FAILED)
+    if not diagnosis.is_complete:
+        sys.exit(EXIT_INCOMPLETE)
 
 
-def _examine(target: str, properties: Mapping[str, str], diagnosis: Diagnosis) -> None:
+def _examine(
+    target: str, properties: Mapping[str, str], timeout_s: float, diagnosis: Diagnosis
+) -> None:
     if RealDisk().is_directory(target):
         from barnabas.cli.doctor.directory import examine_directory
 
@@ -100,18 +122,19 @@ def _examine(target: str, properties: Mapping[str, str], diagnosis: Diagnosis) -
 
         examine_properties(target, diagnosis)
     else:
-        from barnabas.cli.doctor.addresses import examine_addresses
-
         # The command prints its own messages instead of the client's log.
         logging.getLogger("barnabas").addHandler(logging.NullHandler())
-        examine_addresses(target, properties, diagnosis)
+        examine_addresses(target, properties, diagnosis, timeout_s)
 
 
 def _show(diagnosis: Diagnosis, *, quiet: bool) -> None:
     for finding in diagnosis.findings:
-        if quiet and finding.verdict != "wrong":
+        if quiet and finding.verdict != "wrong" and not finding.is_unexamined:
             continue
         echo_entry(_MARKS[finding.verdict](finding.verdict), finding.what, finding.remedy)
+    if diagnosis.is_healthy and not diagnosis.is_complete:
+        echo_line(warn("no problems found, but not everything was examined"))
+        return
     if diagnosis.is_healthy:
         if not quiet:
             echo_line(good("no problems found"))

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 __all__ = ["Diagnosis", "Finding"]
 
+_UNEXAMINED = "not examined: "
 Verdict = Literal["ok", "note", "wrong"]
 
 
@@ -17,6 +18,11 @@ class Finding(NamedTuple):
     # What to do; empty if there is nothing to do.
     remedy: str = ""
 
+    @property
+    def is_unexamined(self) -> bool:
+        """Whether it says what was not examined."""
+        return self.what.startswith(_UNEXAMINED)
+
 
 class Diagnosis:
     """Findings in the order of the checks; a finding that explains the others comes first."""
@@ -25,6 +31,8 @@ class Diagnosis:
         # The finding that explains the others, and the other findings.
         self._first: list[Finding] = []
         self._rest: list[Finding] = []
+        # Whether nothing was left out that could have been a problem.
+        self.is_complete = True
 
     @property
     def findings(self) -> list[Finding]:
@@ -35,6 +43,7 @@ class Diagnosis:
         """Take over the findings of another diagnosis."""
         self._first += other._first
         self._rest += other._rest
+        self.is_complete = self.is_complete and other.is_complete
 
     def ok(self, what: str) -> None:
         """Add the finding that a check passed."""
@@ -43,6 +52,11 @@ class Diagnosis:
     def note(self, what: str, remedy: str = "") -> None:
         """Add a finding that is no problem, but useful to know."""
         self._rest.append(Finding("note", what, remedy))
+
+    def unexamined(self, what: str, remedy: str = "") -> None:
+        """Add a note about what could not be examined: the examination is incomplete."""
+        self.is_complete = False
+        self.note(f"{_UNEXAMINED}{what}", remedy)
 
     def wrong(self, what: str, remedy: str) -> None:
         """Add a problem, or a cause of a future problem."""

@@ -19,6 +19,7 @@ __all__ = ["examine_groups"]
 
 _GROUPS_MAX = 50
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+_IDLE = ("Empty", "Dead")
 _CONFIRM_DELAY_S = 1.0
 
 
@@ -27,18 +28,20 @@ def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
 
     A rebalance is only reported if a second check confirms it.
     """
-    names = [group.group_id for group in client.admin.list_groups()]
-    if not names:
-        return
-    found = group_progress(client, names[:_GROUPS_MAX])
-    waiting = []
-    for name, progress in found.items():
+    listed = client.admin.list_groups()
+    # Brokers before 2.6 list no states.
+    waiting = [group.group_id for group in listed if group.state in _REBALANCING]
+    others = [group.group_id for group in listed if group.state in ("", *_IDLE)]
+    if len(others) > _GROUPS_MAX:
+        # A group without members is no problem, so the examination is complete without them.
+        diagnosis.note(f"the lag of {len(others) - _GROUPS_MAX} groups was not read")
+    read = others[:_GROUPS_MAX]
+    for name, progress in (group_progress(client, read) if read else {}).items():
         if isinstance(progress, ClientError):
-            continue
-        description = progress.description
-        if description.state in _REBALANCING:
+            diagnosis.unexamined(f"group {name}: {progress}")
+        elif progress.description.state in _REBALANCING:
             waiting.append(name)
-        elif not description.members and progress.lag:
+        elif not progress.description.members and progress.lag:
             diagnosis.note(
                 f"group {name} has no members, and a lag of {progress.lag} records",
                 "start its consumers; or, if it is not needed: "

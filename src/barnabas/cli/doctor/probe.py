@@ -25,7 +25,7 @@ Address = tuple[str, int]
 # Timeout of each step: connect, response, TLS (s).
 _TIMEOUT_S = 1.0
 # Limit for a probe with all its steps (s). The resolver has no timeout that can be set.
-_PROBE_S = 3.2
+_PROBE_S = 4.2
 _ANSWER_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0B1A_57
 
@@ -79,12 +79,13 @@ def probe_address(host: str, port: int, *, is_thorough: bool = True) -> Reply:
         return Reply(Peer.UNREACHABLE, str(error))
     with connection:
         reply = _ask(connection)
-    if reply.peer in (Peer.CLOSES, Peer.SILENT) and is_thorough:
-        if _speaks_tls(host, port):
-            return Reply(Peer.TLS)
-        if reply.peer is Peer.SILENT and _speaks_http(host, port):
-            return Reply(Peer.HTTP)
-    return reply
+        if reply.peer in (Peer.CLOSES, Peer.SILENT) and is_thorough:
+            if _speaks_tls(host, port):
+                return Reply(Peer.TLS)
+            if reply.peer is Peer.SILENT and _speaks_http(host, port):
+                return Reply(Peer.HTTP)
+        # A broker on a busy machine may have answered in the meantime.
+        return _read(connection) if reply.peer is Peer.SILENT else reply
 
 
 def _ask(connection: socket.socket) -> Reply:
@@ -92,6 +93,13 @@ def _ask(connection: socket.socket) -> Reply:
     question = b"".join(bytes(c) for c in chunks if isinstance(c, bytes | bytearray | memoryview))
     try:
         connection.sendall(question)
+    except OSError as error:
+        return Reply(Peer.CLOSES, str(error))
+    return _read(connection)
+
+
+def _read(connection: socket.socket) -> Reply:
+    try:
         answer = connection.recv(4)
         while answer and len(answer) < 4:
             more = connection.recv(4 - len(answer))

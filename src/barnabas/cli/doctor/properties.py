@@ -14,6 +14,7 @@ from barnabas.cli.doctor.directory import examine_directory
 from barnabas.cli.log.read_only import is_locked
 from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
+from barnabas.server.configs.authorizer_config import AuthorizerConfig
 from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.configuration import (
     BROKER_KEYS,
@@ -24,6 +25,7 @@ from barnabas.server.configs.configuration import (
 from barnabas.server.configs.endpoint import is_wildcard
 from barnabas.server.configs.listener_endpoints import advertised_endpoints
 from barnabas.server.listeners.listener_tls import ListenerTls
+from barnabas.server.quorum.node_principals import ANONYMOUS, refused_principals
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.config import TOPIC_CONFIGS
@@ -73,6 +75,7 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
     }
     for what, remedy in dangers(values, set(given), brokers=_voters(configuration)):
         diagnosis.note(what, remedy)
+    _examine_principals(configuration, diagnosis)
     _examine_tls(configuration, diagnosis)
     _examine_listeners(configuration, diagnosis)
     _examine_directories(configuration, diagnosis)
@@ -138,6 +141,35 @@ def _examine_unknown(parsed: ParsedConfig, diagnosis: Diagnosis) -> None:
 
 def _voters(configuration: Configuration) -> int:
     return max(1, len(configuration.parsed.strings("controller.quorum.voters")))
+
+
+def _examine_principals(configuration: Configuration, diagnosis: Diagnosis) -> None:
+    """Report principals of nodes that the authorizer of other nodes refuses."""
+    authorizer = AuthorizerConfig.of(configuration.parsed)
+    for refused in refused_principals(configuration):
+        what = (
+            f"nodes connect to listener {refused.listener} ({refused.protocol}) as "
+            f"{refused.principal}, which is not in super.users"
+        )
+        remedy = f"add {refused.principal} to super.users of all nodes"
+        if refused.principal == ANONYMOUS:
+            remedy += (
+                f", as long as only nodes reach that listener; or give {refused.listener} a "
+                "protocol with a login (SASL_SSL, or SSL with ssl.client.auth=required), and add "
+                "the principals of the nodes"
+            )
+        if refused.is_controller:
+            diagnosis.wrong(
+                f"{what}: controllers refuse their requests (CLUSTER_AUTHORIZATION_FAILED), at the "
+                "latest after all nodes have stopped",
+                remedy,
+            )
+        elif authorizer is not None and not authorizer.allows_by_default:
+            diagnosis.note(
+                f"{what}: brokers refuse each other's requests, unless an access control entry "
+                "allows CLUSTER_ACTION on the cluster",
+                remedy,
+            )
 
 
 def _examine_tls(configuration: Configuration, diagnosis: Diagnosis) -> None:

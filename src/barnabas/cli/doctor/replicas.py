@@ -95,7 +95,12 @@ def _examine_min_isr(
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
     refusing: list[str] = []
     needed: set[int] = set()
-    for resource, entries in (client.admin.describe_configs(resources) if topics else {}).items():
+    described = client.admin.describe_configs(resources, keys=[_MIN_ISR]) if topics else {}
+    unknown = [resource for resource, each in described.items() if isinstance(each, ClientError)]
+    if unknown:
+        error = described[unknown[0]]
+        diagnosis.unexamined(f"{_MIN_ISR} of {len(unknown)} topic(s): {error}")
+    for resource, entries in described.items():
         if isinstance(entries, ClientError):
             continue
         minimum = next((int(e.value or 1) for e in entries if e.name == _MIN_ISR), 1)
@@ -133,10 +138,10 @@ def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) ->
             f"{Advice.CANCEL_REASSIGNMENTS.text()} reverts them",
         )
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
-    for resource, entries in (
-        client.admin.describe_configs(resources) if resources else {}
-    ).items():
+    described = client.admin.describe_configs(resources) if resources else {}
+    for resource, entries in described.items():
         if isinstance(entries, ClientError):
+            diagnosis.unexamined(f"throttles of broker {resource.name}: {entries}")
             continue
         rates = {
             e.name: e.value

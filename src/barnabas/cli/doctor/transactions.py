@@ -42,6 +42,10 @@ def examine_transactions(client: Client, diagnosis: Diagnosis) -> None:
         for low, high in ((_offset(stable, tp), _offset(ends, tp)),)
         if low is not None and high is not None and low < high
     ]
+    if len(held) > _EXAMINED_MAX:
+        diagnosis.unexamined(
+            f"transactions that are open in {len(held) - _EXAMINED_MAX} more partitions"
+        )
     reported: set[int] = set()
     for tp, low, high in held[:_EXAMINED_MAX]:
         found = gather_held_back(client, tp, low, high)

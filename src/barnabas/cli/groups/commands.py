@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.common.completing import complete_groups
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
@@ -223,14 +224,13 @@ def _group_json(group: GroupProgress) -> dict[str, Any]:
 @click.argument(
     "names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @client_options
 def delete_groups(
     names: Sequence[str], yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
     """Delete groups without members, and their offsets. Asks for confirmation on a terminal."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)} with all offsets?", abort=True, err=True)
+    confirm(f"Delete {', '.join(names)} with all offsets?", yes=yes)
     with connected(bootstrap, properties) as client:
         found = client.admin.delete_groups(names, raise_errors=False)
         errors = {name: e if isinstance(e, ClientError) else None for name, e in found.items()}
@@ -243,11 +243,20 @@ def delete_groups(
 )
 @click.argument("group", shell_complete=complete_groups)
 @click.argument("specs", nargs=-1, required=True, metavar="TOPIC[:PARTITION,...]...")
+@yes_option
 @client_options
 def delete_offsets(
-    group: str, specs: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
+    group: str,
+    specs: Sequence[str],
+    yes: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
 ) -> None:
-    """Delete the committed offsets of GROUP for topics that no member reads."""
+    """Delete the committed offsets of GROUP for topics that no member reads.
+
+    Asks for confirmation on a terminal.
+    """
     from barnabas.cli.common.partition_specs import parse_specs
     from barnabas.client.topic_partition import TopicPartition
 
@@ -266,6 +275,7 @@ def delete_offsets(
         if not wanted:
             problem(f"{group} has no offsets for {' '.join(specs)}: nothing to delete")
             sys.exit(EXIT_FAILED)
+        confirm(f"Delete the offsets of {group} in {len(wanted)} partition(s)?", yes=yes)
         found = client.admin.delete_offsets(group, wanted, raise_errors=False)
         errors = {str(tp): error for tp, error in found.items()}
         _report(errors, "partition", "deleted offset of", as_json=as_json)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.confirming import confirm
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.topic_names import topic_arguments
@@ -56,9 +57,8 @@ def elect_leaders(
 
     if unclean and not specs:
         raise click.UsageError("name the partitions for --unclean")
-    if unclean and not yes and sys.stdin.isatty():
-        question = f"Committed records of {' '.join(specs)} may be lost. Elect?"
-        click.confirm(question, abort=True, err=True)
+    if unclean:
+        confirm(f"Committed records of {' '.join(specs)} may be lost. Elect?", yes=yes)
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     with connected(bootstrap, properties) as client:
         wanted = partitions_of(client, specs) if specs else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
@@ -216,7 +217,7 @@ def create_topics(
 
 @topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
 @topic_arguments("names")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
 @client_options
 def delete_topics(
@@ -228,8 +229,7 @@ def delete_topics(
     as_json: bool,
 ) -> None:
     """Delete topics and all their records. Asks for confirmation on a terminal."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
+    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
     with connected(bootstrap, properties) as client:
         results = client.delete_topics(names, raise_errors=False)
         allowed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None

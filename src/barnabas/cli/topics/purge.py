@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
@@ -45,7 +46,7 @@ Examples:
     metavar="ISO|MS",
     help="Delete records before the first one at or after this time.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @client_options
 def purge_topics(
     specs: Sequence[str],
@@ -61,8 +62,7 @@ def purge_topics(
     if (is_all, before_offset is not None, before_time is not None).count(True) != 1:
         raise click.UsageError("give one of --all, --before-offset and --before-time")
     moment = moment_ms(before_time, "--before-time") if before_time is not None else None
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete records of {', '.join(specs)}?", abort=True, err=True)
+    confirm(f"Delete records of {', '.join(specs)}?", yes=yes)
     with connected(bootstrap, properties) as client:
         wanted = partitions_of(client, specs)
         limit = -1 if before_offset is None else before_offset

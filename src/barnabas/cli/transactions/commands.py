@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
@@ -342,7 +343,7 @@ def _hanging_row(each: OpenTransaction) -> tuple[object, ...]:
     metavar="N",
     help="First offset of the open transaction, as find-hanging and producers show it.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @client_options
 def abort_transaction(
     spec: str,
@@ -361,9 +362,7 @@ def abort_transaction(
         require_api(
             client, ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", "the abort of a transaction"
         )
-        if not yes and sys.stdin.isatty():
-            words = f"Abort the transaction of producer {given.producer_id} in {tp}?"
-            click.confirm(words, abort=True, err=True)
+        confirm(f"Abort the transaction of producer {given.producer_id} in {tp}?", yes=yes)
         client.admin.abort_transaction(given)
     if as_json:
         echo_json(
@@ -407,7 +406,7 @@ def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> Abortab
     epilog="\b\nExamples:\n  barnabas transactions terminate orders-writer-1 --yes\n",
 )
 @click.argument("name", metavar="TRANSACTIONAL-ID")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @client_options
 def terminate_transaction(
     name: str, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
@@ -420,8 +419,7 @@ def terminate_transaction(
         if isinstance(known, ClientError):
             # InitProducerId for an unknown id would create it.
             raise known
-        if not yes and sys.stdin.isatty():
-            click.confirm(f"Fence the producer of {name}?", abort=True, err=True)
+        confirm(f"Fence the producer of {name}?", yes=yes)
         client.admin.terminate_transaction(name)
     if as_json:
         echo_json({"terminated": name})

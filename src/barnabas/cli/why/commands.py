@@ -12,6 +12,7 @@ from barnabas.cli.common.advice import connection_options
 from barnabas.cli.common.completing import complete_groups, complete_topics
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    EXIT_INCOMPLETE,
     client_options,
     connected,
     echo_json,
@@ -21,7 +22,7 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
-from barnabas.cli.why.examination import WHY_DEFAULTS, Question, examine
+from barnabas.cli.why.examination import NOT_ASKED, WHY_DEFAULTS, Question, examine
 from barnabas.cli.why.reasons.reason import is_healthy
 from barnabas.cli.why.target import parse_target
 
@@ -41,9 +42,13 @@ Examples:
 \b
 The name may be that of a topic or a group. If an offset lags, the command reads it twice, --seconds
 apart. A group member without progress is observed for 6.5 seconds, because healthy members commit
-every 5 seconds by default. The command uses only Kafka's protocol, so that it works with Apache Kafka too. Metrics listeners
-named by --metrics add facts that no API returns, such as waiting producers. Exit status: 0 no
-problem (notes are not problems), 1 a problem was found, 2 wrong usage.
+every 5 seconds by default. The command uses only Kafka's protocol, so that it works with Apache
+Kafka too. Metrics listeners named by --metrics add facts that no API returns, such as waiting
+producers.
+
+\b
+Exit status: 0 no problem (notes are not problems), 1 a problem was found, 2 wrong usage, 3 no
+problem was found but not everything could be examined.
 
 \b
 What a principal may do, and by which entry: barnabas acls why.
@@ -105,10 +110,12 @@ def why(
     ):
         answers = examine(client, question, seconds, measured, timeout_message())
     well = all(is_healthy(reasons) for _, reasons in answers)
+    complete = all(reason.kind != NOT_ASKED for _, reasons in answers for reason in reasons)
     if as_json:
         echo_json(
             {
-                "well": well,
+                "well": well and complete,
+                "complete": complete,
                 "answers": [
                     {"subject": subject, "reasons": [asdict(reason) for reason in reasons]}
                     for subject, reasons in answers
@@ -119,6 +126,8 @@ def why(
         _echo(answers)
     if not well:
         sys.exit(EXIT_FAILED)
+    if not complete:
+        sys.exit(EXIT_INCOMPLETE)
 
 
 def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:

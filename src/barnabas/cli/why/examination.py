@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.cli.why.target import Target
     from barnabas.client.facade import Client
 
-__all__ = ["WHY_DEFAULTS", "Question", "examine"]
+__all__ = ["NOT_ASKED", "WHY_DEFAULTS", "Question", "examine"]
 
 # Settings of the client. Short timeouts: a broker that does not answer is a finding.
 WHY_DEFAULTS = {
@@ -24,6 +24,8 @@ WHY_DEFAULTS = {
     "socket.connection.setup.timeout.ms": "2000",
 }
 _CLUSTER = "the cluster"
+# The kind of the note about what was not examined: with it, the examination is incomplete.
+NOT_ASKED = "not-asked"
 
 
 class Question(NamedTuple):
@@ -108,7 +110,7 @@ class _Examination:
 
     def add_unanswered(self, error: str) -> None:
         """Report that the remaining questions could not be answered, and the error."""
-        self.answers.append(("the rest", [note("not-asked", f"not examined: {error}")]))
+        self.answers.append(("the rest", [note(NOT_ASKED, f"not examined: {error}")]))
 
     def examine_all(self) -> None:
         """Examine the brokers, every partition with a problem, and every group that waits."""
@@ -117,7 +119,7 @@ class _Examination:
         if self._quorum_lost:
             # Brokers that died since are not fenced, so requests to their groups would wait.
             words = "groups are not examined while the metadata quorum has no leader"
-            self.answers.append(("the rest", [note("not-asked", words)]))
+            self.answers.append(("the rest", [note(NOT_ASKED, words)]))
             return
         names = [group.group_id for group in self._client.admin.list_groups()]
         for name, reasons in self._groups(names):

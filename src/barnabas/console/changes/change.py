@@ -1,4 +1,7 @@
-"""Steps of all changes: check the log-in and the token, act, and redirect to a page."""
+"""Steps of all changes: check the log-in and the token, act, and redirect to a page.
+
+A change that deletes or moves something first shows what that is; the user confirms it there.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,11 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-__all__ = ["Done", "change", "check_token"]
+__all__ = ["Done", "Preview", "change", "check_token"]
+
+# The field of a form whose preview the user has seen.
+_CONFIRMED = "confirmed"
+_ROWS_MAX = 200
 
 
 class Done(NamedTuple):
@@ -30,6 +37,18 @@ class Done(NamedTuple):
 
     text: str
     page: str
+
+
+class Preview(NamedTuple):
+    """What a change will do, for the user to confirm."""
+
+    question: str
+    # The text of the button that confirms.
+    button: str
+    columns: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    # A consequence that the rows do not show.
+    warning: str = ""
 
 
 def check_token(session: Session | None, form: Fields) -> Session:
@@ -46,13 +65,25 @@ def check_token(session: Session | None, form: Fields) -> Session:
     return session
 
 
-def change(path: str, act: Callable[[Client, Fields], Done]) -> Route:
+def change(
+    path: str,
+    act: Callable[[Client, Fields], Done],
+    preview: Callable[[Client, Fields], Preview | None] | None = None,
+) -> Route:
     """Return the route of a change.
 
     Args:
         path: The path that the form is sent to.
         act: Makes the change; it runs in a thread. Its errors are shown on the form's page.
+        preview: Returns what the change will do; it runs in a thread. It must be given for changes
+            that delete or move something. None instead of a preview: act without a question.
     """
+
+    def run(client: Client, form: Fields) -> Done | Preview:
+        shown = None
+        if preview is not None and not form.has(_CONFIRMED):
+            shown = preview(client, form)
+        return shown or act(client, form)
 
     async def handle(request: Request) -> Response:
         console = console_of(request)
@@ -61,10 +92,21 @@ def change(path: str, act: Callable[[Client, Fields], Done]) -> Route:
         form = await form_fields(request)
         session = check_token(console.session_of(request), form)
         try:
-            done = await console.cluster.call(lambda client: act(client, form))
+            done = await console.cluster.call(lambda client: run(client, form))
         except (ClientError, FormError, TimeoutError) as error:
             session.notices.append(Notice(is_error=True, text=str(error) or "no answer in time"))
             return RedirectResponse(_form_page(form), 303)
+        if isinstance(done, Preview):
+            fields = {**form.all_but("csrf", "here"), _CONFIRMED: "1"}
+            return console.page(
+                request,
+                "preview.html",
+                preview=done._replace(rows=done.rows[:_ROWS_MAX]),
+                left_out=max(0, len(done.rows) - _ROWS_MAX),
+                action=path,
+                fields=fields,
+                here=_form_page(form),
+            )
         session.notices.append(Notice(is_error=False, text=done.text))
         return RedirectResponse(done.page, 303)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.console.changes.change import Done, change
+from barnabas.client.errors import ClientError
+from barnabas.console.changes.change import Done, Preview, change
 from barnabas.console.web.rendering import link
 
 if TYPE_CHECKING:
@@ -36,7 +37,26 @@ def _alter(client: Client, resource: ConfigResource, form: Fields) -> str:
     return f"{key} is reset" if value is None else f"{key} is {value}"
 
 
+def preview_reset(client: Client, form: Fields) -> Preview | None:
+    """Return the value that a reset removes; None if a value is set."""
+    if not form.has("reset"):
+        return None
+    key = form.required("key")
+    if form.has("name"):
+        resource = ConfigResource(ResourceType.TOPIC, form.required("name"))
+    else:
+        resource = ConfigResource(ResourceType.BROKER, str(form.number("id")))
+    entries = client.admin.describe_configs([resource], keys=[key])[resource]
+    if isinstance(entries, ClientError):
+        raise entries
+    rows: list[tuple[object, ...]] = [
+        (each.name, "secret" if each.is_sensitive else each.value, each.source) for each in entries
+    ]
+    columns = ("Config", "Value that is removed", "Source")
+    return Preview(f"Reset {key} of {resource} to its default?", "Reset it", columns, rows)
+
+
 ROUTES = [
-    change("/topic/config", set_topic_config),
-    change("/broker/config", set_broker_config),
+    change("/topic/config", set_topic_config, preview_reset),
+    change("/broker/config", set_broker_config, preview_reset),
 ]

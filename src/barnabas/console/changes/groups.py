@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.output import moment_ms
+from barnabas.cli.groups.group_lag import group_positions
+from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.changes.change import Done, change
+from barnabas.console.changes.change import Done, Preview, change
 from barnabas.console.web.forms import FormError
 from barnabas.console.web.rendering import link
 
@@ -32,6 +34,28 @@ def reset_offsets(client: Client, form: Fields) -> Done:
         if error is not None:
             raise error
     return Done(f"moved {name} in {len(offsets)} partitions of {topic}", link("/group", id=name))
+
+
+def preview_reset(client: Client, form: Fields) -> Preview:
+    """Return where the offsets are, and where they will be."""
+    name, topic = form.required("id"), form.required("topic")
+    described = client.admin.describe_groups([name])[name]
+    if isinstance(described, ClientError):
+        raise described
+    if described.members:
+        raise FormError(
+            f"{name} has {len(described.members)} members, which would overwrite the offsets: stop "
+            "them first"
+        )
+    numbers = client.describe_topics([topic])[topic].partitions
+    partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
+    positions = group_positions(client, described)
+    rows: list[tuple[object, ...]] = []
+    for tp, after in _targets(client, partitions, form).items():
+        before = positions.get(tp)
+        rows.append((str(tp), before, after, None if before is None else f"{after - before:+d}"))
+    columns = ("Partition", "Now", "After", "By")
+    return Preview(f"Move the offsets of {name} in {topic}?", "Move them", columns, rows)
 
 
 def _targets(
@@ -69,4 +93,7 @@ def delete_group(client: Client, form: Fields) -> Done:
     return Done(f"deleted group {name}", "/groups")
 
 
-ROUTES = [change("/group/reset", reset_offsets), change("/group/delete", delete_group)]
+ROUTES = [
+    change("/group/reset", reset_offsets, preview_reset),
+    change("/group/delete", delete_group),
+]

@@ -14,7 +14,7 @@ from barnabas.client.admin.security.acls import (
 )
 from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
 from barnabas.client.errors import BrokerError
-from barnabas.console.changes.change import Done, change
+from barnabas.console.changes.change import Done, Preview, change
 from barnabas.console.web.forms import FormError
 
 if TYPE_CHECKING:
@@ -55,6 +55,23 @@ def delete_acl(client: Client, form: Fields) -> Done:
     if not result.acls:
         raise FormError(f"there is no such entry: {_words(acl)}")
     return Done(f"deleted: {_words(acl)}", _PAGE)
+
+
+def preview_acl(_client: Client, form: Fields) -> Preview:
+    """Return the entry that is deleted."""
+    acl = _acl(form)
+    row = (
+        acl.principal,
+        acl.permission.name,
+        acl.operation.name,
+        f"{acl.resource_type.name} {acl.resource_name}",
+        acl.pattern_type.name,
+        acl.host,
+    )
+    columns = ("Principal", "Permission", "Operation", "Resource", "Pattern", "Host")
+    is_deny = acl.permission is AclPermission.DENY
+    warning = "This entry denies: what it denies may be allowed then." if is_deny else ""
+    return Preview("Delete this access control entry?", "Delete it", columns, [row], warning)
 
 
 def _acl(form: Fields) -> Acl:
@@ -100,9 +117,22 @@ def delete_user(client: Client, form: Fields) -> Done:
     return Done(f"deleted {user} for {mechanism.name}", _PAGE)
 
 
+def preview_user(_client: Client, form: Fields) -> Preview:
+    """Return the credential that is deleted."""
+    user = form.required("user")
+    mechanism = _named(ScramMechanism, form, "mechanism")
+    return Preview(
+        f"Delete the user {user} for {mechanism.name}?",
+        "Delete it",
+        ("User", "Mechanism"),
+        [(user, mechanism.name)],
+        "Programs with this password can no longer log in by this mechanism.",
+    )
+
+
 ROUTES = [
     change("/security/acls/add", add_acl),
-    change("/security/acls/delete", delete_acl),
+    change("/security/acls/delete", delete_acl, preview_acl),
     change("/security/users/set", set_password),
-    change("/security/users/delete", delete_user),
+    change("/security/users/delete", delete_user, preview_user),
 ]

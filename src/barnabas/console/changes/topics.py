@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from barnabas.client.admin.topics.partitions import ElectionType
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.changes.change import Done, change
+from barnabas.console.changes.change import Done, Preview, change
 from barnabas.console.web.forms import FormError
 from barnabas.console.web.rendering import link
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.client.facade import Client
     from barnabas.console.web.forms import Fields
 
@@ -86,11 +88,48 @@ def cancel_reassignment(client: Client, form: Fields) -> Done:
     return Done(f"canceled the reassignment of {tp}", "/reassignments")
 
 
+def preview_election(client: Client, form: Fields) -> Preview:
+    """Return the partitions that get another leader."""
+    name = form.required("name")
+    found = client.describe_topics([name])[name].partitions
+    rows: list[tuple[object, ...]] = [
+        (f"{name}-{number}", each.leader, each.replicas[0])
+        for number, each in sorted(found.items())
+        if each.leader != each.replicas[0]
+    ]
+    columns = ("Partition", "Leader now", "Preferred leader")
+    return Preview(f"Elect the preferred leaders of {name}?", "Elect them", columns, rows)
+
+
+def preview_move(client: Client, form: Fields) -> Preview:
+    """Return the replicas of a partition before and after a move, or after its cancellation."""
+    tp = TopicPartition(form.required("topic"), form.number("partition"))
+    found = client.describe_topics([tp.topic])[tp.topic].partitions.get(tp.partition)
+    if found is None:
+        raise FormError(f"{tp.topic} has no partition {tp.partition}")
+    columns = ("Partition", "Replicas now", "Replicas after")
+    if form.has("brokers"):
+        question, button = f"Move the replicas of {tp}?", "Move them"
+        after = form.integers("brokers")
+    else:
+        question, button = f"Cancel the move of {tp}?", "Cancel the move"
+        move = client.admin.list_reassignments([tp]).get(tp)
+        if move is None:
+            raise FormError(f"the replicas of {tp} do not move")
+        after = [node for node in move.replicas if node not in move.adding]
+    row = (str(tp), _nodes(found.replicas), _nodes(after))
+    return Preview(question, button, columns, [row])
+
+
+def _nodes(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, nodes))
+
+
 ROUTES = [
     change("/topics/create", create_topic),
     change("/topic/partitions", add_partitions),
     change("/topic/delete", delete_topic),
-    change("/topic/elect", elect_leaders),
-    change("/reassignments/start", reassign),
-    change("/reassignments/cancel", cancel_reassignment),
+    change("/topic/elect", elect_leaders, preview_election),
+    change("/reassignments/start", reassign, preview_move),
+    change("/reassignments/cancel", cancel_reassignment, preview_move),
 ]

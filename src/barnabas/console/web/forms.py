@@ -68,6 +68,10 @@ class Fields:
         """Return whether a box is checked."""
         return bool(self.text(name))
 
+    def all_but(self, *names: str) -> dict[str, str]:
+        """Return the fields as they were sent, without those of these names."""
+        return {name: value for name, value in self._values.items() if name not in names}
+
     def confirm(self, name: str) -> None:
         """Check that the user typed the name of what is to be deleted.
 

@@ -18,6 +18,7 @@ from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import NODE_BACKOFF
 from barnabas.protocol.api_keys import last_stable_version, schema_versions
 from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.raft.core import messages as core
 from barnabas.raft.transport.outbound import (
@@ -27,6 +28,7 @@ from barnabas.raft.transport.outbound import (
     request_message,
 )
 from barnabas.raft.transport.transport import TransportStatistics
+from barnabas.runtime.line_limit import LineLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +93,9 @@ class ChannelTransport:
         self._pool = ConnectionPool(runtime, settings, self._prepare)
         self._receive: Callable[[Message], None] | None = None
         self._is_closed = False
+        self._line_limit = LineLimit(runtime.clock, _log, "Unusable responses of voters", 1)
+        # Error of the last response if it had nothing else, such as that of a refused request.
+        self.refusal = ErrorCode.NONE
         # Counters: connections created, requests sent, responses received.
         self._created = self._requests = self._responses = 0
 
@@ -133,9 +138,12 @@ class ChannelTransport:
         api_key = _API_KEYS[type(request)]
         version = _version(api_key, channel)
         if version is None:
-            _log.warning(
-                "API is not supported by a voter: address=%s api=%s", channel.address, api_key.name
-            )
+            if self._line_limit.allows(f"{channel.address} {api_key.name}"):
+                _log.warning(
+                    "API is not supported by a voter: address=%s api=%s",
+                    channel.address,
+                    api_key.name,
+                )
             self._timer.call_soon(partial(self._fail, request, False))
             return
         message = request_message(request, version, self._config)
@@ -152,9 +160,14 @@ class ChannelTransport:
         try:
             converted = core_response(response, request.token, self._config.listener_name)
         except UnusableResponseError as unusable:
-            _log.warning("Response of a voter cannot be used: error=%s", unusable)
+            self.refusal = unusable.error
+            if self._line_limit.allows(str(unusable)):
+                _log.warning("Response of a voter cannot be used: error=%s", unusable)
             self._receive(core.RequestFailed(request.token, is_refused=True))
             return
+        if not isinstance(request, core.SupportedVersionsRequest):
+            # That request needs no rights, so its response does not end a refusal.
+            self.refusal = ErrorCode.NONE
         self._receive(converted)
 
     def _fail(self, request: Request, is_unreachable: bool) -> None:

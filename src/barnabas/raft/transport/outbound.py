@@ -41,7 +41,11 @@ _NO_VOTER = ReplicaKey(-1)
 
 
 class UnusableResponseError(ValueError):
-    """A response that does not match its request."""
+    """A response that does not match its request, or that has only an error."""
+
+    def __init__(self, text: str, error: ErrorCode = ErrorCode.NONE) -> None:
+        super().__init__(text)
+        self.error = error
 
 
 def request_message(request: core.Request, version: int, config: RaftConfig) -> Message:
@@ -294,7 +298,8 @@ def _only(message: object, topics: Iterable[object]) -> object:
     """Return the metadata partition of a response."""
     error_code = getattr(message, "error_code", 0)
     if error_code:
-        raise UnusableResponseError(f"{type(message).__name__}: {ErrorCode.of(error_code).name}")
+        error = ErrorCode.of(error_code)
+        raise UnusableResponseError(f"{type(message).__name__}: {error.name}", error)
     partitions = [each for topic in topics for each in getattr(topic, "partitions", ())]
     if len(partitions) != 1:
         raise UnusableResponseError(f"{type(message).__name__} has {len(partitions)} partitions")

@@ -34,7 +34,15 @@ _RETRY_MS = 1_000.0
 class ControllerRegistrant:
     """Registers this controller until the metadata shows it. Listens to the metadata publisher."""
 
-    __slots__ = ("_access", "_image", "_is_pending", "_is_stopped", "_registration", "_timer")
+    __slots__ = (
+        "_access",
+        "_image",
+        "_is_pending",
+        "_is_stopped",
+        "_last_error",
+        "_registration",
+        "_timer",
+    )
 
     def __init__(
         self, registration: ControllerRegistration, access: ControllerAccess, timer: Timer
@@ -46,6 +54,8 @@ class ControllerRegistrant:
         self._is_pending = False
         # Whether `stop` was called. Never reset.
         self._is_stopped = False
+        # Error of the last response. Prevents repeated log lines.
+        self._last_error = ErrorCode.NONE
         # Latest metadata image.
         self._image: ClusterImage | None = None
 
@@ -79,11 +89,10 @@ class ControllerRegistrant:
         self._access.send(request, self._on_response)
 
     def _on_response(self, response: ControllerRegistrationResponse) -> None:
-        if response.error_code:
-            _log.warning(
-                "Registration of this controller rejected, retrying: error=%s",
-                ErrorCode.of(response.error_code).name,
-            )
+        error = ErrorCode.of(response.error_code)
+        if error is not self._last_error and error is not ErrorCode.NONE:
+            _log.warning("Registration of this controller rejected, retrying: error=%s", error.name)
+        self._last_error = error
         self._timer.call_later(_RETRY_MS, self._on_retry)
 
     def _on_retry(self) -> None:

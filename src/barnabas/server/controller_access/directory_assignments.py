@@ -52,6 +52,7 @@ class DirectoryAssignments:
         "_cluster",
         "_forwarding",
         "_in_flight",
+        "_last_error",
         "_logs",
         "_node_id",
         "_timer",
@@ -75,6 +76,8 @@ class DirectoryAssignments:
         self._logs = logs
         # Latest assignment of each partition that is not sent yet.
         self._waiting: dict[TopicIdPartition, _Assignment] = {}
+        # Error of the last response. Prevents repeated log lines.
+        self._last_error = ErrorCode.NONE
         # Assignments of the pending request. Empty if no request is pending.
         self._in_flight: list[_Assignment] = []
 
@@ -129,9 +132,13 @@ class DirectoryAssignments:
 
     def _on_response(self, response: AssignReplicasToDirsResponse) -> None:
         assignments, self._in_flight = self._in_flight, []
-        if response.error_code:
-            error = ErrorCode.of(response.error_code).name
-            _log.warning("Controller rejected directory assignments, retrying: error=%s", error)
+        error, last_error = ErrorCode.of(response.error_code), self._last_error
+        self._last_error = error
+        if error is not ErrorCode.NONE:
+            if error is not last_error:
+                _log.warning(
+                    "Controller rejected directory assignments, retrying: error=%s", error.name
+                )
             for assignment in assignments:
                 self._waiting.setdefault(assignment.partition, assignment)
             self._timer.call_later(_RETRY_MS, self._send)

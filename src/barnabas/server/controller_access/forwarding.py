@@ -21,6 +21,7 @@ from barnabas.protocol.api_keys import api_row
 from barnabas.protocol.error_counting import error_counter
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.runtime.line_limit import LineLimit
 from barnabas.server.controller_access.controller_channel import ControllerChannel
 from barnabas.server.dispatch.envelope import unwrap_response, wrap_request
 from barnabas.waiting.steps import run_in_slices
@@ -123,6 +124,7 @@ class Forwarding:
         self._dependencies = dependencies
         self._settings = settings
         self._timer = dependencies.channel.timer
+        self._line_limit = LineLimit(dependencies.channel.clock, _log, "Rejected envelopes", 1)
         self._channel = ControllerChannel(
             dependencies.channel, settings, dependencies.rng, self._pump, self._on_lost
         )
@@ -267,7 +269,8 @@ class Forwarding:
             self._retry_request(attempt)
         elif envelope.error_code != ErrorCode.NONE or envelope.response_data is None:
             error = ErrorCode.of(envelope.error_code)
-            _log.warning("Envelope rejected by the controller: error=%s", error.name)
+            if self._line_limit.allows(error.name):
+                _log.warning("Envelope rejected by the controller: error=%s", error.name)
             self._refuse(attempt, error, error.message)
         else:
             try:

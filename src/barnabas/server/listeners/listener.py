@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.runtime.line_limit import LineLimit
 from barnabas.runtime.sockets import ListenOptions
 from barnabas.runtime.tls.tls_error import TlsError
 from barnabas.server.listeners.connection_admission import ConnectionAdmission, address_of
-from barnabas.server.listeners.line_limit import LineLimit
 from barnabas.server.listeners.principal import UnknownPrincipalError
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.config import metadata_directory
 from barnabas.server.configs.endpoint import parse_address
 from barnabas.server.listeners.node_sockets import NodeSockets
@@ -297,6 +298,7 @@ class Node:
             self._has_controller,
             None if self.broker is None else self.broker.awaits,
             lambda: shared.quorum.core.has_vote,
+            self._refusal,
         )
         self._check_cluster_id()
         if self.broker is None:
@@ -321,13 +323,22 @@ class Node:
     def _on_registration_timeout(self, limit_ms: int) -> None:
         self._registration_limit = None
         if self.broker is not None and self.broker.registration.epoch < 0:
+            reason = self._refusal() or "make sure that a majority of them runs"
             self.shared.fail(
                 NodeFailedError(
                     f"the controllers did not accept the registration of this broker within "
-                    f"{limit_ms} ms, which is initial.broker.registration.timeout.ms; make sure "
-                    f"that a majority of them runs"
+                    f"{limit_ms} ms, which is initial.broker.registration.timeout.ms; {reason}"
                 )
             )
+
+    def _refusal(self) -> str:
+        """Return why other nodes refuse the requests of this node; empty if they do not."""
+        from barnabas.server.quorum.node_principals import refusal_reason
+
+        error = ErrorCode.NONE if self.broker is None else self.broker.registration.last_refusal
+        if error is ErrorCode.NONE and self.shared.transport is not None:
+            error = self.shared.transport.refusal
+        return refusal_reason(self._configuration, error)
 
     def _stop_waiting(self) -> None:
         if self._waiting is not None:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.channel import ChannelDependencies
     from barnabas.raft.driver.raft_driver import RaftDriver
+    from barnabas.raft.transport.channel_transport import ChannelTransport
     from barnabas.raft.transport.transport import RaftTransport
     from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.loop import Runtime
@@ -143,6 +144,8 @@ class SharedServer:
         self._raft_config = _raft_config(configuration, self.directories, self.is_unproven_voter)
         # Dependencies of channels, by the listener that they connect to.
         self._channel_dependencies: dict[str, ChannelDependencies] = {}
+        # The connections to other replicas of the metadata log; None without other nodes.
+        self.transport: ChannelTransport | None = None
         self.quorum = self._open_quorum()
         self.publisher = MetadataPublisher()
         self.publisher.add_listener(self._on_image)
@@ -353,7 +356,8 @@ class SharedServer:
 
         listener = self.configuration.cluster.controller_listeners[0]
         runtime = replace(self.runtime, sockets=self.sockets.of(listener))
-        return ChannelTransport(runtime, self._raft_config, self._login(listener))
+        self.transport = ChannelTransport(runtime, self._raft_config, self._login(listener))
+        return self.transport
 
     def _open_directories(self) -> DataDirectories:
         paths = DirectoryPaths(

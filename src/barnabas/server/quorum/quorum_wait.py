@@ -37,6 +37,7 @@ class QuorumWait:
         has_controller: Callable[[], bool],
         broker_awaits: Callable[[], str] | None,
         has_vote: Callable[[], bool] = lambda: True,
+        refusal: Callable[[], str] = lambda: "",
     ) -> None:
         """Args:
         dependencies: dependencies of the probes' channels.
@@ -46,8 +47,10 @@ class QuorumWait:
         None without a
             broker.
         has_vote: returns whether this node, if it is a voter, takes part in elections.
+        refusal: returns why other nodes refuse the requests of this node; empty if they do not.
         """
         self._has_vote = has_vote
+        self._refusal = refusal
         self._broker_awaits = broker_awaits
         self._dependencies = dependencies
         self._voters = voters
@@ -80,7 +83,9 @@ class QuorumWait:
     def _report(self, silent: list[str]) -> None:
         if self._timer is None:
             return
-        if not self._has_vote():
+        if refusal := self._refusal():
+            _log.warning("Waiting for the metadata quorum: %s", refusal)
+        elif not self._has_vote():
             _log.warning(
                 "Waiting for the metadata quorum: %s. %s",
                 f"no response from voter {', '.join(silent)}" if silent else "all voters respond",

@@ -72,3 +72,15 @@ def test_no_voters_have_no_silent_voters() -> None:
     found: list[list[str]] = []
     find_silent_voters(channel_of(SimWorld(1)), {}, found.append)
     assert found == [[]]
+
+
+def test_a_refusal_by_the_voters_is_the_reason_of_the_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    world = SimWorld(1)
+    listen(world, "live", is_paused=False)
+    voters = {2: ("live", 9093)}
+    QuorumWait(channel_of(world), voters, lambda: False, None, refusal=lambda: "they refuse")
+    assert world.run_until(lambda: bool(caplog.messages), 6_000)
+    assert caplog.messages == ["Waiting for the metadata quorum: they refuse"]

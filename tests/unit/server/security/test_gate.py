@@ -16,7 +16,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.schema import Message
-from barnabas.server.listeners.line_limit import LINES_MAX, PERIOD_MS
+from barnabas.runtime.line_limit import LINES_MAX, PERIOD_MS
 from barnabas.server.security.sasl.gate import LOGIN_MS_MAX
 from unit.server.security_settings import PREFIX, sasl_settings
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient

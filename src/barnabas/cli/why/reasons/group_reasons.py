@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["group_reasons"]
 
 _OFFSETS = "__consumer_offsets"
-_NOT_ALLOWED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+# What a user needs the right DESCRIBE on, by error.
+_NOT_ALLOWED = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the group",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "all topics of the group",
+}
 
 
 def group_reasons(facts: GroupFacts) -> list[Reason]:
     """Return all reasons for the state of a group, the most serious first."""
     described = facts.description
     for found in (facts.coordinator, described):
-        if isinstance(found, ClientError) and found.error_code == _NOT_ALLOWED:
-            return [_not_allowed(facts.name)]
+        if isinstance(found, ClientError) and found.error_code in _NOT_ALLOWED:
+            return [_not_allowed(facts.name, _NOT_ALLOWED[found.error_code])]
     if isinstance(facts.coordinator, ClientError):
         return [_no_coordinator(facts.coordinator)]
     if isinstance(described, ClientError):
@@ -74,10 +78,10 @@ def _nothing_to_read(facts: GroupFacts) -> str:
     )
 
 
-def _not_allowed(name: str) -> Reason:
+def _not_allowed(name: str, subject: str) -> Reason:
     return wrong(
         "not-allowed",
-        f"this user may not see the group {name}: that needs DESCRIBE on the group",
+        f"this user may not see the group {name}: that needs DESCRIBE on {subject}",
         f"use another user, or give this user the right; for an administrator, "
         f"`{Advice.EXPLAIN_GROUP_RIGHT.text(group=name)}` explains the decision",
     )

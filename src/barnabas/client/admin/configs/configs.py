@@ -107,9 +107,13 @@ class ConfigEntry:
 
 
 def describe_configs(
-    resources: Sequence[ConfigResource], *, synonyms: bool = False, documentation: bool = False
+    resources: Sequence[ConfigResource],
+    *,
+    keys: Sequence[str] | None = None,
+    synonyms: bool = False,
+    documentation: bool = False,
 ) -> AdminCall[dict[ConfigResource, list[ConfigEntry] | ClientError]]:
-    """Describe all configs of resources; an error for a resource that cannot be described."""
+    """Describe configs of resources; an error for a resource that cannot be described."""
 
     def build(version: int) -> Message:
         request = DescribeConfigsRequest(
@@ -117,7 +121,7 @@ def describe_configs(
                 DescribeConfigsResource(
                     resource_type=resource.type,
                     resource_name=resource.name,
-                    configuration_keys=None,
+                    configuration_keys=None if keys is None else list(keys),
                 )
                 for resource in resources
             ],

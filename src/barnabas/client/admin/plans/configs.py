@@ -23,10 +23,11 @@ def describe_configs(
     sender: AdminSender,
     resources: Sequence[ConfigResource],
     *,
+    keys: Sequence[str] | None = None,
     synonyms: bool = False,
     documentation: bool = False,
 ) -> Plan[dict[ConfigResource, list[ConfigEntry] | ClientError]]:
-    """Describe all configs of each resource.
+    """Describe the configs of each resource: those of `keys`, or all.
 
     `synonyms` and `documentation` request these fields of the entries.
 
@@ -40,7 +41,9 @@ def describe_configs(
     found: dict[ConfigResource, list[ConfigEntry] | ClientError] = {}
     for node, part in by_node.items():
         yield from require_broker(sender, node)
-        call = configs.describe_configs(part, synonyms=synonyms, documentation=documentation)
+        call = configs.describe_configs(
+            part, keys=keys, synonyms=synonyms, documentation=documentation
+        )
         found.update((yield from sender.send(node, call)))
     return found
 

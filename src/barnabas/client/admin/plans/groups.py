@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
 
 
+# Errors of a request for a type that the group does not have, or the cluster does not support.
+_NO_SUCH_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+
+
 def list_groups(
     sender: AdminSender, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> Plan[list[groups.GroupListing]]:
@@ -49,17 +53,19 @@ def describe_groups(
     wanted = names_of(names)
     send = sender.send_to_coordinators
     found = yield from send(wanted, groups.describe_consumer_groups, once=once)
-    classic = [name for name in wanted if _is_classic(found[name])]
+    classic = [name for name in wanted if _is_of_other_type(found[name])]
     found.update((yield from send(classic, groups.describe_classic_groups, once=once)))
     missing = [name for name in classic if _is_missing(found[name])]
     streams = yield from send(missing, streams_groups.describe_streams_groups, once=once)
     for name, each in streams.items():
         if isinstance(each, streams_groups.StreamsGroupDescription):
             found[name] = streams_groups.as_group(each)
+        elif not _is_of_other_type(each):
+            found[name] = each
     missing = [name for name in missing if _is_missing(found[name])]
     shares = yield from send(missing, share_groups.describe_share_groups, once=once)
     for name, described in shares.items():
-        if isinstance(described, groups.GroupDescription):
+        if not _is_of_other_type(described):
             found[name] = described
     return found
 
@@ -69,11 +75,14 @@ def _is_missing(found: groups.GroupDescription | ClientError) -> bool:
     return isinstance(found, groups.GroupDescription) and found.state == "Dead"
 
 
-def _is_classic(found: object) -> bool:
-    """Whether the result says that the group does not use the new protocol."""
+def _is_of_other_type(found: object) -> bool:
+    """Whether the result says that there is no group of this type.
+
+    Other errors, such as those of rights, are results: the group may exist.
+    """
     if isinstance(found, UnsupportedVersionError):
         return True
-    return isinstance(found, BrokerError) and found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    return isinstance(found, BrokerError) and found.error_code in _NO_SUCH_GROUP
 
 
 def coordinators(sender: AdminSender, names: Iterable[str]) -> Plan[dict[str, int | ClientError]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.server.listeners.line_limit import LineLimit
+from barnabas.runtime.line_limit import LineLimit
 
 if TYPE_CHECKING:
     from barnabas.network.connection import Connection

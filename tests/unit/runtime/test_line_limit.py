@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from barnabas.server.listeners.line_limit import LINES_MAX, PERIOD_MS, REASONS_MAX, LineLimit
+from barnabas.runtime.line_limit import LINES_MAX, PERIOD_MS, REASONS_MAX, LineLimit
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 

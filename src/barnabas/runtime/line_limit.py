@@ -1,4 +1,4 @@
-"""A limit on log lines that clients without credentials cause."""
+"""A limit on log lines that repeat: clients without credentials cause them, or endless retries."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ PERIOD_MS = 10_000.0
 class LineLimit:
     """Allows some lines of each reason per period, and counts the others."""
 
-    __slots__ = ("_clock", "_lines", "_log", "_period_end_ms", "_unreported", "_what")
+    __slots__ = ("_clock", "_lines", "_lines_max", "_log", "_period_end_ms", "_unreported", "_what")
 
-    def __init__(self, clock: Clock, log: Logger, what: str) -> None:
+    def __init__(self, clock: Clock, log: Logger, what: str, lines_max: int = LINES_MAX) -> None:
         """Create a limit.
 
         Args:
             clock: measures the periods.
             log: gets the number of omitted lines, at the first line after a period.
             what: the subject of the lines, for the line with that number.
+            lines_max: lines of one reason in a period.
         """
+        self._lines_max = lines_max
         self._clock = clock
         self._log = log
         self._what = what
@@ -46,7 +48,7 @@ class LineLimit:
                 self._log.warning("%s not logged: count=%d", self._what, self._unreported)
                 self._unreported = 0
         count = self._lines.get(reason, 0)
-        if count >= LINES_MAX or (not count and len(self._lines) >= REASONS_MAX):
+        if count >= self._lines_max or (not count and len(self._lines) >= REASONS_MAX):
             self._unreported += 1
             return False
         self._lines[reason] = count + 1
