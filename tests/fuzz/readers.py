@@ -12,7 +12,10 @@ READ_S = 60.0
 
 
 def unreadable(bootstrap: str, topics: Iterable[str]) -> list[str]:
-    """Read the first partition of each topic to its end by librdkafka; return the problems."""
+    """Read the first partition of each topic to its end by librdkafka; return the problems.
+
+    A topic that the attack has deleted is left out.
+    """
     keys = {
         "bootstrap.servers": bootstrap,
         "group.id": "reader",
@@ -22,7 +25,8 @@ def unreadable(bootstrap: str, topics: Iterable[str]) -> list[str]:
     }
     consumer = Consumer(keys)
     try:
-        problems = [_problem(consumer, topic) for topic in topics]
+        existing = consumer.list_topics(timeout=READ_S).topics
+        problems = [_problem(consumer, topic) for topic in topics if topic in existing]
     finally:
         consumer.close()
     return [each for each in problems if each is not None]
