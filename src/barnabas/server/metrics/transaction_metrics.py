@@ -38,7 +38,7 @@ def transaction_families(dependencies: BrokerDependencies) -> Iterator[MetricFam
         (names.MARKERS_WITHOUT_LEADER, sender.unknown_leaders),
         (names.MARKER_CONNECTIONS, sender.requests.connections),
         (names.MARKER_CONNECTIONS_CREATED, sender.requests.connections_created),
-        (names.MARKER_REQUESTS, sender.requests.requests),
+        (names.MARKER_REQUESTS, sender.requests.sent),
         (names.MARKER_RESPONSES, sender.requests.responses),
         (names.MARKER_LOG_APPEND_RETRIES, transactions.append_retries),
         (names.VERIFICATION_FAILURES, verification.failures),

@@ -6,7 +6,7 @@ were queued in the meantime.
 
 A part that cannot be sent fails alone. If a request with several parts cannot be made, encoded or
 sent, it is repeated as two requests with half of the parts each, until the failing part is alone in
-its request. An error never stops the queue.
+its request. An error never stops the queue. A violated invariant is raised in a turn of its own.
 """
 
 from __future__ import annotations
@@ -48,10 +48,13 @@ class RequestSettings(msgspec.Struct, frozen=True):
 
 
 class RequestContent(Protocol[P, R]):
-    """What a sender puts into requests, and what it reads from responses. It may raise anywhere."""
+    """What a sender puts into requests, and what it reads from responses.
+
+    An exception fails only the parts for which the method was called. `take` raises none.
+    """
 
     def take(self, waiting: deque[P]) -> list[P]:
-        """Remove the parts of the next request from the queue; return none if there is none."""
+        """Remove and return the parts of the next request; an empty list if no part is left."""
         ...
 
     def make_request(self, request: PartsRequest[P]) -> None:
@@ -124,7 +127,7 @@ class _Peer(Generic[P]):
 class BrokerRequests(Generic[P, R]):
     """Sends the parts of one sender to other brokers."""
 
-    __slots__ = ("_channels", "_content", "_peers", "_settings", "_timer", "requests", "responses")
+    __slots__ = ("_channels", "_content", "_peers", "_settings", "_timer", "responses", "sent")
 
     def __init__(
         self,
@@ -148,7 +151,7 @@ class BrokerRequests(Generic[P, R]):
         # Queues by broker id. Created for the first part, and never removed.
         self._peers: dict[int, _Peer[P]] = {}
         # Number of sent requests, and of their responses. Only increase.
-        self.requests = 0
+        self.sent = 0
         self.responses = 0
 
     @property
@@ -193,7 +196,7 @@ class BrokerRequests(Generic[P, R]):
 
     def send(self, peer: _Peer[P], request: PartsRequest[P], message: Message) -> None:
         """Send the message of a request, see `PartsRequest.send`."""
-        self.requests += 1
+        self.sent += 1
         on_response = partial(self._on_response, peer, request)
         try:
             peer.channel.send(message, self._settings.version, on_response, TIMEOUT_MS)
@@ -207,6 +210,7 @@ class BrokerRequests(Generic[P, R]):
 
         So a queue whose parts all fail does not hold the loop.
         """
+        self._raise_violation(error)
         self._timer.call_soon(partial(self._divide, peer, request, error))
 
     def _divide(self, peer: _Peer[P], request: PartsRequest[P], error: Exception) -> None:
@@ -264,6 +268,7 @@ class BrokerRequests(Generic[P, R]):
         try:
             results = self._content.read(response)
         except Exception as unreadable:  # noqa: BLE001 - only this request fails
+            self._raise_violation(unreadable)
             self._log_failure(peer, unreadable)
             self._fail(parts, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
@@ -273,8 +278,22 @@ class BrokerRequests(Generic[P, R]):
     def _call(self, handle: Callable[[P, Any], None], part: P, result: Any) -> None:
         try:
             handle(part, result)
-        except Exception:  # noqa: BLE001 - the other parts get their results
+        except Exception as error:  # noqa: BLE001 - the other parts get their results
+            self._raise_violation(error)
             _log.exception("Unexpected error: client=%s", self._settings.client_id)
+
+    def _raise_violation(self, error: Exception) -> None:
+        if isinstance(error, AssertionError):
+            raise_later(self._timer, error)
+
+
+def raise_later(timer: Timer, error: AssertionError) -> None:
+    """Raise the error of a violated invariant in the next turn, where it stops no queue."""
+
+    def violate() -> None:
+        raise error
+
+    timer.call_soon(violate)
 
 
 def take_distinct(waiting: deque[P], count_max: int, key_of: Callable[[P], Hashable]) -> list[P]:

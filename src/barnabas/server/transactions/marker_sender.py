@@ -20,7 +20,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings
+from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings, raise_later
 from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import in_parts, run_in_slices
@@ -205,7 +205,9 @@ class NetworkMarkerSender:
             pending, partitions = self._later[0]
             try:
                 yield from self._serve(pending, partitions)
-            except Exception:  # noqa: BLE001 - the other transactions get their markers
+            except Exception as error:  # noqa: BLE001 - the other transactions get their markers
+                if isinstance(error, AssertionError):
+                    raise_later(self._timer, error)
                 _log.exception(
                     "Transaction markers cannot be written, retrying: transactional_id=%s",
                     pending.markers.transactional_id,

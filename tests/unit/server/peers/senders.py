@@ -39,18 +39,8 @@ if TYPE_CHECKING:
 
 THIS, OTHER = 1, 2
 BAD = 9
-
-
-class _Unencodable(str):
-    """A text that cannot be encoded, but logged: reports of tests have to be UTF-8."""
-
-    __slots__ = ()
-
-    def encode(self, *_arguments: str) -> bytes:
-        raise UnicodeEncodeError("utf-8", self, 0, 1, "unencodable")
-
-
-UNENCODABLE = _Unencodable("bad")
+# Text that cannot be encoded.
+SURROGATE = "\ud800"
 TOPIC_ID = b"0123456789abcdef"
 
 
@@ -138,7 +128,7 @@ class Verification(Sender):
     def send(self, number: int) -> None:
         key = TopicPartition("t", number)
         self.verification.query_coordinator(
-            UNENCODABLE if number == BAD else f"id {number}",
+            SURROGATE if number == BAD else f"id {number}",
             Producer(number, 0),
             Operation.VERIFY,
             frozenset({key}),
@@ -254,7 +244,7 @@ class Offsets(Sender):
         self.offsets = LatestOffsets(THIS, self.cluster, replicas, self.times, self.channels)
 
     def send(self, number: int) -> None:
-        key = TopicPartition(UNENCODABLE if number == BAD else "t", number)
+        key = TopicPartition(SURROGATE if number == BAD else "t", number)
         self.offsets.find([key], lambda found: self.end(number, found == {key: 77}))
 
     def response(self, request: listing.ListOffsetsRequest) -> Any:
@@ -299,9 +289,10 @@ class DeadLetters(Sender):
         )
 
     def send(self, number: int) -> None:
-        group_id = UNENCODABLE if number == BAD else f"group {number}"
-        where = TopicIdPartition(TOPIC_ID, "t", 0)
-        letter = DeadLetter(group_id, where, 0, 0, 1, True)
+        group_id = f"group {number}"
+        # The header with the name of the topic cannot be built.
+        topic: Any = None if number == BAD else "t"
+        letter = DeadLetter(group_id, TopicIdPartition(TOPIC_ID, topic, 0), 0, 0, 1, True)
 
         def on_done() -> None:
             self.end(number, self.writer.counts[group_id].records == 1)

@@ -111,6 +111,16 @@ def test_an_error_of_a_callback_affects_no_other_part(sender: Sender) -> None:
     assert sender.ended[3]
 
 
+def test_a_violated_invariant_is_raised_and_stops_no_sender(sender: Sender) -> None:
+    sender.error = AssertionError("scripted")
+    sender.send(0)
+    with pytest.raises(AssertionError, match="scripted"):
+        sender.respond()
+    sender.send(1)
+    sender.respond()
+    assert sender.ended == {1: True}
+
+
 def test_a_queue_whose_parts_all_fail_does_not_hold_the_loop(sender: Sender) -> None:
     sender.send(0)
     sender.run()

@@ -133,7 +133,7 @@ class Scene:
         return (
             sender.connections,
             sender.connections_created,
-            sender.requests,
+            sender.sent,
             sender.responses,
         )
 
