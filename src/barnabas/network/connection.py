@@ -470,7 +470,7 @@ class Connection(FramedHandler):
             self._resume(_ORDER)
 
     def _must_wait(self, group: int) -> bool:
-        """Return whether the next request waits for the responses of earlier requests.
+        """Return whether the next request waits for responses. Do the collected work if it may.
 
         Args:
             group: the group of the next request, see `request_order`.
@@ -525,7 +525,7 @@ class Connection(FramedHandler):
             self._schedule_deferred()
         elif not self._paused and self._stream is not None:
             self._stream.resume_reading()
-            if self._frame_bytes and reason != _MEMORY:
+            if reason != _MEMORY:
                 self._report_memory()
 
     def _report_memory(self) -> None:
@@ -573,8 +573,6 @@ class Connection(FramedHandler):
                 if deferred.is_empty:
                     self._deferred = None
                     self._resume(_DEFERRED)
-                    if deferred.counted_bytes:
-                        self._report_memory()
                 self._process(frame, received_ms)
 
     def _process(self, frame: memoryview, received_ms: float) -> None:
