@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection import Connection
+from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.response_slot import ResponseSlot
 from barnabas.runtime.stepper import LoopStepper
