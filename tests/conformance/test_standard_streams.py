@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas import Admin
 from barnabas.testing.broker_process import BrokerProcess
 from waiting import eventually
 
@@ -58,6 +59,28 @@ def test_a_broker_starts_and_stops_without_a_standard_stream(closed: str, tmp_pa
         assert streams == [os.devnull] * len(streams)
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("output", ["a full device", "a pipe without a reader"])
+def test_a_broker_runs_on_when_its_output_cannot_be_written(output: str, tmp_path: Path) -> None:
+    ready, data, log = (tmp_path / name for name in ("ready", "data", "log"))
+    options = ["--port", "0", "--data-dir", str(data), "--ready-file", str(ready)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "wb") as full, log.open("wb") as errors:
+        stdout = full if output == "a full device" else writer
+        process = subprocess.Popen([*COMMAND, "start", *options], stdout=stdout, stderr=errors)
+    os.close(writer)
+    try:
+        eventually(lambda: b"Standard output cannot be written" in log.read_bytes())
+        with Admin(ready.read_text().strip()) as admin:
+            assert admin.list_topics() == {}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+        assert b"failed" not in log.read_bytes()
     finally:
         process.kill()
         process.wait()

@@ -28,6 +28,7 @@ from barnabas.cli.profiles.selection import (
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.system.standard_streams import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,8 +183,12 @@ def _read_password(path: str) -> str:
 
 
 def _announce_address(url: str) -> None:
-    echo(f"ready {url}")
-    sys.stdout.flush()
+    # A console whose terminal is gone still serves its pages.
+    try:
+        echo(f"ready {url}")
+        sys.stdout.flush()
+    except OSError:
+        discard_standard_output()
 
 
 def _announce_password(password: str) -> None:

@@ -20,8 +20,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from barnabas.network.connection_options import ConnectionStatistics
 from barnabas.network.foreign_protocol import foreign_client
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.request_order import API_KEY_BYTES, DeferredFrames, group_of
@@ -32,54 +31,16 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.network.frame_budget import FrameBudget
+    from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
     from barnabas.network.principal import Principal
     from barnabas.network.response_slot import ResponseTimes
-    from barnabas.runtime.clock import Clock
     from barnabas.runtime.sockets import Chunk, Stream
-    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.runtime.timer import Cancellable
 
 _log = logging.getLogger(__name__)
 
-FRAME_BYTES_MAX = 100 * 1024 * 1024
 # Share of a turn for the requests of one connection. The last request may exceed it.
 SHARE_MS = 2.0
-
-
-class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Limits of one connection."""
-
-    # `socket.request.max.bytes`.
-    frame_bytes_max: int = FRAME_BYTES_MAX
-    # Accepted requests without a response. Reading stops at the limit and continues at half of it.
-    in_flight_max: int = 128
-    # Total size of responses that wait for an earlier response.
-    held_bytes_max: int = 4 * 1024 * 1024
-    # Total size of accepted large requests without a response, whose data stays in memory.
-    waiting_bytes_max: int = 16 * 1024 * 1024
-
-
-class ConnectionDependencies(msgspec.Struct, frozen=True):
-    """The resources that all connections of a broker share."""
-
-    clock: Clock
-    timer: Timer
-    receive_buffer: bytearray
-    # Budget for partially received requests; None without a limit.
-    frame_budget: FrameBudget | None = None
-
-
-class ConnectionStatistics(msgspec.Struct, frozen=True):
-    """A snapshot of one connection's counters."""
-
-    requests: int
-    in_flight: int
-    held_bytes: int
-    buffered_bytes: int
-    bytes_in: int
-    bytes_out: int
-    paused: bool
-
 
 # Reasons to pause reading; they may combine. Plain integers, since `&` of an enum costs 300 ns per
 # request.
@@ -117,6 +78,7 @@ class Connection(FramedHandler):
         "_frame_budget",
         "_group",
         "_held_bytes",
+        "_is_peer_gone",
         "_is_processing_scheduled",
         "_large",
         "_large_bytes",
@@ -190,6 +152,8 @@ class Connection(FramedHandler):
         # When the last request that others waited for got its response, in monotonic ms.
         self._turn_ms = 0.0
         self._throttle_timer: Cancellable | None = None
+        # Whether the peer has closed the connection, while deferred requests are still processed.
+        self._is_peer_gone = False
         # Timer of the next check of the peer, while a reason of _WAITING applies.
         self._peer_check: Cancellable | None = None
         self._throttled_until_ms = 0.0
@@ -364,12 +328,8 @@ class Connection(FramedHandler):
         """Drop unsent responses, cancel pending operations and notify the owner."""
         if self._frame_budget is not None:
             self._frame_budget.hold(self, 0)
-        slots, self._slots = self._slots, deque()
-        for slot in slots:
-            slot.abandon()
+        self._abandon_pending()
         self._send_times.end(self.bytes_out)
-        self._held_bytes = 0
-        self._large.clear()
         self._deferred = None
         for timer in (self._throttle_timer, self._peer_check):
             if timer is not None:
@@ -391,7 +351,8 @@ class Connection(FramedHandler):
         if self._large:
             self._large_bytes -= self._large.pop(slot, 0)
         if slots[0] is not slot:
-            self._hold(slot, chunks, times)
+            if not self._is_peer_gone:
+                self._hold(slot, chunks, times)
             return
         slots.popleft()
         self._output.extend(chunks)
@@ -469,8 +430,16 @@ class Connection(FramedHandler):
             self._turn_ms = self._clock.monotonic_ms()
             self._resume(_ORDER)
 
+    def _abandon_pending(self) -> None:
+        """Cancel the pending operations, whose responses are not needed."""
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            slot.abandon()
+        self._held_bytes = self._large_bytes = 0
+        self._large.clear()
+
     def _must_wait(self, group: int) -> bool:
-        """Return whether the next request waits for the responses of earlier requests.
+        """Return whether the next request waits for responses. Do the collected work if it may.
 
         Args:
             group: the group of the next request, see `request_order`.
@@ -478,6 +447,8 @@ class Connection(FramedHandler):
         if group and group == self._group:
             return False
         self.do_collected()
+        if self._is_peer_gone:
+            self._abandon_pending()
         if not self._slots:
             return False
         self._pause(_ORDER)
@@ -507,14 +478,23 @@ class Connection(FramedHandler):
             self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
 
     def _check_peer(self) -> None:
-        """Close the connection if its peer has closed, which a paused stream does not report."""
+        """Find out whether the peer has closed, which a paused stream does not report.
+
+        Then deferred requests are processed, for example a LeaveGroup behind a JoinGroup. They wait
+        for no response. After that the stream reports the end.
+        """
         self._peer_check = None
         if not self._paused & _WAITING or self._stream is None:
             return
-        if self._stream.has_peer_ended:
+        if not self._stream.has_peer_ended:
+            self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
+        elif self._deferred is None:
             self.abort()
         else:
-            self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
+            self._is_peer_gone = True
+            self._abandon_pending()
+            self._maybe_resume()
+            self._maybe_close()
 
     def _resume(self, reason: int) -> None:
         if not self._paused & reason:
@@ -525,7 +505,7 @@ class Connection(FramedHandler):
             self._schedule_deferred()
         elif not self._paused and self._stream is not None:
             self._stream.resume_reading()
-            if self._frame_bytes and reason != _MEMORY:
+            if reason != _MEMORY:
                 self._report_memory()
 
     def _report_memory(self) -> None:
@@ -573,8 +553,6 @@ class Connection(FramedHandler):
                 if deferred.is_empty:
                     self._deferred = None
                     self._resume(_DEFERRED)
-                    if deferred.counted_bytes:
-                        self._report_memory()
                 self._process(frame, received_ms)
 
     def _process(self, frame: memoryview, received_ms: float) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from barnabas.network.channel import Channel
-from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection import Connection
+from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind

@@ -8,12 +8,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from barnabas.network.connection import (
-    Connection,
-    ConnectionDependencies,
-    ConnectionLimits,
-    ResponseSlot,
-)
+from barnabas.network.connection import Connection, ResponseSlot
+from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.runtime.timer import Timer
 from barnabas.sim.world import SimWorld

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from barnabas.network.connection import Connection, ConnectionLimits
+from barnabas.network.connection import Connection
+from barnabas.network.connection_options import ConnectionLimits
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.sim.network import NetworkConditions
 from barnabas.sim.world import SimWorld
@@ -210,15 +211,22 @@ def test_deferred_requests_are_processed_while_the_budget_is_used_up() -> None:
     assert budget.held_bytes == 0
 
 
-def test_a_connection_whose_peer_ends_closes_although_a_request_waits_for_its_turn() -> None:
+def test_the_requests_of_a_client_that_is_gone_wait_for_no_response() -> None:
+    """For example a LeaveGroup behind a JoinGroup that waits for other members."""
     world = SimWorld(3)
     server = Server(world, ConnectionLimits())
     stream = connect(world, server, "c")
-    stream.write([request(0) + request(1)])
+    stream.write([b"".join(request(number) for number in range(5))])
     world.run_for(100)
+    assert len(server.requests) == 1
+    gone: list[int] = []
+    server.slots[0].on_client_gone(lambda: gone.append(0))
     stream.close()
     assert world.run_until(lambda: bool(server.closed), 5_000)
-    assert len(server.requests) == 1
+    assert gone == [0]
+    assert len(server.requests) == 5
+    for slot in server.slots:
+        slot.complete([frame(b"x")])
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection import Connection
+from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.frame_budget import AGE_MAX_MS, EXEMPT_MS, FREE_BYTES, FrameBudget
 from barnabas.sim.world import SimWorld, sim_runtime
 from unit.network.test_connection import Server, frame

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection import Connection
+from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
+from barnabas.network.response_slot import ResponseSlot
 from barnabas.runtime.stepper import LoopStepper
 from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place, sim_place, tls_place
 
@@ -90,3 +92,22 @@ def test_a_frame_of_many_records_is_read_in_few_calls(
         real.run_until(lambda: False, 1.0)
     real.until(lambda: len(pair.client.data) == 4)
     assert 2 <= pair.server.reads <= reads_max
+
+
+@pytest.mark.parametrize("piece", [100, 16_384])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_request_behind_a_waiting_one_is_processed_after_its_response(
+    seed: int, piece: int
+) -> None:
+    """Paused connections leave bytes in the kernel, in OpenSSL, and in deferred requests."""
+    pair = Pair(tls_place(sim_place(seed)), 1 << 15)
+    slots: list[ResponseSlot] = []
+    pair.server._on_request = lambda connection, _: slots.append(connection.reserve())
+    sizes = [10, 3_000, 3_000, 100_000, 10, 10]
+    # The API key is that of no group.
+    pair.send(b"".join(struct.pack(">i", size) + b"\xff" * size for size in sizes), piece)
+    for number in range(len(sizes)):
+        pair.place.until(lambda number=number: len(slots) > number)
+        assert len(slots) == number + 1
+        slots[-1].complete([b"done"])
+    pair.place.until(lambda: len(pair.client.data) == 4 * len(sizes))

@@ -17,7 +17,8 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.provenance import Provenance
 from barnabas.network.channel import ChannelDependencies
-from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection import Connection
+from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.config_record import ConfigRecord

@@ -42,6 +42,7 @@ from barnabas.client.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from barnabas.runtime.system.standard_streams import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -288,9 +289,8 @@ def connected(
     except KeyboardInterrupt as interrupt:
         sys.exit(exit_status(interrupt))
     except BrokenPipeError:
-        # The reader of standard output has closed it, which is not an error. Redirect standard
-        # output, so that writing the remaining buffer at exit does not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of standard output has closed it, which is not an error.
+        discard_standard_output()
         sys.exit(0)
 
 

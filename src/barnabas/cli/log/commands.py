@@ -6,7 +6,6 @@ Dump and verify also work while a broker runs; repair needs a stopped broker.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import click
 from barnabas.cli.common.output import EXIT_FAILED, json_option
 from barnabas.cli.common.printable import echo, json_line
 from barnabas.cli.log.payloads import KINDS
+from barnabas.runtime.system.standard_streams import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -125,8 +125,8 @@ def dump(
             dumper.dump(path)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has closed the output. Discard the remaining buffer.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has closed the output.
+        discard_standard_output()
         sys.exit(0)
     if dumper.failed:
         sys.exit(EXIT_FAILED)

@@ -15,6 +15,7 @@ from barnabas.cli.start.start_files import StartFiles
 from barnabas.cli.start.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
 from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.system.standard_streams import discard_standard_output
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.system.service_manager import ServiceManager
     from barnabas.server.process.first_topics import NewTopic
+
+_log = logging.getLogger(__name__)
 
 FAILED = 1
 # Thresholds of the garbage collector. The first is the number of new objects that triggers a
@@ -155,23 +158,27 @@ def _collect_garbage() -> None:
 
 
 def _log_slow_python() -> None:
-    log = logging.getLogger(__name__)
-    if not log.isEnabledFor(logging.INFO):
+    if not _log.isEnabledFor(logging.INFO):
         # Most starts need neither the module nor the configuration of Python's build.
         return
     from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
 
     if not is_optimized():
-        log.info("Slow Python: %s", UNOPTIMIZED)
+        _log.info("Slow Python: %s", UNOPTIMIZED)
 
 
 def _print_ready(address: str, metrics_address: str | None) -> None:
     # The logs and the metadata also live as long as the broker.
     gc.freeze()
-    sys.stdout.write(f"ready {address}\n")
-    if metrics_address is not None:
-        sys.stdout.write(f"metrics {metrics_address}\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"ready {address}\n")
+        if metrics_address is not None:
+            sys.stdout.write(f"metrics {metrics_address}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # A broker does not need its output.
+        discard_standard_output()
+        _log.warning("Standard output cannot be written: %s", error.strerror)
 
 
 def _with_remedy(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""Makes sure that the descriptors 0 to 2 are open.
+"""Makes sure that the descriptors 0 to 2 are open, and that standard output can be written.
 
 A process may be started with a closed standard stream (`2>&-`). Its next file or socket would get
 that number: messages would be written into a data file, and uvloop aborts when such a socket is
@@ -35,3 +35,13 @@ def open_standard_streams() -> None:
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def discard_standard_output() -> None:
+    """Replace standard output by the null device, after a write to it has failed.
+
+    Otherwise writing the remaining buffer at the end of the process would fail too.
+    """
+    opened = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(opened, sys.stdout.fileno())
+    os.close(opened)

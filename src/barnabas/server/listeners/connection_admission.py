@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.network.connection import Connection, ConnectionDependencies
+    from barnabas.network.connection import Connection
+    from barnabas.network.connection_options import ConnectionDependencies
     from barnabas.runtime.timer import Cancellable
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 

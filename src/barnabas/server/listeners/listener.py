@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.network.connection import Connection, ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection import Connection
+from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.line_limit import LineLimit

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -147,3 +152,50 @@ def test_other_requests_wait_for_the_replication_of_a_produce() -> None:
     assert waiting_produces(cluster) == 1
     cluster.until(lambda: bool(fetched), WAIT_MS)
     cluster.until(lambda: waiting_produces(cluster) == 1)
+
+
+def join(member_id: str) -> JoinGroupRequest:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=300_000,
+        rebalance_timeout_ms=300_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def joined(client: SimulatedClient) -> tuple[str, list[Any]]:
+    """Send a JoinGroup with the id that the broker gives; return the id and the outcome."""
+    member_id = client.ask(join(""), 4).member_id
+    return member_id, client.send(join(member_id), 4)
+
+
+def test_a_member_that_leaves_behind_its_waiting_join_and_disconnects_is_removed() -> None:
+    broker = SimulatedBroker(
+        group_initial_rebalance_delay_ms="0",
+        offsets_topic_num_partitions="1",
+        offsets_topic_replication_factor="1",
+    )
+    first = SimulatedClient(broker.world, "first")
+    while first.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code:
+        broker.world.run_for(100)
+    while first.ask(join(""), 4).error_code != ErrorCode.MEMBER_ID_REQUIRED:
+        broker.world.run_for(100)
+    _, outcome = joined(first)
+    assert broker.world.run_until(lambda: bool(outcome))
+    second = SimulatedClient(broker.world, "second")
+    member_id, outcome = joined(second)
+    second.send(LeaveGroupRequest(group_id="g", member_id=member_id), 2)
+    broker.world.run_for(100)
+    assert not outcome
+    second.channel.close()
+
+    def members() -> int:
+        described = broker.ask(DescribeGroupsRequest(groups=["g"]), 5)
+        return len(described.groups[0].members)
+
+    assert members() == 2
+    broker.world.run_for(2_000)
+    assert members() == 1
