@@ -48,6 +48,7 @@ _OFFSET_MAX = (1 << 63) - 1
 # A response ends with the batch that exceeds this size. A single compressed batch that exceeds it
 # is rejected. Conversion can enlarge a record from 7 bytes to a message of 34 bytes.
 CONVERTED_BYTES_MAX = 64 << 20
+_GROWTH_MAX = 5
 
 # Maximum bytes decompressed on the loop; one sixteenth of it is compressed on the loop.
 _INLINE_BYTES = 1 << 20
@@ -118,11 +119,16 @@ def _payload(
         return records_payload(buffer, position, header, min(_INLINE_BYTES, max_bytes))
     except DecompressedTooLargeError:
         bytes_max = decompressed_bytes_max(header.compression, header.size, max_bytes)
-    # The converted messages, and their compressed form.
-    bytes_max += 2 * CONVERTED_BYTES_MAX
     work = partial(records_payload, buffer, position, header, max_bytes)
-    payload: memoryview = yield OffLoop(work, bytes_max)
+    payload: memoryview = yield OffLoop(
+        work, _memory_of(bytes_max), lambda made: _memory_of(len(made))
+    )
     return payload
+
+
+def _memory_of(payload_bytes: int) -> int:
+    """Return the most memory that records, their messages and the compressed messages take."""
+    return payload_bytes + 2 * min(CONVERTED_BYTES_MAX, _GROWTH_MAX * payload_bytes)
 
 
 class _Batch:

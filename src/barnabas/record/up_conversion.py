@@ -105,7 +105,8 @@ def _contents(
         size = 0 if message.value is None else len(message.value)
         # The builder needs as much for its records, their compressed form, and the batch.
         bytes_max = 3 * decompressed_bytes_max(message.compression, size, max_bytes)
-        inner_set = yield OffLoop(partial(decompressed_set, message, max_bytes), bytes_max)
+        work = partial(decompressed_set, message, max_bytes)
+        inner_set = yield OffLoop(work, bytes_max, lambda made: 3 * len(made))
     is_append_time = message.timestamp_type == LOG_APPEND_TIME
     return (
         inner.content(message.timestamp if is_append_time else inner.timestamp)

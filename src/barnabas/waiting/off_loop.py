@@ -20,6 +20,9 @@ class OffLoop(NamedTuple):
     # has dropped the results of its earlier calls, because it may wait for this memory. A call
     # without a maximum never waits for memory.
     memory_bytes_max: int | None = None
+    # Returns the memory (bytes) that the generator takes after a call with this result. The
+    # generator gives up the rest, because most results are far below their maximum.
+    memory_of: Callable[[Any], int] | None = None
 
 
 def run_steps(steps: Steps) -> Any:

@@ -6,8 +6,9 @@ their order. The lanes take turns. The executor runs long calls into C.
 
 The memory for the results of these calls is bounded for all lanes together. A job is admitted with
 all memory that it may take, or it waits and has none. So the jobs that have memory never wait for
-memory, each of them ends, and its memory admits the next job. Waiting jobs are admitted in
-first-in-first-out order, which prevents starvation.
+memory, each of them ends, and its memory admits the next job. When the size of a result is known,
+the job gives up the memory that it does not need. Waiting jobs are admitted in first-in-first-out
+order, which prevents starvation.
 """
 
 from __future__ import annotations
@@ -197,13 +198,18 @@ class ConversionQueue:
             self._start_call(lane, job, call)
 
     def _start_call(self, lane: object, job: Job, call: OffLoop) -> None:
-        self._executor.submit(call.work, partial(self._on_call_done, lane, job))
+        self._executor.submit(call.work, partial(self._on_call_done, lane, job, call))
 
     def _on_call_done(
-        self, lane: object, job: Job, result: Any, error: BaseException | None
+        self, lane: object, job: Job, call: OffLoop, result: Any, error: BaseException | None
     ) -> None:
         job.call_result = result if error is None else error
         self._make_ready(lane)
+        if error is None and call.memory_of is not None:
+            unused = max(0, job.held_bytes - call.memory_of(result))
+            job.held_bytes -= unused
+            self._held_bytes -= unused
+            self._admit()
 
 
 class Job:

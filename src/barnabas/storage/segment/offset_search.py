@@ -182,7 +182,7 @@ def _uncompressed(batch: bytes, header: BatchHeader) -> Generator[OffLoop | None
         return uncompressed(batch, 0, header, _INLINE_BYTES)
     except DecompressedTooLargeError:
         bytes_max = decompressed_bytes_max(header.compression, len(batch), DECOMPRESSED_BYTES_MAX)
-    whole: Buffer = yield OffLoop(partial(uncompressed, batch, 0, header), bytes_max)
+    whole: Buffer = yield OffLoop(partial(uncompressed, batch, 0, header), bytes_max, len)
     return whole
 
 

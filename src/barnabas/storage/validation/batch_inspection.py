@@ -223,10 +223,9 @@ class Inspection:
                     raise
             work = partial(uncompressed, batch, 0, header, limit)
             bytes_max = decompressed_bytes_max(header.compression, len(batch), limit)
-            if header.compression != target:
-                # The batch with the other compression is built beside the decompressed one.
-                bytes_max *= 2
-            return (yield OffLoop(work, bytes_max))
+            # A batch with another compression is built beside the decompressed one.
+            copies = 1 if header.compression == target else 2
+            return (yield OffLoop(work, copies * bytes_max, lambda whole: copies * len(whole)))
         except CorruptBatchError as error:
             raise InvalidRecordError(str(error)) from None
 

@@ -129,6 +129,27 @@ def test_calls_wait_for_memory_for_their_results() -> None:
     assert queue.held_bytes == 0
 
 
+def test_a_job_gives_up_the_memory_that_its_result_does_not_need() -> None:
+    def small() -> Generator[OffLoop | None, Any, str]:
+        yield OffLoop(lambda: b"1234567890", 90, lambda made: 2 * len(made))
+        yield OffLoop(lambda: None)
+        return "small"
+
+    turns, calls, done = Turns(), Calls(), []
+    queue = ConversionQueue(turns, calls, held_bytes_max=100)
+    queue.submit("x", small(), done.append)
+    queue.submit("y", calling(80, done), done.append)
+    assert (queue.held_bytes, len(calls.waiting)) == (90, 1)
+    calls.make()
+    assert (queue.held_bytes, len(calls.waiting)) == (20 + 80, 1)
+    while len(queue):
+        turns.turn()
+        if calls.waiting:
+            calls.make()
+    assert sorted(done) == ["called 80", "end", "small"]
+    assert queue.held_bytes == 0
+
+
 def test_a_job_converts_the_error_of_a_call_into_its_result() -> None:
     def failing() -> Generator[OffLoop | None, Any, str]:
         try:

@@ -139,7 +139,8 @@ class SourceRecords:
         if header.compression != NONE:
             # A record may be as large as its batch, and its content is a copy.
             bytes_max = 2 * decompressed_bytes_max(header.compression, len(batch))
-            whole = yield OffLoop(partial(uncompressed, batch, 0, header), bytes_max)
+            work = partial(uncompressed, batch, 0, header)
+            whole = yield OffLoop(work, bytes_max, lambda made: 2 * len(made))
         for records in record_slices(whole, header):
             if self._take_records(records):
                 return
