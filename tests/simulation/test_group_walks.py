@@ -5,12 +5,37 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import TYPE_CHECKING
+
 import pytest
 
+from barnabas.coordinator.runtime.state_partition import StatePartition
 from chaos.groups.share_history import Answer
 from simulation.groups import member_walk, share_walk
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+
 SECONDS = 5.0
+
+
+@pytest.fixture
+def failing_timers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let every second timer of a coordinator raise. Return the list of their numbers."""
+    run, numbers, failed = StatePartition._on_timer, itertools.count(1), []
+
+    def failing(partition: StatePartition, operation: Callable[[], CoordinatorResult]) -> None:
+        number = next(numbers)
+        if number % 2:
+            failed.append(number)
+            raise MemoryError
+        run(partition, operation)
+
+    monkeypatch.setattr(StatePartition, "_on_timer", failing)
+    return failed
 
 
 @pytest.mark.parametrize("style", ["mixed", "resets"])
@@ -73,3 +98,10 @@ def test_consumer_groups_keep_their_promises_over_power_losses_of_all_nodes() ->
     verdict = walk.play(SECONDS)
     assert verdict.is_clean, f"{verdict}\n{walk.log}"
     assert walk.log
+
+
+def test_consumer_groups_keep_their_promises_while_timers_fail(failing_timers: list[int]) -> None:
+    walk = member_walk.MemberWalk(204, member_walk.STYLES["mixed"])
+    verdict = walk.play(SECONDS)
+    assert verdict.is_clean, f"{verdict}\n{walk.log}"
+    assert failing_timers

@@ -35,6 +35,11 @@ _INTERVAL_MS = 10.0
 _RETRY_MS = 10_000.0
 # Modules that functions of Barnabas or of Python's library import.
 _OTHERS = (
+    "barnabas.coordinator.group.classic.classic_group",
+    "barnabas.coordinator.group.consumer.consumer_membership",
+    "barnabas.coordinator.group.requests.member_requests",
+    "barnabas.coordinator.group.share.share_membership",
+    "barnabas.coordinator.group.streams.streams_heartbeat",
     "barnabas.network.channel",
     "barnabas.raft.driver.rpc",
     "barnabas.replication.fetcher.fetch_state",

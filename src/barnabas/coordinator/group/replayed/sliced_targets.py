@@ -20,10 +20,11 @@ from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.waiting.steps import Unfinished, run_slice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping
     from typing import TypeAlias
 
     from barnabas.coordinator.group.replayed.group_table import GroupTable
+    from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 # Duration of a slice, in ms.
 SLICE_MS = 2
+# Partitions that cost as much time as one member.
+_MEMBER_WEIGHT = 10
 # Records that are encoded in one step.
 _RECORDS_PER_STEP = 16
 
@@ -183,6 +186,26 @@ class SlicedTargets(Generic[G, M, T]):
         if member_id in group.members:
             return member_id
         return self._records.replacement(group, before.members[member_id])
+
+
+def is_large(
+    member_count: int, names: Callable[[], Collection[str]], topics: TopicsView, limit: int
+) -> bool:
+    """Whether the targets of members that share partitions must be computed in slices.
+
+    Args:
+        member_count: the number of members.
+        names: returns the subscribed topics. Called only if the members are few.
+        topics: the topics of the cluster.
+        limit: of the number of partitions, and of the number of members with their weight.
+    """
+    weight = member_count * _MEMBER_WEIGHT
+    if weight > limit:
+        return True
+    found = names()
+    if weight + len(found) > limit:
+        return True
+    return weight + sum(map(topics.partition_count, found)) > limit
 
 
 def differing(found: Mapping[str, T], known: Mapping[str, T]) -> dict[str, T]:

@@ -181,8 +181,7 @@ class ShareMembership:
         )
         if is_too_early or self._targets.is_running(group.group_id):
             return group.assignment_epoch, group.target_of(updated.member_id)
-        names = group.subscribed_names_with(group.members.get(updated.member_id), updated)
-        if self._targets.is_large(group, names):
+        if self._targets.is_large(group, updated):
             self._targets.start(group.group_id)
             return group.assignment_epoch, group.target_of(updated.member_id)
         targets, differing = self._targets.compute(group, group_epoch, updated)

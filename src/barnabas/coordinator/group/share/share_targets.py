@@ -6,6 +6,7 @@ one of a large group in slices (`sliced_targets`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.assignment import NOTHING
@@ -19,13 +20,14 @@ from barnabas.coordinator.group.replayed.sliced_targets import (
     SlicedTargets,
     TargetRecords,
     differing,
+    is_large,
 )
 from barnabas.coordinator.group.share.share_records import target_epoch_record, target_record
 from barnabas.coordinator.group.share.simple_assignor import assign_simply
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
     from typing import Any, TypeAlias
 
     from barnabas.coordinator.group.assignment import Target
@@ -38,9 +40,8 @@ if TYPE_CHECKING:
 
 # The name of the only assignor.
 ASSIGNOR = "simple"
-# A heartbeat computes the assignment of a group at once if its number of partitions, and its number
-# of members with this weight, are together below the limit. That takes a few milliseconds.
-_MEMBER_WEIGHT = 10
+# A heartbeat computes the assignment of a group below this limit at once (see `is_large`). That
+# takes a few milliseconds.
 AT_ONCE_MAX = 1_000
 
 
@@ -59,17 +60,16 @@ class ShareTargets:
             TargetRecords(target_record, target_epoch_record, _replacement),
         )
 
-    def is_large(self, group: ShareGroup, names: Collection[str]) -> bool:
+    def is_large(self, group: ShareGroup, changed: ShareMember) -> bool:
         """Whether the target assignment must be computed in slices.
 
         Args:
             group: the group.
-            names: the subscribed topics.
+            changed: a member that is new or has changed.
         """
-        weight = (1 + len(group.members)) * _MEMBER_WEIGHT + len(names)
-        if weight > AT_ONCE_MAX:
-            return True
-        return weight + sum(map(self._shard.topics.partition_count, names)) > AT_ONCE_MAX
+        before = group.members.get(changed.member_id)
+        names = partial(group.subscribed_names_with, before, changed)
+        return is_large(1 + len(group.members), names, self._shard.topics, AT_ONCE_MAX)
 
     def is_running(self, group_id: str) -> bool:
         """Whether a computation for the group is running."""

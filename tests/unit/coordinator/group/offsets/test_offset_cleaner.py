@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.offsets import offset_cleaner
+from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import MembersWorld, subscription
 from unit.coordinator.streams_world import StreamsWorld, topology
@@ -118,6 +119,14 @@ def test_offsets_of_unsubscribed_topics_expire(world: MembersWorld, version: byt
     world.keep_alive(RETENTION_MS + CHECK_MS, 1, member)
     assert offsets(world, "g") == [-1]
     assert world.heartbeat(member, 1) == ErrorCode.NONE
+
+
+def test_offsets_stay_if_a_subscription_is_too_large_to_be_read(world: MembersWorld) -> None:
+    metadata = subscription(*(f"topic-{number}" for number in range(TOPIC_NAMES_MAX + 1)))
+    (member,) = world.stable(protocols={"range": metadata})
+    world.commit(5, generation=1, member=member)
+    world.keep_alive(RETENTION_MS + CHECK_MS, 1, member)
+    assert offsets(world, "g") == [5]
 
 
 def test_a_group_that_rebalances_keeps_all_offsets(world: MembersWorld) -> None:

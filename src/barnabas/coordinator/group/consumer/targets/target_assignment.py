@@ -42,16 +42,14 @@ class TargetInput(msgspec.Struct, frozen=True):
     is_homogeneous: bool
 
     @classmethod
-    def of(cls, group: ConsumerGroup, changed: ConsumerMember | None = None) -> TargetInput:
-        """Return a copy of the current state, in which one member may have changed.
+    def of(cls, group: ConsumerGroup, changed: ConsumerMember) -> TargetInput:
+        """Return a copy of the current state, in which one member has changed.
 
         Args:
             group: the group.
             changed: a member that is new or has changed. It may replace a static member.
         """
         members, known = dict(group.members), dict(group.targets)
-        if changed is None:
-            return cls(group, members, known, group.is_homogeneous_with(None, None))
         former = group.static_members.get(changed.instance_id or "")
         if former is not None and former != changed.member_id:
             before = members.pop(former, None)

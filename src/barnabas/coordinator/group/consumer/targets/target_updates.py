@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.consumer_records import (
@@ -9,7 +10,11 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_record,
 )
 from barnabas.coordinator.group.consumer.targets.target_assignment import TargetInput
-from barnabas.coordinator.group.replayed.sliced_targets import SlicedTargets, TargetRecords
+from barnabas.coordinator.group.replayed.sliced_targets import (
+    SlicedTargets,
+    TargetRecords,
+    is_large,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +29,8 @@ if TYPE_CHECKING:
 
     _Copy: TypeAlias = GroupCopy[ConsumerGroup, ConsumerMember, Target]
 
-# A heartbeat computes the assignment of a group at once if its number of partitions, and its number
-# of members with this weight, are together below the limit. That takes a few milliseconds.
-_MEMBER_WEIGHT = 10
+# A heartbeat computes the assignment of a group below this limit at once (see `is_large`). That
+# takes a few milliseconds.
 AT_ONCE_MAX = 1_000
 
 
@@ -55,13 +59,8 @@ class TargetUpdates:
             before: a member that changes or joins.
             after: the same member after the change.
         """
-        weight = (1 + len(group.members)) * _MEMBER_WEIGHT
-        if weight > AT_ONCE_MAX:
-            return True
-        names = group.subscribed_names_with(before, after)
-        if weight + len(names) > AT_ONCE_MAX:
-            return True
-        return weight + sum(map(self._shard.topics.partition_count, names)) > AT_ONCE_MAX
+        names = partial(group.subscribed_names_with, before, after)
+        return is_large(1 + len(group.members), names, self._shard.topics, AT_ONCE_MAX)
 
     def is_running(self, group_id: str) -> bool:
         """Whether a computation for the group is running."""
