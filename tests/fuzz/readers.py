@@ -22,7 +22,9 @@ def unreadable(bootstrap: str, topics: Iterable[str]) -> list[str]:
     }
     consumer = Consumer(keys)
     try:
-        problems = [_problem(consumer, topic) for topic in topics]
+        # The attack may have deleted topics.
+        existing = consumer.list_topics(timeout=READ_S).topics
+        problems = [_problem(consumer, topic) for topic in topics if topic in existing]
     finally:
         consumer.close()
     return [each for each in problems if each is not None]
