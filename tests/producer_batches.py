@@ -38,13 +38,16 @@ class Payload(NamedTuple):
 # Records with extreme contents that Apache Kafka accepts as well.
 ACCEPTED = {
     "plain": Payload(record(0) + record(1) + record(2), 3),
-    "key-below-null": Payload(record(0) + record(1, key_size=-5), 2),
     "header": Payload(record(headers=varint(1) + varint(1) + b"a" + varint(1) + b"b"), 1),
     "header-without-value": Payload(record(headers=varint(1) + varint(1) + b"a" + varint(-1)), 1),
     "header-not-utf-8": Payload(record(headers=varint(1) + varint(1) + b"\xff" + varint(-1)), 1),
     "attributes": Payload(record(attributes=0xFF) + record(1, attributes=0x80), 2),
     "time-before-first": Payload(record(0) + record(1, time_delta=-5), 2),
 }
+
+# A key with a negative size other than -1 is null for Java. librdkafka does not read the record, on
+# either broker.
+NULL_FOR_JAVA = Payload(record(0) + record(1, key_size=-5), 2)
 
 # Records that Apache Kafka refuses, compressed or not.
 GARBAGE = {
