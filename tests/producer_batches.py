@@ -15,17 +15,25 @@ def record(
     value: bytes = b"v",
     *,
     time_delta: int = 0,
-    attributes: int = 0,
     key_size: int = -1,
     value_size: int | None = None,
     headers: bytes = b"\0",
-    length: int | None = None,
 ) -> bytes:
     """Return a record without a key, whose sizes and count of headers may be wrong."""
     size = len(value) if value_size is None else value_size
-    body = bytes([attributes]) + varint(time_delta) + varint(index)
+    body = b"\0" + varint(time_delta) + varint(index)
     body += varint(key_size) + varint(size) + value + headers
-    return varint(len(body) if length is None else length) + body
+    return varint(len(body)) + body
+
+
+def with_length(short: bytes, length: int) -> bytes:
+    """Return a record of less than 64 bytes with another length."""
+    return varint(length) + short[1:]
+
+
+def with_attributes(short: bytes, attributes: int) -> bytes:
+    """Return a record of less than 64 bytes with other attributes, which have no meaning."""
+    return short[:1] + bytes([attributes]) + short[2:]
 
 
 class Payload(NamedTuple):
@@ -38,19 +46,22 @@ class Payload(NamedTuple):
 # Records with extreme contents that Apache Kafka accepts as well.
 ACCEPTED = {
     "plain": Payload(record(0) + record(1) + record(2), 3),
-    "key-below-null": Payload(record(0) + record(1, key_size=-5), 2),
     "header": Payload(record(headers=varint(1) + varint(1) + b"a" + varint(1) + b"b"), 1),
     "header-without-value": Payload(record(headers=varint(1) + varint(1) + b"a" + varint(-1)), 1),
     "header-not-utf-8": Payload(record(headers=varint(1) + varint(1) + b"\xff" + varint(-1)), 1),
-    "attributes": Payload(record(attributes=0xFF) + record(1, attributes=0x80), 2),
+    "attributes": Payload(with_attributes(record(0), 0xFF) + with_attributes(record(1), 0x80), 2),
     "time-before-first": Payload(record(0) + record(1, time_delta=-5), 2),
 }
+
+# A key with a negative size other than -1 is null for Java. librdkafka does not read the record, on
+# either broker.
+NULL_FOR_JAVA = Payload(record(0) + record(1, key_size=-5), 2)
 
 # Records that Apache Kafka refuses, compressed or not.
 GARBAGE = {
     "zeros": Payload(bytes(50), 3),
     "bytes-in-order": Payload(bytes(range(200)), 3),
-    "negative-length": Payload(record(0) + record(1) + record(2, length=-5), 3),
+    "negative-length": Payload(record(0) + record(1) + with_length(record(2), -5), 3),
     "rest-in-record": Payload(record(0) + record(1, headers=b"\0xyz") + record(2), 3),
     "key-beyond-record": Payload(record(0, key_size=50) + record(1) + record(2), 3),
     "huge-key": Payload(record(0, key_size=2**62), 1),
@@ -73,7 +84,7 @@ GARBAGE = {
 # form. Barnabas refuses them as GARBAGE.
 STRICTLY_REFUSED = {
     "all-ones": Payload(b"\xff" * 50, 3),
-    "length-beyond-batch": Payload(record(0) + record(1) + record(2, length=5000), 3),
+    "length-beyond-batch": Payload(record(0) + record(1) + with_length(record(2), 5000), 3),
     "key-of-more-than-31-bits": Payload(record(0, key_size=2**31), 1),
     "equal-offsets": Payload(record(0) + record(0) + record(0), 3),
     "offsets-not-in-order": Payload(record(0) + record(2) + record(1), 3),

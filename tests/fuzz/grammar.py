@@ -8,7 +8,6 @@ Changes that would affect other clients, such as a default of the whole broker, 
 from __future__ import annotations
 
 import random
-import time
 from typing import Any
 
 from barnabas.protocol import schema
@@ -21,14 +20,12 @@ from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
 from barnabas.server.handlers.broker_apis import served_apis
 from fuzz.bombs import Bombs
+from fuzz.false_batches import false_batch
 from fuzz.patterns import random_pattern
-from producer_batches import ACCEPTED, GARBAGE, STRICTLY_REFUSED, Payload, packed
 
 # All APIs of a broker whose optional features are on.
 SERVED_APIS = served_apis(has_telemetry=True, has_unstable=True)
 TOPICS = [f"fuzz-{number}" for number in range(8)]
-# Records of batches with a valid checksum.
-_PAYLOADS = [*ACCEPTED.values(), *GARBAGE.values(), *STRICTLY_REFUSED.values()]
 # Other clients need this topic, so no request that could change it names it.
 INTERNAL_TOPIC = "__consumer_offsets"
 GROUPS = [f"fuzz-group-{number}" for number in range(12)] + [""]
@@ -215,7 +212,7 @@ class Grammar:
         if kind < 0.1:
             return rng.randbytes(rng.choice([0, 1, 12, 61, 300]))
         if kind < 0.15:
-            return bytes(self._false_batch())
+            return bytes(false_batch(rng))
         if kind < 0.25:
             made = [Record(i, rng.choice([-1, 1000]), 0, b"k", b"v" * 20, []) for i in range(3)]
             return bytes(write_message_set(rng.choice([0, 1]), made, rng.choice([0, 1, 2, 3])))
@@ -237,17 +234,6 @@ class Grammar:
         if kind < 0.45:
             batch[rng.randrange(len(batch))] ^= 1 << rng.randrange(8)
         return bytes(batch)
-
-    def _false_batch(self) -> bytearray:
-        """Return a batch with a valid checksum, and false records or times in its header."""
-        rng = self._rng
-        payload = rng.choice(_PAYLOADS)
-        content = bytearray(payload.content)
-        if content and rng.random() < 0.3:
-            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-        first = int(time.time() * 1000)
-        claim = rng.choice([-1, 0, first - 1, first, first + 1000, 2**62])
-        return packed(Payload(bytes(content), payload.count), rng.randrange(5), claim, first)
 
     def _tame(self, key: int, version: int, request: Any) -> None:
         """Change a request so that it does not change shared settings of the broker."""

@@ -16,10 +16,10 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import StorageError
 from barnabas.storage.validation.inspection_needed import InspectionNeededError
 from barnabas.storage.validation.validator import validate
-from producer_batches import ACCEPTED, GARBAGE, STRICTLY_REFUSED, Payload, packed
+from producer_batches import ACCEPTED, GARBAGE, NULL_FOR_JAVA, STRICTLY_REFUSED, Payload, packed
 from unit.storage.storage_fixtures import NOW_MS
 
-KINDS = [*ACCEPTED.values(), *GARBAGE.values(), *STRICTLY_REFUSED.values()]
+KINDS = [NULL_FOR_JAVA, *ACCEPTED.values(), *GARBAGE.values(), *STRICTLY_REFUSED.values()]
 
 
 def accepted(batch: bytearray) -> bytes | None:

@@ -37,8 +37,9 @@ class LeaderEpochCache:
         # and have the same length. Appends add to the end, truncations remove at either end.
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        # Whether the file has the epochs in memory. False while the last epoch has no records, and
-        # after a change for which no descriptor was free.
+        # Whether the file has the same epochs as the memory. False while the last epoch has no
+        # records, after the opening of the log dropped epochs, and after a change for which no
+        # descriptor was free.
         self._is_written = True
         # Whether a sync has begun since the last write of the file, successful or not.
         self._is_synced = True
