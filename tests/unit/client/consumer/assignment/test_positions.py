@@ -281,5 +281,12 @@ def test_a_position_of_a_deleted_topic_is_not_committed() -> None:
     reading = Reading(**{"group.id": "g", "enable.auto.commit": True})
     reading.core.positions.seek(TP, 10)
     assert set(reading.core.commits.consumed()) == {TP}
+    metadata = reading.cluster.metadata
+    known = metadata.topics.pop("t")
+    metadata.errors["t"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert reading.core.commits.consumed() == {}
+    metadata.errors.clear()
+    metadata.topics["t"] = known
+    assert set(reading.core.commits.consumed()) == {TP}
     reading.create_again()
     assert reading.core.commits.consumed() == {}
