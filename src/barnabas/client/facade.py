@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 T = TypeVar("T")
+_MS_PER_S = 1000.0
 # A TopicPartition or a plain (topic, partition) tuple.
 K = TypeVar("K", bound="tuple[str, int]")
 
@@ -115,10 +116,18 @@ class Client(ClosedByUser, WithBlock):
         return any(producer._has_transaction for producer in self._producers)
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Deliver the records of one producer after the other, each for up to `timeout` seconds."""
+        self._session.check_idle()
+        clock = self._session.runtime.clock
+        end_ms = clock.monotonic_ms() + timeout * _MS_PER_S
+        errors: list[ClientError] = []
         for producer in list(self._producers):
-            producer.close(timeout)
-        self.close()
+            try:
+                producer.close(max(0.0, end_ms - clock.monotonic_ms()) / _MS_PER_S)
+            except ClientError as error:
+                errors.append(error)
+        self.close(flush=False)
+        if errors:
+            raise errors[0]
 
     def await_broker(
         self,

@@ -120,6 +120,11 @@ class LoopStepper:
         """Whether the calling thread is between `enter` and `leave`."""
         return self._user == threading.get_ident()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether any thread runs the loop."""
+        return self._loop.is_running()
+
     def wake(self) -> None:
         """Have the condition checked soon. Any thread and any signal handler may call this."""
         if not self._loop.is_closed():

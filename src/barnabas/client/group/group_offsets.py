@@ -139,7 +139,7 @@ class GroupOffsets:
                 if response is not None:
                     assert isinstance(response, OffsetCommitResponse)
                     error = _commit_error(member, offsets, topic_ids, response)
-                self._on_error(group, error)
+                self._on_error(group, topic_ids, error)
                 done(None if error is not None else True, error)
 
             self._coordinators.call(
@@ -205,7 +205,7 @@ class GroupOffsets:
                     error = broker_error(ErrorCode.UNKNOWN_TOPIC_ID, "committed offsets")
                 if error is not None and error.error_code is ErrorCode.STALE_MEMBER_EPOCH:
                     error.retriable = callable(group)
-                self._on_error(name, error)
+                self._on_error(name, ids, error)
                 done(found, error)
 
             is_by_name = wanted is None or ZERO_ID in ids.values()
@@ -229,14 +229,18 @@ class GroupOffsets:
     ) -> None:
         RetryingCall(self._cluster.retry_timer(timeout_ms), operation, attempt, on_done).start()
 
-    def _on_error(self, group: str, error: ClientError | None) -> None:
-        """Look up what an error shows to be outdated: the coordinator, or the id of a topic."""
+    def _on_error(self, group: str, topics: Iterable[str], error: ClientError | None) -> None:
+        """Look up what an error shows to be outdated: the coordinator, or the ids of topics."""
         if error is None or not error.retriable:
             return
         if error.error_code in _TOPIC_IS_UNKNOWN:
-            self._cluster.request_update()
+            self._cluster.refresh(topics, _ignore)
         elif error.error_code not in _COORDINATOR_IS_RIGHT:
             self._coordinators.forget(group)
+
+
+def _ignore(_none: None, _error: ClientError | None) -> None:
+    """Ignore the result of a refresh: the next attempt uses the metadata."""
 
 
 def _as_member(group: str | GroupGeneration) -> GroupGeneration:

@@ -42,4 +42,5 @@ class Producer(SharedProducer, ClosedByUser):
         return f"Producer({self._servers!r})"
 
     def _close_at_exit(self, timeout: float) -> None:
+        self._session.check_idle()
         self.close(timeout)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.errors import ClientError
 from barnabas.client.session.lifetime import Lifetime
 from barnabas.client.session.waiter import Waiter
 from barnabas.runtime.stepper import LoopStepper
@@ -51,6 +52,15 @@ class Session:
             ClientError: the call failed.
         """
         return self.waiter.wait(start, operation)
+
+    def check_idle(self) -> None:
+        """Raise unless the loop may run now; at the end of a program, daemon threads may run it.
+
+        Raises:
+            ClientError: A thread is in a call of the client.
+        """
+        if self.stepper.is_running:
+            raise ClientError("another thread is in a call of the client")
 
     def close(self) -> None:
         """Close all connections and the loop; does nothing when repeated or in a forked child."""

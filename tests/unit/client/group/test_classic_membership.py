@@ -190,9 +190,10 @@ def test_a_poll_counts_while_the_coordinator_is_unknown() -> None:
     story = Story(max_poll_interval_ms=5_000, heartbeat_interval_ms=1_000).join()
     story.forget_the_past()
     before = story.member.generation
-    story.group.coordinators.forget("g")
+    story.host.coordinators.forget("g")
     story.script(FIND, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1_000)
     story.run(8_000)
+    assert story.group.sent(FIND)
     story.script(FIND)
     story.run(2_000)
     assert not story.group.sent(LEAVE)

@@ -266,13 +266,16 @@ def test_a_commit_for_a_deleted_topic_ends_when_metadata_shows_the_deletion(
     offsets = Offsets()
     offsets.commit(timeout_ms=60_000)
     offsets.find()
-    offsets.take(10)[1](committed(ErrorCode.UNKNOWN_TOPIC_ID, by_id=True))
-    assert offsets.cluster.updates_requested == 1
     topics = offsets.cluster.metadata.topics
-    if is_created_again:
-        topics["t"] = replace(topics["t"], topic_id=b"n" * 16)
-    else:
-        topics.clear()
+
+    def delete() -> None:
+        if is_created_again:
+            topics["t"] = replace(topics["t"], topic_id=b"n" * 16)
+        else:
+            topics.clear()
+
+    offsets.cluster.on_refresh = [delete]
+    offsets.take(10)[1](committed(ErrorCode.UNKNOWN_TOPIC_ID, by_id=True))
     offsets.cluster.time.advance(200)
     ((_, error),) = offsets.ended
     assert not error.retriable

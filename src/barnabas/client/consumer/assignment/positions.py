@@ -311,10 +311,7 @@ class Positions:
             request = requested[tp]
             if not self._is_waiting(request):
                 return
-            if self._is_of_deleted_topic(request.state):
-                request.state.is_requesting = False
-                self._reset_to_new_topic(request.state)
-            elif isinstance(end, ClientError):
+            if isinstance(end, ClientError):
                 self._cluster.request_update()
                 self._retry([request.state], end)
             else:

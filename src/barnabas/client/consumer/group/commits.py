@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.assignment.subscription import Subscription
+    from barnabas.client.consumer.assignment.topic_partition_state import TopicPartitionState
     from barnabas.client.group.group_offsets import TopicIds
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.retries.retrying import OnDone
@@ -131,14 +132,19 @@ class Commits:
     def consumed(self) -> Offsets:
         """Return the offset to commit for each assigned partition that has a position.
 
-        A position of a deleted topic is omitted when another topic has the same name.
+        Positions of deleted topics are omitted.
         """
-        topic_id = self._metadata.topic_id
         return {
             tp: CommittedOffset(state.offset, state.epoch)
             for tp, state in self._dependencies.subscription.assignment.items()
-            if state.has_position and not state.is_of_other_topic(topic_id(tp.topic))
+            if state.has_position and not self._is_deleted(state)
         }
+
+    def _is_deleted(self, state: TopicPartitionState) -> bool:
+        """Return whether the topic of a position is gone, or its name has another topic now."""
+        topic = state.tp.topic
+        is_unknown = self._metadata.errors.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return is_unknown or state.is_of_other_topic(self._metadata.topic_id(topic))
 
     # Synchronous commits
 

@@ -291,8 +291,9 @@ class Accumulator:
         for name, content in headers:
             size += _HEADER_OVERHEAD + len(name) * 4 + (len(content) if content else 0)
         if size > self._config.max_request_size:
-            key = self._config.spell("max_request_size")
-            raise RecordTooLargeError(size, self._config.max_request_size, key)
+            config = self._config
+            limit = config.spell("max_request_size")
+            raise RecordTooLargeError(size, config.max_request_size, limit)
         if queue.open is not None:
             self.close_open(queue)
         if not self.has_room:

@@ -244,12 +244,15 @@ def test_the_reset_strategy_applies_to_a_topic_with_another_id() -> None:
 def test_a_late_fetch_response_of_a_deleted_topic_is_dropped() -> None:
     reading = Reading()
     reading.core.positions.seek(TP, 0)
-    _, reply = reading.cluster.take(17)
+    _, reply = reading.cluster.take(12)
     reading.create_again()
     reading.core.positions.seek(TP, 0)
     builder = BatchBuilder()
     builder.append(0, None, b"of the deleted topic")
-    reply(fetch_response(records=bytes(builder.build())))
+    response = fetch_response(records=bytes(builder.build()))
+    # A version without topic ids.
+    response.responses[0].topic = "t"
+    reply(response)
     assert reading.read() == []
     assert reading.answer_records(0, 1).topics[0].topic_id == NEW_ID
     assert reading.read() == [0]
@@ -277,6 +280,13 @@ def test_the_end_of_an_epoch_of_a_deleted_topic_is_no_truncation() -> None:
 def test_a_position_of_a_deleted_topic_is_not_committed() -> None:
     reading = Reading(**{"group.id": "g", "enable.auto.commit": True})
     reading.core.positions.seek(TP, 10)
+    assert set(reading.core.commits.consumed()) == {TP}
+    metadata = reading.cluster.metadata
+    known = metadata.topics.pop("t")
+    metadata.errors["t"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert reading.core.commits.consumed() == {}
+    metadata.errors.clear()
+    metadata.topics["t"] = known
     assert set(reading.core.commits.consumed()) == {TP}
     reading.create_again()
     assert reading.core.commits.consumed() == {}
