@@ -19,6 +19,7 @@ PAUSE_S = 0.5
 PATIENCE_S = 90.0
 METADATA_MS = 1000
 RESTART_SHARE = 0.5
+ERROR_CHARACTERS = 80
 
 
 class RecreatedTopicLoad(SideLoad):
@@ -95,7 +96,9 @@ class RecreatedTopicLoad(SideLoad):
                 missing -= {code_in(record.value) for record in consumer.poll(0.2)}
                 consumer.commit()
             except ClientError as error:
-                self.options.errors.add(f"recreated topics: {type(error).__name__}")
+                self.options.errors.add(f"recreated topics: {str(error)[:ERROR_CHARACTERS]}")
+                # Some errors are raised again at once.
+                time.sleep(PAUSE_S)
         return len(missing)
 
     def judge(self) -> Verdict:
