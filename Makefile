@@ -6,6 +6,7 @@
 # make check  format, lint, types, layers, tidy, all tests   make bench  numbers beside other brokers
 # make cdc    change data capture from a real PostgreSQL to Delta tables, with kills and a check
 # make chaos  half an hour of faults on three brokers       make storms 200 rounds of members that join, die and pause
+# make soak   half an hour of steady load on three brokers
 
 SHELL := /bin/bash
 # Tests start thousands of Python processes. Without stored bytecode each one compiles all modules again.
@@ -146,6 +147,12 @@ flips: setup
 .PHONY: chaos
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m chaos.campaign $(CHAOS)
+
+# Steady mixed load without faults on three brokers, judged by the checkers, with the course of memory, descriptors and
+# threads: SOAK='--minutes 30 --seed N --result FILE.json'
+.PHONY: soak
+soak: setup
+	PYTHONPATH=tests $(BIN)/python -m chaos.soak $(SOAK)
 
 # Rebalance storms over every assignor and protocol, judged by the checker: STORMS='--rounds 200 --seed N --result FILE.json'
 .PHONY: storms

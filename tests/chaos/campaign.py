@@ -249,6 +249,7 @@ def _do_faults(stress: Stress, options: Options, outcome: Outcome, report: Any) 
         and (options.relays or not fault.needs_relays)
         and not (options.kafka and fault.needs_injection)
         and (options.tls or not fault.needs_tls)
+        and not (fault.moves_clocks and StagedOffsetsLoad.name in options.sides)
     ]
     assert chosen, f"no such faults: {options.faults}"
     began = time.monotonic()

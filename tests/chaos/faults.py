@@ -33,6 +33,8 @@ class Fault:
     needs_injection: bool = False
     # All listeners have TLS.
     needs_tls: bool = False
+    # Clocks jump, so offsets with a short retention do not expire in time.
+    moves_clocks: bool = False
     # Weight in the random choice of faults.
     weight: int = 1
 

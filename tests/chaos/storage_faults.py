@@ -217,7 +217,7 @@ STORAGE_FAULTS = (
     Fault("failing calls", fail_calls, needs_injection=True, weight=4),
     Fault("no descriptor for files", fail_to_open, needs_injection=True, weight=1),
     Fault("limit of open files lowered", exhaust_descriptors, needs_injection=True, weight=1),
-    Fault("clock jump", shift_clock, needs_injection=True, weight=1),
+    Fault("clock jump", shift_clock, needs_injection=True, moves_clocks=True),
     Fault("timers that raise", fail_timers, needs_injection=True, weight=2),
     Fault("closed standard streams", close_streams, needs_injection=True, weight=1),
     Fault("hostile client", attack, needs_injection=True, weight=2),

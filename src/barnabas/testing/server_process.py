@@ -49,8 +49,8 @@ class ServerProcess:
         self.advertised_address = ""
         # Whether the process is stopped by SIGSTOP.
         self.is_paused = False
-        # Whether the process has got SIGTERM. A second one would stop a broker at once, without
-        # closing its logs.
+        # Whether the process has got SIGTERM. A second one would make a broker stop at once,
+        # without closing its logs.
         self._is_stopping = False
 
     @property

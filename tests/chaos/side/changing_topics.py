@@ -14,10 +14,12 @@ from chaos.side.side_load import OWN_KEYS, SideLoad, SideOptions, TopicShape
 from chaos.verdict import Verdict
 
 PAUSE_S = 0.5
-# How long a client may miss new records or partitions while faults are injected and healed.
+# How long a client may miss new records or partitions while faults are injected and healed. The
+# clients wait for them even if the load ends meanwhile.
 PATIENCE_S = 90.0
 METADATA_MS = 1000
 RESTART_SHARE = 0.5
+ERROR_CHARACTERS = 80
 
 
 class RecreatedTopicLoad(SideLoad):
@@ -52,7 +54,7 @@ class RecreatedTopicLoad(SideLoad):
                 if not is_made:
                     continue
                 missed = self._read(consumer, count)
-                if missed and not self._stopping.is_set():
+                if missed:
                     text = f"incarnation {self._incarnations}: {missed} of {count} were not read"
                     self._verdict.add("unread", f"{text}{restarts * ' by a new consumer'}")
             consumer.close()
@@ -89,12 +91,14 @@ class RecreatedTopicLoad(SideLoad):
         """Return how many records of the incarnation the consumer does not return in time."""
         missing = {code_in(value_of(self._incarnations, number)) for number in range(count)}
         deadline = time.monotonic() + PATIENCE_S
-        while missing and time.monotonic() < deadline and not self._stopping.is_set():
+        while missing and time.monotonic() < deadline:
             try:
                 missing -= {code_in(record.value) for record in consumer.poll(0.2)}
                 consumer.commit()
             except ClientError as error:
-                self.options.errors.add(f"recreated topics: {type(error).__name__}")
+                self.options.errors.add(f"recreated topics: {str(error)[:ERROR_CHARACTERS]}")
+                # Some errors are raised again at once.
+                time.sleep(PAUSE_S)
         return len(missing)
 
     def judge(self) -> Verdict:
@@ -170,8 +174,6 @@ class GrowingTopicLoad(SideLoad):
         new = self._partitions - 1
         deadline = time.monotonic() + PATIENCE_S
         while all(partition != new for partition, _ in list(self._acknowledged.values())):
-            if self._stopping.is_set():
-                return
             if time.monotonic() > deadline:
                 self._verdict.add("unused", f"no record came to partition {new}")
                 return

@@ -39,7 +39,7 @@ KIB = 1024
 RECORD_BYTES = (100 * KIB, 2048 * KIB)
 # Random bytes before the zeros of a record that is small on the wire and large in memory.
 RANDOM_BYTES = 128 * KIB
-PAUSE_S = 1.0
+PAUSE_S = 2.0
 RANDOM, TEXT, ZEROS = "random", "text", "zeros"
 KINDS_OF_CONTENT = (RANDOM, TEXT, ZEROS, ZEROS)
 

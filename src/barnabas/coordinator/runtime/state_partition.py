@@ -51,6 +51,8 @@ _ACTIVE = ShardState.ACTIVE
 _COORDINATOR = AppendOrigin.COORDINATOR
 
 _ACKS_ALL = -1
+# Key of the timers of operations that expired during loading, with their number.
+_EARLY = "early"
 # Limit of a check of this broker's leadership: many round trips to a follower.
 _CONFIRMATION_MS_MAX = 1_000.0
 
@@ -63,6 +65,7 @@ class StatePartition(Generic[S]):
 
     __slots__ = (
         "_dependencies",
+        "_early_operations",
         "_has_moved",
         "_held",
         "_is_appending",
@@ -115,6 +118,8 @@ class StatePartition(Generic[S]):
         # leader's high watermark lags: records below this offset may be committed and acknowledged.
         # Requests and timers that ignored these records could revert them.
         self._loaded_end: int | None = None
+        # Operations of timers that expired during loading. They run when the shard has started.
+        self._early_operations: list[Callable[[], CoordinatorResult[None]]] = []
         # Writes of this turn that are not appended yet.
         self._joint = JointWrites()
         # Whether a batch is being appended, and whether the high watermark has moved meanwhile.
@@ -189,6 +194,9 @@ class StatePartition(Generic[S]):
         self._loaded_end = None
         self._advance()
         self.shard.on_loaded()
+        for number, operation in enumerate(self._early_operations):
+            self._timers.schedule((_EARLY, number), 0, operation)
+        self._early_operations.clear()
         return True
 
     def _on_event(self, event: ShardEvent) -> None:
@@ -353,7 +361,11 @@ class StatePartition(Generic[S]):
     # Timers.
 
     def _on_timer(self, operation: Callable[[], CoordinatorResult[None]]) -> None:
-        """Run the operation of an expired timer. Only active shards have open timers."""
+        """Run the operation of an expired timer, after the start of the shard."""
+        if self.is_loading:
+            # A deleted topic, for example, schedules an operation in each shard.
+            self._early_operations.append(operation)
+            return
         assert self.state is ShardState.ACTIVE, f"partition={self.key} state={self.state}"
         self._append_joint()
         self._write(operation(), _ignore)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.loading.loader import Loader
 from barnabas.coordinator.runtime.shards.shard_state import ShardState
 from barnabas.protocol.errors import ErrorCode
@@ -235,6 +236,27 @@ def test_a_new_leader_shows_no_state_before_all_loaded_records_are_committed() -
     assert world.commit(6) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.follow(1)
     assert world.committed()[:2] == (ErrorCode.NONE, 5)
+
+
+def test_timers_wait_until_the_loaded_records_are_committed() -> None:
+    world = CoordinatorWorld((1, 2))
+    world.load()
+    world.commit(5)
+    world.coordinator = world.new_coordinator()
+    world.load()
+    ran: list[str] = []
+
+    def operation() -> CoordinatorResult[None]:
+        ran.append("timer")
+        return CoordinatorResult(None)
+
+    (shard,) = world.coordinator.runtime.shards()
+    shard._timers.schedule("test", 0, operation)
+    world.replicas.world.run_for(10)
+    assert ran == []
+    world.follow(1)
+    world.replicas.world.run_for(10)
+    assert ran == ["timer"]
 
 
 def test_a_newer_epoch_cancels_the_loading_of_an_older_one() -> None:
