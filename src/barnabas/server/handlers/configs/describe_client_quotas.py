@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.configs.client_quotas_image import CLIENT_ID, IP, USER
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.java_strings import string_hash
 from barnabas.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -16,7 +17,7 @@ from barnabas.protocol.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from barnabas.metadata.configs.client_quotas_image import QuotaEntity
     from barnabas.server.dispatch.request import Handle, RequestContext
@@ -73,18 +74,54 @@ class DescribeClientQuotasHandler:
     def _build_response(
         self, name_filter: Filter, *, strict: bool
     ) -> Generator[None, None, DescribeClientQuotasResponse]:
-        entries: list[EntryData] = []
-        for entity, limits in self._cluster.image.client_quotas:
+        found: list[tuple[int, EntryData]] = []
+        quotas = self._cluster.image.client_quotas
+        last = _buckets(len(quotas)) - 1
+        for entity, limits in quotas:
             if _matches(name_filter, strict, entity):
-                entity_data = [
-                    EntityData(entity_type=kind, entity_name=name) for kind, name in entity
-                ]
-                values = [ValueData(key=key, value=value) for key, value in limits.items()]
-                entries.append(EntryData(entity=entity_data, values=values))
+                found.append((_spread(_entity_hash(entity)) & last, _entry(entity, limits)))
             yield
+        found.sort(key=_bucket_of)
         return DescribeClientQuotasResponse(
-            error_code=ErrorCode.NONE, error_message="", entries=entries
+            error_code=ErrorCode.NONE, error_message="", entries=[entry for _, entry in found]
         )
+
+
+# Kafka returns entities and values in the order of Java's HashMap: by bucket.
+
+
+def _entry(entity: QuotaEntity, limits: Mapping[str, float]) -> EntryData:
+    last = _buckets(len(limits)) - 1
+    keys = sorted(limits, key=lambda key: _spread(string_hash(key)) & last)
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        values=[ValueData(key=key, value=limits[key]) for key in keys],
+    )
+
+
+def _buckets(count: int) -> int:
+    """Return the number of buckets of a HashMap that has grown from no capacity to `count` keys."""
+    buckets = 1
+    while count > int(0.75 * buckets):
+        buckets *= 2
+    return buckets
+
+
+def _spread(code: int) -> int:
+    """Return the hash by which a HashMap chooses the bucket."""
+    return code ^ code >> 16
+
+
+def _entity_hash(entity: QuotaEntity) -> int:
+    """Return the hash of Kafka's ClientQuotaEntity as an unsigned number."""
+    parts = (
+        string_hash(kind) ^ (0 if name is None else string_hash(name)) for kind, name in entity
+    )
+    return (31 + sum(parts)) & 0xFFFF_FFFF
+
+
+def _bucket_of(found: tuple[int, EntryData]) -> int:
+    return found[0]
 
 
 def _parse_filter(request: DescribeClientQuotasRequest) -> Filter:
