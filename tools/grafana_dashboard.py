@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 DASHBOARD = Path(__file__).parents[1] / "deploy" / "grafana" / "barnabas.json"
-SELECTOR = 'job="$job"'
+JOB = 'job="$job"'
+# The nodes that the user has chosen.
+INSTANCES = f'{JOB}, instance=~"$instance"'
 # Grafana replaces this by an interval of at least four scrapes.
 RATE = "$__rate_interval"
 _WIDTH = 24
@@ -19,7 +21,7 @@ _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 class Query(NamedTuple):
     """One query of a panel."""
 
-    # @ stands for the selector of the job.
+    # @ stands for the selector of the nodes.
     expression: str
     legend: str
 
@@ -42,7 +44,8 @@ def _number(title: str, expression: str, text: str, red_from: float | None = 1) 
 
 
 _CONTROLLER = "kafka_controller_kafkacontroller"
-_TIME = "kafka_network_requestmetrics_totaltimems"
+# The topics that the user has chosen.
+_TOPIC = 'topic=~"$topic"'
 
 HEALTH = [
     _number("Nodes up", "sum(up{@})", "Nodes whose metrics can be read.", None),
@@ -86,7 +89,7 @@ LINES = [
         "short",
         (
             Query(
-                f'sum by (topic) (rate(kafka_server_brokertopicmetrics_messagesin_total{{@, topic!=""}}[{RATE}]))',
+                f'sum by (topic) (rate(kafka_server_brokertopicmetrics_messagesin_total{{@, topic!="", {_TOPIC}}}[{RATE}]))',
                 "{{topic}}",
             ),
         ),
@@ -112,14 +115,14 @@ LINES = [
     ),
     Panel(
         "Time of requests, 99th percentile",
-        "ms",
+        "s",
         (
             Query(
-                f'max by (request) ({_TIME}{{@, quantile="0.99", request=~"Produce|Metadata|OffsetCommit"}})',
+                f'histogram_quantile(0.99, sum by (request, le) (rate(barnabas_request_seconds_bucket{{@, request=~"Produce|Metadata|OffsetCommit"}}[{RATE}])))',
                 "{{request}}",
             ),
         ),
-        text="Since each node's start. Fetches are left out: they wait for data.",
+        text="Of the requests in each interval. Fetches are left out: they wait for data.",
     ),
     Panel(
         "Requests",
@@ -146,7 +149,12 @@ LINES = [
     Panel(
         "Lag of groups",
         "short",
-        (Query("barnabas:consumergroup_lag", "{{consumergroup}} {{topic}}"),),
+        (
+            Query(
+                f'barnabas:consumergroup_lag{{{_TOPIC}, consumergroup=~"$group"}}',
+                "{{consumergroup}} {{topic}}",
+            ),
+        ),
         text="Records that a group has not committed. Recorded by barnabas-rules.yml.",
     ),
     Panel(
@@ -159,6 +167,12 @@ LINES = [
             ),
         ),
         text="Records by which the slowest replica of a broker is behind.",
+    ),
+    Panel(
+        "Size of topics",
+        "bytes",
+        (Query(f"sum by (topic) (kafka_log_log_size{{@, {_TOPIC}}})", "{{topic}}"),),
+        text="Bytes of all replicas, without indexes.",
     ),
     Panel(
         "Free disk",
@@ -240,9 +254,20 @@ LINES = [
 ]
 
 
+FILTERS = (
+    ("instance", "Node", 'label_values(up{job="$job"}, instance)'),
+    ("topic", "Topic", 'label_values(kafka_log_log_size{job="$job"}, topic)'),
+    ("group", "Group", "label_values(barnabas:consumergroup_lag, consumergroup)"),
+)
+
+
 def queries(panel: Panel) -> list[Query]:
-    """Return the panel's queries with the selector of the job."""
-    return [Query(query.expression.replace("@", SELECTOR), query.legend) for query in panel.queries]
+    """Return the panel's queries with the selector of the nodes.
+
+    Numbers are those of the whole cluster: only the active controller counts offline partitions.
+    """
+    selector = JOB if panel.kind == "stat" else INSTANCES
+    return [Query(query.expression.replace("@", selector), query.legend) for query in panel.queries]
 
 
 def dashboard() -> dict[str, Any]:
@@ -276,9 +301,26 @@ def dashboard() -> dict[str, Any]:
                     "query": "label_values(barnabas_build_info, job)",
                     "refresh": 1,
                 },
+                *(_filter(*each) for each in FILTERS),
             ]
         },
         "panels": panels,
+    }
+
+
+def _filter(name: str, label: str, query: str) -> dict[str, Any]:
+    """Return a variable with which the user chooses some values of a label, or all."""
+    return {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": _DATASOURCE,
+        "query": query,
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
     }
 
 

@@ -261,6 +261,16 @@ def test_a_topic_is_created_changed_written_and_deleted(
     console.change("/topic/config", name="console-made", key="retention.ms", value="7000")
     [configs] = client.describe_topic_configs(["console-made"]).values()
     assert {each.name: each.value for each in configs}["retention.ms"] == "7000"
+    reset = {"name": "console-made", "key": "retention.ms", "reset": 1}
+    assert ">7000</td>" in console.preview("/topic/config", **reset).text
+    assert "is reset" in console.change("/topic/config", **reset, confirmed=1).text
+    [configs] = client.describe_topic_configs(["console-made"]).values()
+    assert {each.name: each.value for each in configs}["retention.ms"] != "7000"
+    election = console.preview("/topic/elect", name="console-made")
+    assert "nothing changes" in election.text
+    assert (
+        "elected 0 leaders" in console.change("/topic/elect", name="console-made", confirmed=1).text
+    )
     page = console.change("/topic/config", name="console-made", key="retention.ms", value="no")
     assert 'class="notice wrong"' in page.text
     sent = {"topic": "console-made", "partition": 1, "key": "k", "value": "line\r\n2"}

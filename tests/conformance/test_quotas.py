@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.java_strings import string_hash
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityDataRequest,
@@ -130,6 +131,36 @@ def test_validate_only_checks_quotas_without_setting_them(
     [entry] = response.entries
     assert entry.error_code == error, entry.error_message
     assert {each.entity_type: each.entity_name for each in entry.entity} == entity
+
+
+def test_entities_and_values_have_an_order(
+    raw: RawClient, set_quota: Callable[..., None], client_id: str
+) -> None:
+    both: Entity = {"user": client_id, "client-id": client_id}
+    for key in ("producer_byte_rate", "consumer_byte_rate", "request_percentage"):
+        set_quota(both, key, 1e6)
+    # In Java's hash table, which of them comes first depends on their number too.
+    names = [f"{client_id}-{number}" for number in range(6)]
+    for name in names:
+        set_quota({"user": name}, "producer_byte_rate", 1e6)
+    found = describe(raw, strict=False).entries
+    (pair,) = [each for each in found if len(each.entity) == 2]
+    assert [each.entity_type for each in pair.entity] == ["client-id", "user"]
+    keys = [each.key for each in pair.values]
+    assert keys == ["consumer_byte_rate", "producer_byte_rate", "request_percentage"]
+    buckets = [bucket({e.entity_type: e.entity_name for e in each.entity}) for each in found]
+    assert 7 <= len(buckets) <= 12
+    assert buckets == sorted(buckets)
+
+
+def bucket(entity: Entity) -> int:
+    """Return the bucket of an entity in a hash table of Java that has 7 to 12 keys."""
+    parts = (
+        string_hash(kind) ^ (0 if name is None else string_hash(name))
+        for kind, name in entity.items()
+    )
+    code = (31 + sum(parts)) & 0xFFFF_FFFF
+    return (code ^ code >> 16) & 15
 
 
 def test_quotas_are_found_by_exact_default_and_any_names(

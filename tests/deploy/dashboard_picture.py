@@ -20,6 +20,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
+from deploy.dashboard_queries import filled
 from deploy.observed_cluster import Observed, observed_cluster
 from deploy.prometheus_server import ROOT
 
@@ -57,7 +58,7 @@ def draw(observed: Observed, start: float, end: float, file: Path) -> None:
 
 def _expression(target: dict[str, Any]) -> str:
     text: str = target["expr"]
-    return text.replace("$job", "barnabas").replace("$__rate_interval", "5s")
+    return filled(text, "5s")
 
 
 def _legend(text: str, labels: dict[str, str]) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from deploy.dashboard_queries import DASHBOARD, filled
 from deploy.observed_cluster import Observed, observed_cluster
-from deploy.prometheus_server import CONFIGURATION, IS_INSTALLED, ROOT, RULES
+from deploy.prometheus_server import CONFIGURATION, IS_INSTALLED, RULES
 from tools.grafana_dashboard import text
 from waiting import eventually
 
-DASHBOARD = ROOT / "deploy/grafana/barnabas.json"
 HISTORIES = Path(__file__).parent / "rules_test.yml"
+# How long a follower is paused. It stays in the ISR, so that producers wait for it.
+SPIKE_S = 4.0
 # Numbers of a cluster in which all is well.
 HEALTHY = {
     "Nodes up": 3,
@@ -32,10 +36,7 @@ pytestmark = pytest.mark.skipif(not IS_INSTALLED, reason="prometheus is missing"
 def expressions() -> dict[str, list[str]]:
     """The queries of each panel, as Grafana would send them."""
     return {
-        panel["title"]: [
-            target["expr"].replace("$job", "barnabas").replace("$__rate_interval", "10s")
-            for target in panel["targets"]
-        ]
+        panel["title"]: [filled(target["expr"]) for target in panel["targets"]]
         for panel in json.loads(DASHBOARD.read_text())["panels"]
     }
 
@@ -67,6 +68,45 @@ def test_the_numbers_of_a_healthy_cluster_are_correct(
         ),
         lambda: observed.prometheus.query(expression),
     )
+
+
+@pytest.mark.conformance
+def test_the_99th_percentile_shows_a_new_spike_and_forgets_it(observed: Observed) -> None:
+    [expression] = expressions()["Time of requests, 99th percentile"]
+
+    def produce_s() -> float:
+        found = observed.prometheus.query(expression)
+        times = [float(e["value"][1]) for e in found if e["metric"]["request"] == "Produce"]
+        return next((time for time in times if not math.isnan(time)), 0.0)
+
+    # Thousands of fast requests come before the spike.
+    eventually(lambda: 0 < produce_s() < SPIKE_S / 4, produce_s)
+    follower = observed.cluster.brokers[2]
+    follower.pause()
+    paused_s = time.monotonic()
+    try:
+        eventually(lambda: time.monotonic() - paused_s > SPIKE_S)
+    finally:
+        follower.resume()
+    eventually(lambda: produce_s() > SPIKE_S / 4, produce_s)
+    eventually(lambda: 0 < produce_s() < SPIKE_S / 4, produce_s)
+
+
+@pytest.mark.conformance
+def test_panels_are_filtered_by_node_topic_and_group(observed: Observed) -> None:
+    panels = {each["title"]: each for each in json.loads(DASHBOARD.read_text())["panels"]}
+
+    def shown(title: str, label: str, **chosen: str) -> set[str]:
+        found = observed.prometheus.query(filled(panels[title]["targets"][0]["expr"], **chosen))
+        return {each["metric"][label] for each in found}
+
+    instance = next(iter(shown("Resident memory", "instance")))
+    assert shown("Resident memory", "instance", instance=instance) == {instance}
+    for title in ("Records in", "Size of topics"):
+        eventually(lambda title=title: shown(title, "topic", topic="orders") == {"orders"})
+    lag = "Lag of groups"
+    eventually(lambda: shown(lag, "consumergroup", topic="orders", group="billing") == {"billing"})
+    assert shown(lag, "consumergroup", group="another") == set()
 
 
 @pytest.mark.conformance

@@ -11,6 +11,7 @@ from barnabas.metrics import names
 from barnabas.metrics.family import MetricKind
 
 C, G, S = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.SUMMARY
+H = MetricKind.HISTOGRAM
 
 
 class MetricRow(NamedTuple):
@@ -350,6 +351,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.RESPONSE_BYTES: MetricRow(S, _REQUEST, "Bytes of responses."),
     names.REQUEST_TOTAL_TIME: MetricRow(
         S, _REQUEST, "Time from the arrival of a request to its response, ms."
+    ),
+    names.REQUEST_SECONDS: MetricRow(
+        H, (*_REQUEST, "le"), "Time from the arrival of a request to its response, s."
     ),
     names.REQUEST_LOCAL_TIME: MetricRow(S, _REQUEST, "Time in the handler, ms."),
     names.REQUEST_REMOTE_TIME: MetricRow(

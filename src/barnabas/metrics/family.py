@@ -21,15 +21,19 @@ class MetricKind(enum.Enum):
     GAUGE = "gauge"
     # A distribution: count, sum and quantiles.
     SUMMARY = "summary"
+    # A distribution: count, sum and numbers of values by size.
+    HISTOGRAM = "histogram"
 
 
 class Summary(NamedTuple):
-    """The count, sum and quantiles of one distribution."""
+    """The count and sum of one distribution, with quantiles or with numbers by size."""
 
     number: int
     total: float
     # Fraction -> value, e.g. 0.99 for the 99th percentile.
     quantiles: Mapping[float, float]
+    # Of a histogram: bound -> number of values up to it, in ascending order. The numbers only grow.
+    buckets: Mapping[float, int] = {}
 
 
 class MetricFamily(msgspec.Struct, frozen=True):

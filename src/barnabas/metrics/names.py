@@ -184,6 +184,8 @@ REQUESTS: Final = "kafka.network:RequestMetrics:RequestsPerSec"
 REQUEST_ERRORS: Final = "kafka.network:RequestMetrics:ErrorsPerSec"
 REQUEST_BYTES: Final = "kafka.network:RequestMetrics:RequestBytes"
 REQUEST_TOTAL_TIME: Final = "kafka.network:RequestMetrics:TotalTimeMs"
+# The same as a histogram, from which Prometheus computes percentiles of a period.
+REQUEST_SECONDS: Final = "barnabas_request_seconds"
 REQUEST_LOCAL_TIME: Final = "kafka.network:RequestMetrics:LocalTimeMs"
 REQUEST_REMOTE_TIME: Final = "kafka.network:RequestMetrics:RemoteTimeMs"
 REQUEST_THROTTLE_TIME: Final = "kafka.network:RequestMetrics:ThrottleTimeMs"

@@ -104,3 +104,27 @@ def test_no_command_is_advised_outside_of_the_table() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and node.value not in help_texts:
                 assert not command.search(str(node.value)), (path.name, node.lineno, node.value)
+
+
+def test_every_command_that_a_message_names_exists() -> None:
+    named = re.compile(r"`barnabas ([a-z][^`]*)`")
+    found = 0
+    for path in sorted(CLI.parent.rglob("*.py")):
+        code = path.read_text()
+        for node in ast.walk(ast.parse(code)) if named.search(code) else ():
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            for text in named.findall(node.value):
+                found += 1
+                assert exists(text.split()), (path.name, node.lineno, text)
+    assert found > 20
+
+
+def exists(words: list[str]) -> bool:
+    """Return whether the first words name a command, and its subcommand if they name one."""
+    command: click.Command | None = group
+    for word in words:
+        if not isinstance(command, click.Group) or not re.fullmatch(r"[a-z-]+", word):
+            break
+        command = command.get_command(click.Context(command), word)
+    return command is not None

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.common import quorum_state
-from barnabas.cli.doctor import address, addresses, brokers, commands, probe
+from barnabas.cli.doctor import address, addresses, brokers, commands, probe, replicas
 from barnabas.cli.doctor.address import examine_cluster
 from barnabas.cli.doctor.commands import doctor
 from barnabas.cli.doctor.diagnosis import Diagnosis, Finding
@@ -49,6 +49,7 @@ def is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brokers, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(replicas, "_CONFIRM_S", 0.0)
     monkeypatch.setattr(quorum_state, "_ELECTION_S", 0.0)
 
 
@@ -62,6 +63,8 @@ class ScriptedCluster:
         # Observer -> time since its last fetch (ms) at each request for the quorum state.
         self.fetch_elapsed_ms: dict[int, list[int]] = {}
         self.partitions: dict[int, PartitionInfo] = {}
+        # The partitions at the second look, if they differ.
+        self.later_partitions: dict[int, PartitionInfo] = {}
         self.apis = {**SERVED, int(ApiKey.LIST_OFFSETS): (1, 5)}
         self.directories = [LogDirectory("/data", None, 100 * GIB, 50 * GIB, {})]
         self.configs: list[ConfigEntry] = []
@@ -81,8 +84,9 @@ class ScriptedCluster:
     def describe_cluster(self) -> ClusterDescription:
         return ClusterDescription("c", 1, self.brokers, self.fenced)
 
-    def describe_topics(self) -> dict[str, TopicInfo]:
-        return {"t": TopicInfo("t", bytes(16), False, self.partitions)}
+    def describe_topics(self, names: object = None) -> dict[str, TopicInfo]:
+        shown = self.later_partitions if names else self.partitions
+        return {"t": TopicInfo("t", bytes(16), False, shown or self.partitions)}
 
     def _quorum(self, *, once: bool = False) -> QuorumDescription:
         now = int(time.time() * 1000 + self.ahead_ms)
@@ -191,6 +195,30 @@ def test_a_broker_that_is_down_counts_as_one_of_the_cluster() -> None:
     assert not [f for f in examined(change) if "replication.factor" in f.what + f.remedy]
 
 
+def test_replicas_that_have_just_come_need_no_other_minimum() -> None:
+    def change(cluster: ScriptedCluster) -> None:
+        cluster.configs = [ConfigEntry("min.insync.replicas", "2", "topic", False, False, False)]
+        cluster.partitions = {0: PartitionInfo(0, 1, 3, (1,), (1,))}
+        cluster.later_partitions = {0: PartitionInfo(0, 1, 3, (1, 2), (1, 2))}
+
+    assert wrong(change) == []
+
+
+def test_a_throttle_that_a_reassignment_has_just_removed_is_not_reported() -> None:
+    rate = ConfigEntry("leader.replication.throttled.rate", "9", "dynamic", False, False, False)
+    for answers, count in (([[rate], []], 0), ([[rate], [rate]], 1)):
+        admin = SimpleNamespace(
+            list_reassignments=dict,
+            describe_configs=lambda resources, answers=answers: dict.fromkeys(
+                resources, answers.pop(0)
+            ),
+        )
+        client: Any = SimpleNamespace(admin=admin)
+        diagnosis = Diagnosis()
+        replicas.examine_moves(client, [1], diagnosis)
+        assert len(diagnosis.findings) == count
+
+
 def with_refusing_broker(cluster: ScriptedCluster, *fetch_elapsed_ms: int) -> None:
     """Add broker 2, whose port is closed; the quorum leader received its fetches at these times."""
     with socket.socket() as closed:
@@ -254,6 +282,27 @@ def test_an_incomplete_examination_has_its_own_exit_status(
     assert ("not examined: the rest" in CliRunner().invoke(doctor, ["h:1", "-q"]).stdout) is (
         not is_complete
     )
+
+
+def test_an_answer_that_comes_late_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            first, _ = server.accept()
+            # The probe has given up its first wait, and asks by TLS and HTTP.
+            second, _ = server.accept()
+            with first:
+                answer(first, requests=1)
+                second.close()
+                server.accept()[0].close()
+                first.recv(1)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        reply = probe.probe_address("127.0.0.1", server.getsockname()[1])
+        thread.join(60)
+    assert reply.peer is probe.Peer.KAFKA
 
 
 def test_a_broker_at_a_usual_port_may_belong_to_another_cluster(

@@ -85,3 +85,6 @@ def test_the_partition_is_explained_if_the_record_is_not_read_in_time(
         ("orders-0", "well"),
         ("the rest", "not-asked"),
     ]
+    # Nothing is wrong, but not everything was examined.
+    assert done.exit_code == 3
+    assert (json.loads(done.stdout)["well"], json.loads(done.stdout)["complete"]) == (False, False)

@@ -159,7 +159,14 @@ def _check_keys(keys: Sequence[str], entries: Sequence[ConfigEntry]) -> None:
 
 
 def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[str]) -> None:
-    """End the command if a broker does not know one of the keys."""
+    """End the command if neither Barnabas nor the broker knows one of the keys."""
+    from barnabas.server.configs.configuration import BROKER_KEYS
+
+    # Apache Kafka describes throttles only when they are set.
+    known = {key.name for key in BROKER_KEYS}
+    unknown = [key for key in keys if key not in known and not key.startswith(_LISTENER_PREFIX)]
+    if not unknown:
+        return
     # The defaults of all brokers are described without the keys that are not set.
     name = resource.name or str(client.describe_cluster().brokers[0].id)
     described = ConfigResource(ResourceType.BROKER, name)
@@ -167,9 +174,9 @@ def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[
     if isinstance(entries, ClientError):
         # The broker decides: a user may have the right to alter configs only.
         return
-    known = {entry.name for entry in entries}
-    for key in keys:
-        if key not in known and not key.startswith(_LISTENER_PREFIX):
+    known |= {entry.name for entry in entries}
+    for key in unknown:
+        if key not in known:
             hint = f"; did you mean {close[0]}?" if (close := _similar(key, known)) else ""
             problem(f"brokers have no key {key}{hint} (--force sets it anyway)")
             sys.exit(EXIT_FAILED)

@@ -13,6 +13,7 @@ from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import examine_directory
 from barnabas.cli.log.read_only import is_locked
 from barnabas.cli.variables import without_variables
+from barnabas.network.principal import ANONYMOUS
 from barnabas.runtime.disk import RealDisk
 from barnabas.server.configs.authorizer_config import AuthorizerConfig
 from barnabas.server.configs.config import log_directories
@@ -25,7 +26,7 @@ from barnabas.server.configs.configuration import (
 from barnabas.server.configs.endpoint import is_wildcard
 from barnabas.server.configs.listener_endpoints import advertised_endpoints
 from barnabas.server.listeners.listener_tls import ListenerTls
-from barnabas.server.quorum.node_principals import ANONYMOUS, refused_principals
+from barnabas.server.quorum.node_principals import refused_principals
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.config import TOPIC_CONFIGS
@@ -152,7 +153,7 @@ def _examine_principals(configuration: Configuration, diagnosis: Diagnosis) -> N
             f"{refused.principal}, which is not in super.users"
         )
         remedy = f"add {refused.principal} to super.users of all nodes"
-        if refused.principal == ANONYMOUS:
+        if refused.principal == str(ANONYMOUS):
             remedy += (
                 f", as long as only nodes reach that listener; or give {refused.listener} a "
                 "protocol with a login (SASL_SSL, or SSL with ssl.client.auth=required), and add "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["examine_moves", "examine_partitions"]
 
 _SHOWN = 5
+# Pause before the second look at what an advice would change (s).
+_CONFIRM_S = 1.0
 _OFFSETS = "__consumer_offsets"
 _MIN_ISR = "min.insync.replicas"
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
@@ -92,31 +95,29 @@ def _examine_min_isr(
     client: Client, topics: Mapping[str, TopicInfo], down: Collection[int], diagnosis: Diagnosis
 ) -> None:
     """Report partitions that refuse acks=all, and separately topics that can never accept it."""
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    minima = _minima(client, topics, diagnosis)
+    narrow = [name for name, least in minima.items() if _replicas(topics[name], least) < least]
+    if narrow:
+        # A topic may be new, or get replicas at this moment: ask again before a change is advised.
+        time.sleep(_CONFIRM_S)
+        topics = {**topics, **client.describe_topics(narrow)}
+        minima |= _minima(client, narrow, diagnosis)
     refusing: list[str] = []
     needed: set[int] = set()
-    described = client.admin.describe_configs(resources, keys=[_MIN_ISR]) if topics else {}
-    unknown = [resource for resource, each in described.items() if isinstance(each, ClientError)]
-    if unknown:
-        error = described[unknown[0]]
-        diagnosis.unexamined(f"{_MIN_ISR} of {len(unknown)} topic(s): {error}")
-    for resource, entries in described.items():
-        if isinstance(entries, ClientError):
-            continue
-        minimum = next((int(e.value or 1) for e in entries if e.name == _MIN_ISR), 1)
-        partitions = list(_of(topics[resource.name]))
-        replicas = min((len(p.replicas) for p in partitions), default=minimum)
+    for name, minimum in minima.items():
+        replicas = _replicas(topics[name], minimum)
         if replicas < minimum:
             diagnosis.wrong(
-                f"{resource.name} rejects writes with acks=all: {_MIN_ISR}={minimum} is "
+                f"{name} rejects writes with acks=all: {_MIN_ISR}={minimum} is "
                 f"more than its {replicas} replica{'' if replicas == 1 else 's'}",
-                f"{Advice.SET_MIN_ISR.text(topic=resource.name, replicas=replicas)}; or add "
-                "replicas by a reassignment",
+                f"{Advice.SET_MIN_ISR.text(topic=name, replicas=replicas)}; or add replicas by a "
+                "reassignment",
             )
             continue
+        partitions = _of(topics[name])
         for p in partitions:
             if p.leader >= 0 and len(p.isr) < minimum:
-                refusing.append(f"{resource.name}-{p.partition}")
+                refusing.append(f"{name}-{p.partition}")
                 needed |= set(p.replicas) - set(p.isr)
     if refusing:
         diagnosis.wrong(
@@ -128,6 +129,25 @@ def _examine_min_isr(
         )
 
 
+def _minima(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> dict[str, int]:
+    """Return min.insync.replicas of topics."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    described = client.admin.describe_configs(resources, keys=[_MIN_ISR]) if resources else {}
+    errors = [each for each in described.values() if isinstance(each, ClientError)]
+    if errors:
+        diagnosis.unexamined(f"{_MIN_ISR} of {len(errors)} topic(s): {errors[0]}")
+    return {
+        resource.name: next((int(e.value or 1) for e in entries if e.name == _MIN_ISR), 1)
+        for resource, entries in described.items()
+        if not isinstance(entries, ClientError)
+    }
+
+
+def _replicas(topic: TopicInfo, default: int) -> int:
+    """Return the smallest number of replicas of a partition."""
+    return min((len(p.replicas) for p in _of(topic)), default=default)
+
+
 def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) -> None:
     """Report unfinished reassignments, and throttles that slow replication down."""
     moving = client.admin.list_reassignments()
@@ -137,23 +157,36 @@ def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) ->
             f"{Advice.LIST_REASSIGNMENTS.text()} shows their progress; "
             f"{Advice.CANCEL_REASSIGNMENTS.text()} reverts them",
         )
+    throttles = _throttles(client, nodes, diagnosis)
+    if throttles and not moving:
+        # A reassignment that has just finished removes its throttles itself.
+        time.sleep(_CONFIRM_S)
+        throttles &= _throttles(client, {node for node, _, _ in throttles}, diagnosis)
+    for node, name, rate in sorted(throttles):
+        remedy = Advice.UNSET_BROKER_CONFIG.text(broker=node, key=name)
+        diagnosis.note(
+            f"broker {node} is throttled: {name}={rate} bytes/s",
+            f"wait for the reassignment, then {remedy}" if moving else remedy,
+        )
+
+
+def _throttles(
+    client: Client, nodes: Iterable[int], diagnosis: Diagnosis
+) -> set[tuple[int, str, str]]:
+    """Return the throttles of brokers: the broker, the key and its value."""
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
     described = client.admin.describe_configs(resources) if resources else {}
+    found = set()
     for resource, entries in described.items():
         if isinstance(entries, ClientError):
             diagnosis.unexamined(f"throttles of broker {resource.name}: {entries}")
             continue
-        rates = {
-            e.name: e.value
+        found |= {
+            (int(resource.name), e.name, e.value)
             for e in entries
             if e.name in (_FOLLOWER_RATE, _LEADER_RATE) and e.value and int(e.value) < _UNLIMITED
         }
-        for name, value in sorted(rates.items()):
-            remedy = Advice.UNSET_BROKER_CONFIG.text(broker=resource.name, key=name)
-            diagnosis.note(
-                f"broker {resource.name} is throttled: {name}={value} bytes/s",
-                f"wait for the reassignment, then {remedy}" if moving else remedy,
-            )
+    return found
 
 
 def _count(names: list[str]) -> str:

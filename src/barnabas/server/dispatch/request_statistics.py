@@ -7,6 +7,7 @@ were parked or queued update more distributions.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import frexp
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
     from barnabas.protocol.schema import Message
 
@@ -32,6 +33,10 @@ _STEPS = 4
 _BUCKETS = (_LAST_EXPONENT - _FIRST_EXPONENT + 1) * _STEPS
 # Offset that maps the exponent of the shortest time to the first bucket.
 FIRST_BUCKET = -_FIRST_EXPONENT * _STEPS - _STEPS
+
+
+# Bounds of the histogram that Prometheus reads, ms.
+BOUNDS_MS = tuple(2.0**exponent for exponent in range(-2, 15))
 
 
 def bucket_of(duration_ms: float) -> int:
@@ -87,6 +92,11 @@ class Times:
         made.total_ms = self.total_ms
         return made
 
+    def numbers_below(self, bounds_ms: Iterable[float]) -> list[int]:
+        """Return how many times are below each bound, a power of two; the bounds ascend."""
+        sums = [0, *accumulate(self.counts)]
+        return [sums[bucket_of(bound_ms - SHORTEST_MS)] for bound_ms in bounds_ms]
+
     def quantile(self, fraction: float) -> float:
         """Return the quantile with an error of at most one eighth; 0 for an empty histogram."""
         rank = fraction * self.count
@@ -108,6 +118,7 @@ class ApiStatistics:
         "count_errors",
         "error_searches",
         "errors",
+        "exposed",
         "has_throttle_time",
         "immediate",
         "name",
@@ -131,6 +142,10 @@ class ApiStatistics:
         self.arrays = () if api_key in _WITH_RECORDS else _arrays_of(response)
         # Kafka's name of the API, for example "Produce".
         self.name = name
+        # Largest numbers of total times by bound that were exposed. The number of a request that is
+        # later found to be slow moves to a larger bound, and Prometheus takes a number that falls
+        # for a restart.
+        self.exposed = [0] * len(BOUNDS_MS)
         # Number of requests by version.
         self.versions = [0] * (last_version + 1)
         # Number of error codes in responses, by code. The last item counts -1, the unknown error.

@@ -8,6 +8,7 @@ thousands of partitions has a hundred thousand values, so the text is created in
 from __future__ import annotations
 
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
 
 from prometheus_client import generate_latest
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from barnabas.metrics.catalogue import MetricRow
     from barnabas.metrics.family import MetricFamily, Tags
 
-# Number of values per piece. A piece takes about one millisecond.
+# Number of values per piece. A piece takes about one millisecond. A histogram has many lines.
 PIECE_SAMPLES = 100
+_PIECE_HISTOGRAMS = 5
 _TOTAL = "_total"
 _PER_SECOND = "persec"
 
@@ -52,13 +54,18 @@ def pieces(families: Iterable[MetricFamily]) -> Iterator[bytes]:
         row = CATALOGUE[family.name]
         name = exposition_name(family.name, row.kind)
         samples = iter(family.samples)
-        piece = list(islice(samples, PIECE_SAMPLES))
+        size = _PIECE_HISTOGRAMS if row.kind is MetricKind.HISTOGRAM else PIECE_SAMPLES
+        piece = list(islice(samples, size))
         yield _text(name, row, piece)
-        while len(piece) == PIECE_SAMPLES:
-            piece = list(islice(samples, PIECE_SAMPLES))
+        while len(piece) == size:
+            piece = list(islice(samples, size))
             lines = _text(name, row, piece).splitlines(keepends=True)
             # Only the first piece of a family has its header lines.
             yield b"".join(line for line in lines if not line.startswith(b"#"))
+
+
+def _bound(value: float) -> str:
+    return "+Inf" if value == inf else f"{value:g}"
 
 
 def _text(name: str, row: MetricRow, piece: list[tuple[Tags, float | Summary]]) -> bytes:
@@ -71,6 +78,9 @@ def _text(name: str, row: MetricRow, piece: list[tuple[Tags, float | Summary]]) 
 def _add(metric: Metric, name: str, tags: Tags, value: float | Summary) -> None:
     labels = {label.replace("-", "_"): text for label, text in tags}
     if isinstance(value, Summary):
+        if metric.type == MetricKind.HISTOGRAM.value:
+            for bound, number in (*value.buckets.items(), (inf, value.number)):
+                metric.add_sample(f"{name}_bucket", {**labels, "le": _bound(bound)}, number)
         for fraction, at in value.quantiles.items():
             metric.add_sample(name, {**labels, "quantile": str(fraction)}, at)
         metric.add_sample(f"{name}_count", labels, value.number)

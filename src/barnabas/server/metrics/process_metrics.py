@@ -55,9 +55,10 @@ class ProcessMetrics:
     def families(self) -> Iterator[MetricFamily]:
         """Yield the metrics, with times in seconds as is usual in Prometheus."""
         for name, times in ((names.GC_PAUSE, self._pauses), (names.LOOP_LAG, self._lags)):
-            number, total_ms, quantiles = summary_of(times)
-            in_seconds = {fraction: value / _MS_PER_S for fraction, value in quantiles.items()}
-            yield MetricFamily(name, [((), Summary(number, total_ms / _MS_PER_S, in_seconds))])
+            found = summary_of(times)
+            in_seconds = {part: value / _MS_PER_S for part, value in found.quantiles.items()}
+            summary = Summary(found.number, found.total / _MS_PER_S, in_seconds)
+            yield MetricFamily(name, [((), summary)])
         watch = self._watch
         longest = (
             (_WALL, watch.longest_ms / _MS_PER_S),

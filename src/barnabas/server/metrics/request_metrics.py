@@ -15,6 +15,7 @@ from barnabas.metrics.registry import QUANTILES
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSoftware
+from barnabas.server.dispatch.request_statistics import BOUNDS_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,6 +77,7 @@ def request_families(statistics: RequestStatistics) -> Iterator[MetricFamily]:
     )
     for name, each in times:
         yield _by_api(name, apis, [summary_of(one) for one in each])
+    yield _by_api(names.REQUEST_SECONDS, apis, [_histogram(api) for api in apis])
 
 
 def error_name(code: int, slots: int) -> str:
@@ -87,6 +89,15 @@ def summary_of(times: Times) -> Summary:
     """Return count, sum and quantiles of a histogram."""
     quantiles = {fraction: times.quantile(fraction) for fraction in QUANTILES}
     return Summary(times.count, times.total_ms, quantiles)
+
+
+def _histogram(api: ApiStatistics) -> Summary:
+    """Return the total times in seconds as a histogram, whose numbers only grow."""
+    times = api.immediate.merged(api.parked_total)
+    numbers = times.numbers_below(BOUNDS_MS)
+    api.exposed = list(map(max, api.exposed, numbers))
+    buckets = {bound / 1000: number for bound, number in zip(BOUNDS_MS, api.exposed, strict=True)}
+    return Summary(times.count, times.total_ms / 1000, {}, buckets)
 
 
 def _sum(api: ApiStatistics, total: int) -> Summary:

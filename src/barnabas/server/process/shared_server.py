@@ -81,6 +81,9 @@ _KEPT_BLOCK_BYTES = 4 << 20
 class SharedServer:
     """The components that the controller and the broker of a process share."""
 
+    # The connections to other replicas of the metadata log; None without other nodes.
+    transport: ChannelTransport | None = None
+
     def __init__(
         self,
         configuration: Configuration,
@@ -144,8 +147,6 @@ class SharedServer:
         self._raft_config = _raft_config(configuration, self.directories, self.is_unproven_voter)
         # Dependencies of channels, by the listener that they connect to.
         self._channel_dependencies: dict[str, ChannelDependencies] = {}
-        # The connections to other replicas of the metadata log; None without other nodes.
-        self.transport: ChannelTransport | None = None
         self.quorum = self._open_quorum()
         self.publisher = MetadataPublisher()
         self.publisher.add_listener(self._on_image)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.network.principal import ANONYMOUS, Principal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.authorizer_config import AuthorizerConfig
 from barnabas.server.configs.security.listener_sasl import LoginSettings
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 
     from barnabas.server.configs.configuration import Configuration
 
-__all__ = ["ANONYMOUS", "RefusedPrincipal", "refusal_reason", "refused_principals"]
+__all__ = ["RefusedPrincipal", "refusal_reason", "refused_principals"]
 
-ANONYMOUS = "User:ANONYMOUS"
 # Errors of requests between nodes that the authorizer refuses. UNKNOWN_SERVER_ERROR is that of a
 # node that has not loaded the access control entries.
 _REFUSALS = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -61,10 +61,13 @@ def refusal_reason(configuration: Configuration, error: ErrorCode) -> str:
         configuration: the configuration of this node.
         error: the error of the requests.
     """
-    if error not in _REFUSALS or AuthorizerConfig.of(configuration.parsed) is None:
+    authorizer = AuthorizerConfig.of(configuration.parsed)
+    if error not in _REFUSALS or authorizer is None:
         return ""
     name = configuration.cluster.controller_listeners[0]
     principal = _principal(configuration, name)
+    if error is ErrorCode.UNKNOWN_SERVER_ERROR and principal in authorizer.super_users:
+        return ""
     who = "the principal of this node" if principal is None else f"the principal {principal}"
     return (
         f"other controllers refuse requests of this node: {error.name}. At their listener {name} "
@@ -78,10 +81,10 @@ def _principal(configuration: Configuration, listener: str) -> str | None:
     protocol = configuration.protocols[listener]
     if protocol.has_sasl:
         login = configuration.logins.get(listener)
-        return f"User:{login.username}" if isinstance(login, LoginSettings) else None
+        return str(Principal(login.username)) if isinstance(login, LoginSettings) else None
     if not protocol.has_tls:
-        return ANONYMOUS
+        return str(ANONYMOUS)
     given = configuration.given
     key = "ssl.client.auth"
     client_auth = given.get(f"listener.name.{listener.lower()}.{key}", given.get(key, "none"))
-    return ANONYMOUS if client_auth.lower() == "none" else None
+    return str(ANONYMOUS) if client_auth.lower() == "none" else None

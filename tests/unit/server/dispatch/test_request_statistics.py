@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from barnabas.metrics import names
+from barnabas.metrics.family import Summary
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.server.dispatch.request_statistics import (
     ApiStatistics,
@@ -52,6 +55,40 @@ def test_a_time_of_zero_is_counted_as_zero() -> None:
     times = Times().with_zeros(10)
     assert times.quantile(0.99) == 0.0
     assert times.count == 10
+
+
+def test_times_are_counted_up_to_each_bound() -> None:
+    times = Times()
+    for duration_ms in (0.1, 0.9, 1.1, 3.0, 1e9):
+        times.add(duration_ms)
+    assert times.numbers_below([0.25, 1.0, 2.0, 4.0, 16384.0]) == [1, 2, 3, 4, 4]
+    assert times.with_zeros(2).numbers_below([0.25]) == [3]
+
+
+def test_a_histogram_never_shrinks_when_a_request_is_found_to_be_slow() -> None:
+    """Prometheus would take a number that falls for a restart of the node."""
+    statistics = RequestStatistics()
+    api = statistics.of(0, "Produce", 13, ProduceResponse)
+    api.versions[9] = 2
+
+    def exposed() -> dict[float, int]:
+        (family,) = [
+            each for each in request_families(statistics) if each.name == names.REQUEST_SECONDS
+        ]
+        ((_, summary),) = family.samples
+        assert isinstance(summary, Summary)
+        return {**summary.buckets, inf: summary.number}
+
+    for _ in range(2):
+        api.immediate.add(1.5)
+    before = exposed()
+    assert (before[0.001], before[0.002], before[inf]) == (0, 2, 2)
+    # The response of one of them waits for five seconds.
+    api.immediate.remove(1.5)
+    api.parked_total.add(5000.0)
+    after = exposed()
+    assert all(after[bound] >= number for bound, number in before.items())
+    assert (after[0.002], after[inf]) == (2, 2)
 
 
 def test_the_queue_time_is_part_of_the_total_time() -> None:

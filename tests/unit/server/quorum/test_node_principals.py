@@ -91,3 +91,6 @@ def test_other_errors_are_no_refusals() -> None:
     made = configuration("PLAINTEXT", "PLAINTEXT")
     assert refusal_reason(made, ErrorCode.NONE) == ""
     assert refusal_reason(made, ErrorCode.NOT_CONTROLLER) == ""
+    # Super users need no access control entries, so that this error has another reason.
+    known = configuration("PLAINTEXT", "PLAINTEXT", super__users="User:ANONYMOUS")
+    assert refusal_reason(known, ErrorCode.UNKNOWN_SERVER_ERROR) == ""
