@@ -65,7 +65,7 @@ class WideShareFetch(DelayedShareFetch):
         self._is_gone = False
 
     def cancel(self) -> bool:
-        """Stop, also between two steps: nobody would process further acquired records."""
+        """Stop, also between two steps: the client cannot process further records."""
         self._is_gone = True
         return super().cancel()
 
