@@ -12,14 +12,16 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
+from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.segment.index_file import TAIL_ENTRIES
 from barnabas.storage.segment.offset_index import OffsetIndex
 from barnabas.storage.segment.time_index import TimeIndex
-from unit.storage.storage_fixtures import NOW_MS, Bench, ManualClock, all_records, batch
+from unit.storage.storage_fixtures import NOW_MS, Bench, ManualClock, all_records, batch, read
 
 # One index entry for each batch, and one segment for all of them.
 DENSE = LogConfig(index_interval_bytes=0)
 PASSES = 4
+BEHIND = 200
 ENTRIES_PER_PASS = 2 * TAIL_ENTRIES
 # Last offset and position of an entry, for entry number n.
 STEP, BATCH_BYTES = 3, 100
@@ -42,6 +44,9 @@ def test_the_memory_for_indexes_of_an_active_segment_does_not_grow_with_its_reco
             bench.append(batch([b"value"], timestamp=NOW_MS + number))
             if number % ENTRIES_PER_PASS == ENTRIES_PER_PASS - 1:
                 bench.log.release_idle()
+                # A read_committed consumer that is a little behind reads some of the last batches.
+                bench.log.update_high_watermark(number)
+                read(bench.log, number - BEHIND, 1000, FetchIsolation.TXN_COMMITTED)
                 held.append(index_bytes())
     finally:
         tracemalloc.stop()

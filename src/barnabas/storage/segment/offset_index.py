@@ -97,7 +97,9 @@ class OffsetIndex:
 
     def offset_beyond(self, position: int) -> int | None:
         """Return the offset of the first entry at or after `position`; None without one."""
-        offsets = self._loaded()
+        offsets = self._loaded_end()
+        if self._trimmed and position <= self._positions[0]:
+            offsets = self._loaded()
         slot = bisect_left(self._positions, position)
         return self.base_offset + offsets[slot] if slot < len(offsets) else None
 
