@@ -43,8 +43,11 @@ def test_a_tls_cluster_has_no_findings_for_a_tls_client(
     running: tuple[ClusterProcess, TlsFiles],
 ) -> None:
     cluster, files = running
+    logged = [node.log() for node in cluster.nodes.values()]
     well, found = findings(cluster.bootstrap, "--command-config", str(files.java_file()))
     assert well, found
+    # The probes leave no lines in the logs of the brokers.
+    assert [node.log() for node in cluster.nodes.values()] == logged
     assert any("speaks TLS" in what for verdict, what, _ in found if verdict == "ok")
 
 

@@ -28,6 +28,7 @@ from barnabas.client.admin.cluster.cluster_info import ClusterDescription, Versi
 from barnabas.client.admin.cluster.quorum import QuorumDescription, QuorumReplica
 from barnabas.client.admin.configs.configs import ConfigEntry
 from barnabas.client.admin.topics.log_dirs import LogDirectory
+from barnabas.client.config import ClientConfig
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
 from barnabas.client.errors import broker_error
 from barnabas.client.fetch.list_offsets import ListedOffset
@@ -36,6 +37,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 
+CLIENT_CONFIG = ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
 GIB = 1 << 30
 SERVED = {int(api): (0, 20) for api in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA)}
 
@@ -70,6 +72,7 @@ class ScriptedCluster:
         self.configs: list[ConfigEntry] = []
         self.supported: dict[str, tuple[int, int]] = {}
         self.finalized: dict[str, int] = {}
+        self.config = CLIENT_CONFIG
         self.admin = SimpleNamespace(
             describe_versions=lambda _node: Versions(self.apis, self.supported, self.finalized),
             describe_quorum=self._quorum,
@@ -213,7 +216,7 @@ def test_a_throttle_that_a_reassignment_has_just_removed_is_not_reported() -> No
                 resources, answers.pop(0)
             ),
         )
-        client: Any = SimpleNamespace(admin=admin)
+        client: Any = SimpleNamespace(admin=admin, config=CLIENT_CONFIG)
         diagnosis = Diagnosis()
         replicas.examine_moves(client, [1], diagnosis)
         assert len(diagnosis.findings) == count

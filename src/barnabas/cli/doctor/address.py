@@ -133,7 +133,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
                 "listener wants a login (SASL), give the credentials in a file with --config-file",
             )
         return
-    probes = probe_brokers(cluster)
+    probes = probe_brokers(client, cluster)
     state = examine_quorum(client, diagnosis)
     leader = "no controller" if state.leader is None else f"controller {state.leader}"
     count = len(cluster.brokers) + len(cluster.fenced)

@@ -67,7 +67,7 @@ def examine_addresses(
         raise click.UsageError(str(error)) from None
     deadline = time.monotonic() + limit_s
     tls, is_usable = _tls_options(checked, diagnosis)
-    probes = Probes(addresses, is_thorough=True, with_tls=tls is not None)
+    probes = Probes(addresses, is_thorough=True, tls=tls)
     examination = None
     if is_usable and probes.first_kafka() is not None:
         examination = ClusterExamination(probes, config)
@@ -84,15 +84,16 @@ def _tls_options(config: ClientConfig, diagnosis: Diagnosis) -> tuple[TlsOptions
     Returns:
         None instead of options for a client without TLS.
     """
-    if not config.security_protocol.endswith("SSL"):
+    from barnabas.cli.doctor.probe import tls_of
+
+    options = tls_of(config)
+    if options is None:
         return None, True
     # Imported only for clients with TLS.
     from barnabas.cli.doctor.certificates import examine_certificate
-    from barnabas.client.tls_config import client_tls_options
     from barnabas.runtime.tls.contexts import client_context
     from barnabas.runtime.tls.tls_options import TlsOptionsError
 
-    options = client_tls_options(config)
     try:
         context = client_context(options)
     except TlsOptionsError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.quorum_state import quorum_state
-from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply
+from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply, tls_of
 from barnabas.cli.why.reasons.reason import duration
 from barnabas.server.configs.endpoint import is_loopback
 
@@ -49,13 +49,13 @@ class BrokerLook(NamedTuple):
     fetching: frozenset[int] = frozenset()
 
 
-def probe_brokers(cluster: ClusterDescription) -> Probes:
+def probe_brokers(client: Client, cluster: ClusterDescription) -> Probes:
     """Start a probe of every registered broker, including fenced ones."""
-    return _probe((*cluster.brokers, *cluster.fenced))
+    return _probe(client, (*cluster.brokers, *cluster.fenced))
 
 
-def _probe(nodes: Iterable[NodeInfo]) -> Probes:
-    return Probes((node.host, node.port) for node in nodes)
+def _probe(client: Client, nodes: Iterable[NodeInfo]) -> Probes:
+    return Probes(((node.host, node.port) for node in nodes), tls=tls_of(client.config))
 
 
 def look_at_brokers(
@@ -78,7 +78,7 @@ def look_at_brokers(
     if not silent:
         return BrokerLook(replies, state)
     time.sleep(_PAUSE_S)
-    again = _probe(silent)
+    again = _probe(client, silent)
     later = quorum_state(client)
     fetching = frozenset(node.id for node in silent if _has_fetched(node.id, state, later))
     replies |= {node.id: again.reply((node.host, node.port)) for node in silent}

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import threading
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from barnabas.client.tls_config import client_tls_options
 from barnabas.network.foreign_protocol import ForeignProtocol, foreign_protocol
 from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.runtime.tls.tls_options import TlsOptions, TlsOptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["BROKERS", "Peer", "Probes", "Reply", "probe_address", "responder"]
+    from barnabas.client.config import ClientConfig
+
+__all__ = ["BROKERS", "Peer", "Probes", "Reply", "probe_address", "responder", "tls_of"]
 
 Address = tuple[str, int]
 
@@ -28,6 +33,8 @@ _TIMEOUT_S = 1.0
 _PROBE_S = 4.2
 _ANSWER_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0B1A_57
+# Options for a handshake with any peer.
+_ANY_TLS = TlsOptions(verify_peer=False)
 
 
 class Peer(Enum):
@@ -61,14 +68,22 @@ class Reply(NamedTuple):
     detail: str = ""
 
 
-def probe_address(host: str, port: int, *, is_thorough: bool = True) -> Reply:
+def probe_address(
+    host: str, port: int, *, is_thorough: bool = True, tls: TlsOptions | None = None
+) -> Reply:
     """Connect and send ApiVersions, a request that every broker answers for all clients.
+
+    With options for TLS, the first attempt is a handshake by these options. A listener with TLS
+    would report a request without TLS in its log.
 
     Args:
         host: Name or IP address.
         port: Port of the listener.
         is_thorough: Whether to identify a peer that stays silent or closes the connection.
+        tls: The client's options for TLS; None for a client without TLS.
     """
+    if tls is not None and _speaks_tls(host, port, tls):
+        return Reply(Peer.TLS)
     try:
         connection = socket.create_connection((host, port), _TIMEOUT_S)
     except socket.gaierror as error:
@@ -80,7 +95,7 @@ def probe_address(host: str, port: int, *, is_thorough: bool = True) -> Reply:
     with connection:
         reply = _ask(connection)
         if reply.peer in (Peer.CLOSES, Peer.SILENT) and is_thorough:
-            if _speaks_tls(host, port):
+            if tls is None and _speaks_tls(host, port, _ANY_TLS):
                 return Reply(Peer.TLS)
             if reply.peer is Peer.SILENT and _speaks_http(host, port):
                 return Reply(Peer.HTTP)
@@ -135,10 +150,21 @@ def _read_answer(connection: socket.socket, start: bytes) -> Reply:
     return Reply(Peer.KAFKA if correlation_id == _CORRELATION_ID else Peer.OTHER)
 
 
-def _speaks_tls(host: str, port: int) -> bool:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+def tls_of(config: ClientConfig) -> TlsOptions | None:
+    """Return the TLS options of a client; None without TLS."""
+    return client_tls_options(config) if config.security_protocol.endswith("SSL") else None
+
+
+def _speaks_tls(host: str, port: int, tls: TlsOptions) -> bool:
+    """Return whether a handshake succeeds, with the client's certificate but without its checks."""
+    # Imported only for peers that may speak TLS.
+    from barnabas.runtime.tls.contexts import client_context
+
+    try:
+        context = client_context(msgspec.structs.replace(tls, verify_peer=False)).ssl_context
+    except TlsOptionsError:
+        # The options are reported elsewhere. Any handshake shows that the peer speaks TLS.
+        context = client_context(_ANY_TLS).ssl_context
     with (
         contextlib.suppress(OSError),
         socket.create_connection((host, port), _TIMEOUT_S) as plain,
@@ -167,15 +193,20 @@ class Probes:
     Args:
         addresses: The addresses to probe; duplicates are probed once.
         is_thorough: Whether to identify peers that are not brokers, which takes longer.
-        with_tls: Whether a listener with TLS is wanted, instead of one without.
+        tls: The client's options for TLS, if a listener with TLS is wanted, else None.
     """
 
     def __init__(
-        self, addresses: Iterable[Address], *, is_thorough: bool = False, with_tls: bool = False
+        self,
+        addresses: Iterable[Address],
+        *,
+        is_thorough: bool = False,
+        tls: TlsOptions | None = None,
     ) -> None:
         self._is_thorough = is_thorough
+        self._tls = tls
         # Result of the probe of a usable broker.
-        self.wanted = Peer.TLS if with_tls else Peer.KAFKA
+        self.wanted = Peer.KAFKA if tls is None else Peer.TLS
         self._replies: dict[Address, Reply] = {}
         self._changed = threading.Condition()
         self.addresses = tuple(dict.fromkeys(addresses))
@@ -183,7 +214,7 @@ class Probes:
             threading.Thread(target=self._probe, args=(address,), daemon=True).start()
 
     def _probe(self, address: Address) -> None:
-        reply = probe_address(*address, is_thorough=self._is_thorough)
+        reply = probe_address(*address, is_thorough=self._is_thorough, tls=self._tls)
         with self._changed:
             self._replies[address] = reply
             self._changed.notify_all()
