@@ -34,6 +34,7 @@ _POISONED = (
     " next batches of the open transaction"
 )
 
+_PATTERN = "Barnabas refuses patterns of more than 4,096 characters"
 _SASL = "settings of SASL change only at the next start"
 _TLS = "Barnabas refuses unknown values, and an empty list of suites means all suites"
 
@@ -121,6 +122,12 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
         "extreme: cursor.partition_index = 2147483647 *": "Kafka's next cursor overflows: below 0"
     },
     "fetch: matrix-of-fetch": {"extreme: session_id = *": _SHARD},
+    "consumer_group_heartbeat: matrix-of-consumer-group-heartbeat": {
+        "long text: subscribed_topic_regex = *": _PATTERN,
+    },
+    "list_transactions: matrix-of-list-transactions": {
+        "long text: transactional_id_pattern = *": _PATTERN,
+    },
     "write_txn_markers: matrix-of-write-txn-markers": {
         "extreme: markers[0].producer_id = -9223372036854775808 *": (
             "Kafka writes a marker of a producer id that no producer can have"

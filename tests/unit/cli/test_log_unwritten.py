@@ -71,3 +71,10 @@ def test_a_checkpoint_is_not_compared_with_other_logs_of_the_partition(
     (data / "flights-0").rename(data / f"flights-0.{'0' * 32}-{kind}")
     done = run("verify", data)
     assert done.exit_code == 0, done.output
+
+
+def test_a_deleted_log_may_lack_files_that_the_broker_has_removed_already(data: Path) -> None:
+    (data / "flights-0" / "leader-epoch-checkpoint").write_text("0\n1\n3 0\n")
+    (data / "flights-0").rename(data / f"flights-0.{'0' * 32}-delete")
+    done = run("verify", data)
+    assert done.exit_code == 0, done.output

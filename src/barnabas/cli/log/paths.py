@@ -15,6 +15,8 @@ __all__ = ["PartitionDirectory", "partition_directories", "partition_of"]
 _PARTITION = re.compile(
     r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?:delete|stray|future))?"
 )
+# End of the names of deleted logs.
+_DELETED = "-delete"
 
 
 class PartitionDirectory(NamedTuple):
@@ -46,6 +48,8 @@ def partition_of(path: str) -> PartitionDirectory | None:
 def partition_directories(path: str) -> list[PartitionDirectory]:
     """Return the partitions in a data directory, or the one that `path` is.
 
+    Deleted logs in a data directory are left out: the broker removes their files.
+
     Raises:
         click.UsageError: The path is neither a data directory nor a partition's directory.
     """
@@ -54,7 +58,8 @@ def partition_directories(path: str) -> list[PartitionDirectory]:
     inside = [
         partition
         for name in RealDisk().list(path)
-        if RealDisk().is_directory(f"{path}/{name}")
+        if not name.endswith(_DELETED)
+        and RealDisk().is_directory(f"{path}/{name}")
         and (partition := partition_of(f"{path}/{name}")) is not None
     ]
     if inside or RealDisk().exists(f"{path}/meta.properties"):
