@@ -30,6 +30,8 @@ _MEMORY = 256 << 10
 # Size of a class such as \pL, whose Unicode ranges RE2 copies.
 _UNICODE_CLASS_SIZE = 200
 _SIMPLE_REPETITIONS = "*+?"
+# Patterns that match only themselves.
+_LITERAL = re.compile(r"[A-Za-z0-9_-]*")
 _REPEAT_DIGITS_MAX = 4
 # Escapes with a name or a number behind them: one character, or more in braces.
 _NAMED_ESCAPES = ("p", "P", "x")
@@ -55,11 +57,17 @@ class Pattern:
             PatternError: the text is not a pattern of RE2's syntax, or exceeds a limit.
         """
         self.text = text
+        if _LITERAL.fullmatch(text):
+            # Such a text costs nothing, whatever its length.
+            self.has_nested_sets = False
+            self._text_characters_max = len(text)
+            self._fullmatch: Callable[[str], object] = {text: True}.get
+            return
         size = _measured(text)
         # Whether a set has `[` or `&&` in it, which Java's syntax takes for sets in sets.
         self.has_nested_sets = size.has_nested_sets
         self._text_characters_max = _WORK_MAX // max(1, size.total)
-        self._fullmatch: Callable[[str], object] = _compiled(text, has_captures=False).fullmatch
+        self._fullmatch = _compiled(text, has_captures=False).fullmatch
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pattern) and self.text == other.text

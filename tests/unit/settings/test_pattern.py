@@ -77,7 +77,7 @@ def test_malformed_and_unsupported_patterns_are_refused(expression: str) -> None
 @pytest.mark.parametrize(
     "expression",
     [
-        "a" * (CHARACTERS_MAX + 1),
+        "." * (CHARACTERS_MAX + 1),
         "(" * (DEPTH_MAX + 1) + ")" * (DEPTH_MAX + 1),
         "(" * 16_000 + ")" * 16_000,
         "()" * 2_000 + "a" * 200,
@@ -128,6 +128,13 @@ def test_the_work_of_a_match_is_bounded() -> None:
     costly = Pattern(r"(\W*){0,1000}")
     assert costly.matches("-" * 500)
     assert not costly.matches("-" * 32_000)
+
+
+def test_a_text_without_special_characters_may_have_any_length() -> None:
+    text = "a_1-" * CHARACTERS_MAX
+    assert Pattern(text).matches(text)
+    assert not Pattern(text).matches(f"{text}a")
+    assert not Pattern(text).matches(text[1:])
 
 
 def test_clients_patterns_have_no_captures() -> None:
