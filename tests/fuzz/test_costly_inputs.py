@@ -29,7 +29,8 @@ def test_random_patterns_are_compiled_or_refused() -> None:
             refused += 1
             continue
         pattern.matches("a" * 249)
-        assert len(text) <= CHARACTERS_MAX
+        # A longer pattern is a text that matches itself only.
+        assert len(text) <= CHARACTERS_MAX or pattern.matches(text)
         compiled += 1
     assert min(compiled, refused) > COUNT // 10
 
