@@ -112,6 +112,13 @@ class Counts:
             f"{self.replaced} replaced after an error, {self.hung} ended in a hung call"
         )
 
+# Errors of librdkafka's `committed` while a group gets another coordinator.
+_MOVED = (
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
 
 class TransactionalLoad:
     """All transactional clients; their topics exist.
@@ -313,7 +320,7 @@ class TransactionalLoad:
             try:
                 found = offset_reader.committed(places, PATIENCE_S)
             except confluent_kafka.KafkaException as error:
-                if not error.args[0].retriable():
+                if not (error.args[0].retriable() or error.args[0].code() in _MOVED):
                     raise
                 return None
             if any(each.error is not None for each in found):

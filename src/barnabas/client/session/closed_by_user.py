@@ -83,10 +83,11 @@ class ClosedByUser(ABC):
         if not self._is_left_open:
             return
         count = self._undelivered()
-        if count or self._has_transaction:
+        if count:
             # The end of the program delivers the records: the event loop must not run here, because
             # the garbage collector may call this anywhere.
             _dropped.append(self)
+        if count or self._has_transaction:
             _log.warning(
                 "A client was dropped but not closed; call close(): client=%r records=%d",
                 self,
