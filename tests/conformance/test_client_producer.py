@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -190,6 +192,41 @@ def test_a_full_buffer_blocks_send_for_max_block_ms(broker: Broker, topic: str) 
             broker.start()
         producer.flush(timeout=PATIENCE_S)
         assert producer.failed == 0
+
+
+def test_threads_share_a_producer(broker: Broker, client: Client, topic: str) -> None:
+    numbers = [b"%d" % number for number in range(8_000)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with (
+            barnabas.Producer(broker.bootstrap, linger_ms=10) as producer,
+            ThreadPoolExecutor(4) as threads,
+        ):
+            sent = list(threads.map(lambda number: producer.send(topic, number), numbers))
+            offsets = set(threads.map(lambda delivery: delivery.result().offset, sent[-100:]))
+    finally:
+        sys.setswitchinterval(interval)
+    assert offsets
+    assert sorted(each.value or b"" for each in read(client, topic)) == sorted(numbers)
+
+
+def test_a_callback_sends_records_and_cannot_wait(
+    broker: Broker, client: Client, topic: str
+) -> None:
+    refused: list[str] = []
+
+    def on_delivery(_metadata: RecordMetadata | None, _error: ClientError | None) -> None:
+        delivery = producer.send(topic, b"second", partition=0)
+        for wait in (producer.flush, producer.close, delivery.result):
+            with pytest.raises(ClientError, match="a callback cannot wait") as error:
+                wait()
+            refused.append(str(error.value))
+
+    with barnabas.Producer(broker.bootstrap) as producer:
+        producer.send(topic, b"first", partition=0, on_delivery=on_delivery).result(PATIENCE_S)
+    assert len(refused) == 3
+    assert [each.value for each in read(client, topic)] == [b"first", b"second"]
 
 
 def test_the_asyncio_producer_returns_deliveries(

@@ -94,6 +94,24 @@ def test_a_command_of_a_client_works_without_a_standard_stream(
     assert process.wait(WAIT_S) == 0
 
 
+@pytest.mark.parametrize("words", [["topics", "list", "--json"], ["doctor"], ["--help"]])
+def test_a_command_reports_output_that_it_cannot_write(
+    words: list[str], broker: BrokerProcess
+) -> None:
+    variables = os.environ | {"BARNABAS_BOOTSTRAP": broker.bootstrap}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, *words],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=variables,
+            timeout=WAIT_S,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"error: cannot write the output: No space left on device\n"
+
+
 @pytest.mark.parametrize("closed", CLOSED)
 def test_a_program_with_a_client_works_without_a_standard_stream(
     closed: str, broker: BrokerProcess

@@ -7,12 +7,19 @@ click, which has the same options.
 
 from __future__ import annotations
 
+import errno
 import gc
 import sys
 from typing import Any
 
 from barnabas.cli.start.start_options import StartOptions
-from barnabas.runtime.system.standard_streams import open_standard_streams
+from barnabas.runtime.system.standard_streams import (
+    discard_standard_output,
+    open_standard_streams,
+)
+
+# Errors of a write to a full disk, a full quota or a broken device. A traceback would not help.
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def main(arguments: list[str] | None = None) -> Any:
@@ -33,7 +40,13 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(start_broker(options))
     from barnabas.cli.group import group
 
-    return group.main(args=words, prog_name="barnabas")
+    try:
+        return group.main(args=words, prog_name="barnabas")
+    except OSError as error:
+        if error.errno not in _WRITE_ERRORS:
+            raise
+        discard_standard_output()
+        sys.exit(f"error: cannot write {error.filename or 'the output'}: {error.strerror}")
 
 
 if __name__ == "__main__":

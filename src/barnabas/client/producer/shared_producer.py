@@ -2,14 +2,19 @@
 
 The producer has no thread. Records make progress while `send`, `poll`, `flush` or a delivery's
 `result` runs. End with `flush()` or `close()`, or use a `with` block.
+
+Threads may share a producer: their calls run one after the other. A callback may call `send`, but
+no method that has to wait.
 """
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from barnabas.client.errors import ClientError
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.batches.delivery import Delivery
 from barnabas.client.producer.batches.unfit_record import raise_unfit
@@ -17,6 +22,7 @@ from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_base import ProducerBase
 from barnabas.client.session.plan_runner import run_plan
 from barnabas.client.session.with_block import WithBlock
+from barnabas.runtime.system.process import watch_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,8 +53,9 @@ def _blocking(
 
     @wraps(plan)
     def method(producer: SharedProducer, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        producer._core.check_open()
-        return producer._run(plan(producer._core, *args, **kwargs))
+        with producer._lock:
+            producer._core.check_open()
+            return producer._run(plan(producer._core, *args, **kwargs))
 
     return method
 
@@ -76,6 +83,13 @@ class SharedProducer(ProducerBase, WithBlock):
         self._wait = self._wait_for_delivery
         self._linger_ms = config.linger_ms
         self._needs_preparation = self._core.needs_preparation
+        # Held during each call. Callbacks run on the thread that holds it, and may call `send`.
+        self._lock = threading.RLock()
+        watch_forks(self)
+
+    def on_forked(self) -> None:
+        """Replace the lock, because a thread that held it does not run in the child process."""
+        self._lock = threading.RLock()
 
     # Closing
 
@@ -93,14 +107,19 @@ class SharedProducer(ProducerBase, WithBlock):
 
         Raises:
             ClientTimeoutError: the flush or the abort did not end in time. The producer is closed.
-            ClientError: as of `flush`. The producer is closed.
+            ClientError: as of `flush`. The producer is closed. Or a callback called `close`.
         """
+        with self._lock:
+            self._close(timeout, flush=flush)
+
+    def _close(self, timeout: float | None, *, flush: bool) -> None:
         if self._core.is_closed:
             return
         if self._session.lifetime.is_forked:
             # After a fork, pending records belong to the parent process.
             self._core.is_closed = True
             return
+        self._check_may_wait()
         try:
             if self._core.is_in_transaction:
                 self.abort_transaction(timeout)
@@ -146,20 +165,21 @@ class SharedProducer(ProducerBase, WithBlock):
             IllegalTransactionStateError: the producer is transactional and no transaction is open.
             ForkedClientError: the process was forked after the producer was created.
         """
-        if self._needs_preparation:
-            given = ProducerRecord(topic, value, key, partition)
-            (topic, value, key, partition, _, _), options = self._core.prepare(given, options)
-        now = self._wall_ms()
-        batch = self._enqueue(topic, key, value, partition, options, now)
-        if batch is None:
-            record = (key, value, partition)
-            plan = producer_plans.enqueue(self._core, topic, record, options, now)
-            batch = self._run(plan)
-        index = batch.count - 1
-        if now >= self._step_due_ms or (not index and self._is_turn_full()):
-            self._step(now)
-        timestamp = options.get("timestamp_ms") if options else None
-        return Delivery(batch, index, now if timestamp is None else timestamp, self._wait)
+        with self._lock:
+            if self._needs_preparation:
+                given = ProducerRecord(topic, value, key, partition)
+                (topic, value, key, partition, _, _), options = self._core.prepare(given, options)
+            now = self._wall_ms()
+            batch = self._enqueue(topic, key, value, partition, options, now)
+            if batch is None:
+                record = (key, value, partition)
+                plan = producer_plans.enqueue(self._core, topic, record, options, now)
+                batch = self._run(plan)
+            index = batch.count - 1
+            if now >= self._step_due_ms or (not index and self._is_turn_full()):
+                self._step(now)
+            timestamp = options.get("timestamp_ms") if options else None
+            return Delivery(batch, index, now if timestamp is None else timestamp, self._wait)
 
     def send_batch(
         self, topic: str, records: Iterable[BatchRecord], partition: int | None = None
@@ -177,6 +197,12 @@ class SharedProducer(ProducerBase, WithBlock):
         Raises:
             ClientError: as of `send`. Records before the refused record stay queued.
         """
+        with self._lock:
+            self._send_batch(topic, records, partition)
+
+    def _send_batch(
+        self, topic: str, records: Iterable[BatchRecord], partition: int | None
+    ) -> None:
         if self._core.needs_preparation:
             records = self._core.prepare_all(topic, records)
         target = self._core.target(topic, partition) or self._run(
@@ -224,9 +250,10 @@ class SharedProducer(ProducerBase, WithBlock):
 
         Returns early when no record is pending. 0 processes the events that have already arrived.
         """
-        self._session.check_usable()
-        self._send_due()
-        self._stepper.run_until(lambda: self._accumulator.is_empty, timeout_ms)
+        with self._lock:
+            self._session.check_usable()
+            self._send_due()
+            self._run_until(lambda: self._accumulator.is_empty, timeout_ms)
 
     flush = _blocking(producer_plans.flush)
     partitions_for = _blocking(producer_plans.partitions_for)
@@ -240,23 +267,39 @@ class SharedProducer(ProducerBase, WithBlock):
 
         def wait(step: Until) -> bool:
             self._send_due()
-            return self._stepper.run_until(step.condition, step.limit_ms)
+            return self._run_until(step.condition, step.limit_ms)
 
         return run_plan(plan, wait)
 
     def _wait_for_delivery(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Run the loop until the condition holds, for up to `timeout` seconds."""
-        self._session.check_usable()
-        self._send_due()
-        limit_ms = self._core.delivery_limit_ms if timeout is None else timeout * _MS_PER_S
+        with self._lock:
+            self._session.check_usable()
+            self._send_due()
+            limit_ms = self._core.delivery_limit_ms if timeout is None else timeout * _MS_PER_S
+            return self._run_until(condition, limit_ms)
+
+    def _run_until(self, condition: Callable[[], bool], limit_ms: float | None) -> bool:
+        if condition():
+            return True
+        self._check_may_wait()
         return self._stepper.run_until(condition, limit_ms)
+
+    def _check_may_wait(self) -> None:
+        if self._stepper.is_running:
+            raise ClientError(
+                "a callback cannot wait: it may send records to topics that the producer knows, "
+                "while the buffer has room, but not call flush(), close(), poll() or result()"
+            )
 
     def _step(self, now: int) -> None:
         """Send ready batches and process arrived responses, without waiting."""
         self._step_due_ms = now + self._linger_ms
         self._closed_seen = self._accumulator.closed_count
         self._send_due()
-        self._stepper.run_until(_never, 0)
+        # A callback runs inside the loop, which continues after the callback.
+        if not self._stepper.is_running:
+            self._stepper.run_until(_never, 0)
 
     def _send_due(self) -> None:
         """Send batches that are full or older than `linger.ms` in the next loop iteration."""

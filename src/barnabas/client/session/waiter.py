@@ -78,8 +78,10 @@ class Waiter:
 
         Raises:
             TimeoutError: the limit of all calls together was reached.
+            ClientError: another thread, or a caller of this callback, waits already.
         """
         self.check_usable()
+        self._check_idle()
         self._check_limit()
         outcomes: dict[K, T | ClientError] = {}
         for key, start in starts.items():
@@ -106,8 +108,10 @@ class Waiter:
 
         Raises:
             TimeoutError: the limit of all calls together was reached.
+            ClientError: another thread, or a caller of this callback, waits already.
         """
         self.check_usable()
+        self._check_idle()
         if self._remaining_ms is None:
             return self._stepper.run_until(is_done, timeout_ms)
         self._check_limit()
@@ -118,6 +122,14 @@ class Waiter:
         if not is_complete:
             self._check_limit()
         return is_complete
+
+    def _check_idle(self) -> None:
+        """Raise before a call starts that could not wait for its end."""
+        if self._stepper.is_running:
+            raise ClientError(
+                "another call of this client is not complete: use one client for each thread, "
+                "and call no blocking method in a callback"
+            )
 
     def _check_limit(self) -> None:
         if self._remaining_ms is not None and self._remaining_ms <= 0:

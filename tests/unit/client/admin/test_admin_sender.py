@@ -55,6 +55,7 @@ class HandStepper:
 
     def __init__(self, time: HandTime) -> None:
         self._time = time
+        self.is_running = False
 
     def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
         passed = 0.0

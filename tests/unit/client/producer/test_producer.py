@@ -39,6 +39,7 @@ class HandStepper:
 
     def __init__(self, cluster: ScriptedCluster) -> None:
         self._time = cluster.time
+        self.is_running = False
 
     def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
         deadline = self._time.now + (60_000 if timeout_ms is None else timeout_ms)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from barnabas.client.errors import ClientTimeoutError
+from barnabas.client.errors import ClientError, ClientTimeoutError
 from barnabas.client.session.waiter import Waiter
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class VirtualLoop:
 
     def __init__(self) -> None:
         self.now_ms = 0.0
+        self.is_running = False
         self.runtime = SimpleNamespace(clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms))
         self._timers: list[tuple[float, Callable[[], None]]] = []
 
@@ -32,13 +33,16 @@ class VirtualLoop:
         self._timers.sort(key=lambda timer: timer[0])
 
     def run_until(self, is_done: Callable[[], bool], limit_ms: float) -> bool:
+        assert not self.is_running
         end_ms = self.now_ms + limit_ms
         while not is_done():
             if not self._timers or self._timers[0][0] > end_ms:
                 self.now_ms = end_ms
                 return False
             self.now_ms, action = self._timers.pop(0)
+            self.is_running = True
             action()
+            self.is_running = False
         return True
 
 
@@ -132,3 +136,17 @@ def test_a_notice_does_not_lengthen_the_timeout_of_a_call() -> None:
     with pytest.raises(ClientTimeoutError, match="call"):
         waiter.wait(call_of(loop, 100_000), "call")
     assert loop.now_ms == TIMEOUT_MS + 5_000
+
+
+def test_a_call_during_another_call_is_refused_before_it_starts() -> None:
+    loop = VirtualLoop()
+    waiter = waiter_of(loop)
+    started: list[str] = []
+
+    def call_again() -> None:
+        with pytest.raises(ClientError, match="another call of this client is not complete"):
+            waiter.wait(lambda _on_done: started.append("inner"), "inner")
+
+    loop.call_later(1_000, call_again)
+    assert waiter.wait(call_of(loop, 2_000), "outer") == "done"
+    assert started == []
