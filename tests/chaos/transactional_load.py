@@ -112,6 +112,7 @@ class Counts:
             f"{self.replaced} replaced after an error, {self.hung} ended in a hung call"
         )
 
+
 # Errors of librdkafka's `committed` while a group gets another coordinator.
 _MOVED = (
     confluent_kafka.KafkaError.NOT_COORDINATOR,

@@ -91,7 +91,7 @@ class Group:
         ended: list[ClientError | None] = []
         offsets = GroupOffsets(host.cluster, host.coordinators)
         values = {TopicPartition(self.topic, 0): CommittedOffset(offset, -1, "mine")}
-        offsets.commit(generation, values, 60_000, lambda _done, error: ended.append(error))
+        offsets.commit(generation, values, {}, 60_000, lambda _done, error: ended.append(error))
         self.until(lambda: bool(ended))
         return ended[0]
 

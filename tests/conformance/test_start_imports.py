@@ -6,9 +6,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.server.handlers.broker_apis import SERVED_APIS
 from barnabas.testing.free_ports import free_ports
 from fuzz.attacker import Attacker
+from fuzz.grammar import SERVED_APIS
 from waiting import eventually
 
 if TYPE_CHECKING:

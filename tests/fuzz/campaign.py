@@ -187,11 +187,10 @@ def run(
                 attacker, frames
             ):
                 attacker.run(min(left, 2.0), frames)
-                large.maybe_send(broker.bootstrap)
-                costly.send(broker.bootstrap)
+                for others in (large, costly, false_batches):
+                    others.send(broker.bootstrap)
                 if leaving.random() < LEAVING_SHARE:
                     endless_waits.leave(broker.bootstrap, LEAVING)
-                false_batches.send(broker.bootstrap)
                 watched.look()
                 if time.monotonic() >= restart_at:
                     watched.restart()
@@ -237,7 +236,7 @@ class LargeRequests:
         self._requests = [*large_requests().values(), *self._conversions]
         self.sent = 0
 
-    def maybe_send(self, bootstrap: str) -> None:
+    def send(self, bootstrap: str) -> None:
         """Send a request with some probability.
 
         Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig, keys_with_servers
+from barnabas.client.errors import ClientError
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
 from barnabas.client.session.closed_by_user import ClosedByUser
@@ -42,5 +43,11 @@ class Producer(SharedProducer, ClosedByUser):
         return f"Producer({self._servers!r})"
 
     def _close_at_exit(self, timeout: float) -> None:
-        self._session.check_idle()
-        self.close(timeout)
+        # A daemon thread may be in a call that does not end.
+        if not self._lock.acquire(timeout=timeout):
+            raise ClientError("another thread is in a call of the producer")
+        try:
+            self._session.check_idle()
+            self.close(timeout)
+        finally:
+            self._lock.release()

@@ -59,6 +59,7 @@ _OTHERS = (
     "barnabas.replication.requests.deferred_append",
     "barnabas.replication.replica_selector",
     "barnabas.server.controller_access.controller_channel",
+    "barnabas.server.quorum.node_principals",
     "barnabas.server.quorum.quorum_description",
     "barnabas.storage.validation.batch_inspection",
     "barnabas.storage.segment.offset_search",

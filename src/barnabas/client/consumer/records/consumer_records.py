@@ -125,7 +125,7 @@ class ConsumerRecords:
 def _missing(method: str, error: ImportError) -> ImportError:
     """Return the error of a method that needs a package of the extra `arrow`."""
     return ImportError(
-        f"{method}() needs the package {error.name or 'pandas'}: install Barnabas with its extra "
-        f"`arrow`, for example by: pip install 'barnabas[arrow]'",
+        f"{method}() needs the package {error.name or 'pandas'} of the extra `arrow`: install it, "
+        "for example by: pip install pyarrow pandas",
         name=error.name,
     )
