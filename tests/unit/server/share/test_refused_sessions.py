@@ -32,14 +32,15 @@ def timers(broker: SimulatedBroker) -> int:
 
 
 def test_no_timer_is_left_of_a_closed_connection(broker: SimulatedBroker) -> None:
-    refused = Member(broker, "b")
-    request = refused.fetch_request(max_wait_ms=FOREVER_MS, share_session_epoch=0)
     before = timers(broker)
-    for _ in range(REQUESTS):
-        refused.client.send(request, 2)
+    refused = [Member(broker, f"refused-{number}") for number in range(REQUESTS)]
+    for member in refused:
+        request = member.fetch_request(max_wait_ms=FOREVER_MS, share_session_epoch=0)
+        member.client.send(request, 2)
     broker.world.run_for(100)
     assert timers(broker) >= before + REQUESTS
-    refused.client.channel.close()
+    for member in refused:
+        member.client.channel.close()
     broker.world.run_for(100)
     assert timers(broker) <= before
 
