@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+from barnabas.runtime.system.standard_streams import discard_standard_output
 from barnabas.version import __version__
 
 
@@ -153,6 +154,14 @@ class LazyGroup(click.Group):
             hint = f" Did you mean {close[0]!r}?" if close else ""
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. A reader that has closed the output is no error, as with `head`."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            discard_standard_output()
+            ctx.exit(0)
 
     def format_commands(
         self,

@@ -27,6 +27,22 @@ with connected("127.0.0.1:1", ()):
 SECONDS = 60
 
 
+def test_a_command_whose_reader_is_gone_succeeds() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "barnabas.cli.main", "version"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=SECONDS,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_closed_output_is_neither_a_failure_nor_a_traceback() -> None:
     for size in (10, 1_000_000):
         reading, writing = os.pipe()

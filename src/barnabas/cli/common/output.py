@@ -316,7 +316,7 @@ def _report_waiting(error: NoBrokersError) -> None:
 
 
 def _report_long_call() -> None:
-    warning(f"the cluster has not answered yet; waiting up to {_timeout_ms() / 1000:g} s")
+    warning(f"the request is not complete yet; waiting up to {_timeout_ms() / 1000:g} s")
 
 
 def problem(message: str) -> None:
