@@ -10,7 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.log.commands import log as command
+from barnabas.protocol.record_frame import encode_metadata_record
+from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.record.batch import HEADER_SIZE
+from barnabas.record.builder import BatchBuilder
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.executor import InlineExecutor
 from barnabas.runtime.rng import SeededRng
@@ -184,3 +187,33 @@ def test_a_damaged_index_is_moved_aside_and_rebuilt(
     assert numbers(data) == ALL
     assert path.read_bytes() == before
     assert CliRunner().invoke(command, ["verify", str(data)]).exit_code == 0
+
+
+def write_metadata(data: Path, policy: str) -> None:
+    """Write a metadata log with the config of the topic."""
+    record = ConfigRecord(
+        resource_type=2, resource_name="flights", name="cleanup.policy", value=policy
+    )
+    builder = BatchBuilder()
+    builder.append(NOW_MS, None, encode_metadata_record(record, 0))
+    directory = data / "__cluster_metadata-0"
+    directory.mkdir()
+    (directory / f"{0:020}.log").write_bytes(bytes(builder.build()))
+    for suffix in ("index", "timeindex"):
+        (directory / f"{0:020}.{suffix}").touch()
+
+
+@pytest.mark.parametrize("words", [["verify"], ["repair"]])
+@pytest.mark.parametrize(
+    ("policy", "status"), [("delete", 1), ("compact", 0), ("delete,compact", 0)]
+)
+def test_gaps_of_a_compacted_topic_that_was_copied_from_its_leader_are_no_damage(
+    words: list[str], policy: str, status: int, data: Path
+) -> None:
+    write_metadata(data, policy)
+    for name in segments(data)[1:2]:
+        name.unlink()
+        for suffix in (".index", ".timeindex"):
+            name.with_suffix(suffix).unlink(missing_ok=True)
+    done = CliRunner().invoke(command, [*words, str(data)])
+    assert done.exit_code == status, done.output

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.cli.log.compacted_topics import compacted_topics
 from barnabas.cli.log.findings import Findings
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import ReadOnlyFile
@@ -109,6 +110,7 @@ class _Repair:
         self._apply = apply
         self._disk = RealDisk()
         self._steps: list[RepairStep] = []
+        self._compacted_topics = compacted_topics(top)
 
     def run(self, partitions: list[PartitionDirectory], *, with_top: bool) -> list[RepairStep]:
         """Repair all partitions and, with `with_top`, the files of the data directory itself."""
@@ -285,7 +287,7 @@ class _Repair:
         return sorted(base for name in names if (base := offset_of(name, LOG_SUFFIX)) is not None)
 
     def _is_compacted(self, partition: PartitionDirectory) -> bool:
-        if partition.topic.startswith("__"):
+        if partition.topic.startswith("__") or partition.topic in self._compacted_topics:
             return True
         try:
             offsets = OffsetCheckpoint(self._disk, self._top, CLEANER_OFFSETS).read()

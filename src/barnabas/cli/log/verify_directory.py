@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.log.compacted_topics import compacted_topics
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import is_locked
 from barnabas.cli.log.verify_partition import METADATA_TOPIC, VerifyOptions, verify_partition
@@ -71,7 +72,7 @@ def verify(
     is_running = is_locked(f"{top}/{LOCK_FILE}")
     offsets = _checkpoints(top, findings, reports=not is_partition)
     compacted = frozenset((tp[0], tp[1]) for tp in offsets[CLEANER_OFFSETS])
-    options = VerifyOptions(deep, is_running, advance, compacted)
+    options = VerifyOptions(deep, is_running, advance, compacted, compacted_topics(top))
     facts = {}
     for part in inside:
         # A running broker may have deleted the partition meanwhile.

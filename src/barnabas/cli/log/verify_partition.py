@@ -51,6 +51,8 @@ class VerifyOptions(NamedTuple):
     advance: Callable[[int], None]
     # Partitions whose log was compacted, so gaps between offsets are valid.
     compacted: frozenset[tuple[str, int]] = frozenset()
+    # Topics with compaction, whose logs may have the gaps of the leader's log.
+    compacted_topics: frozenset[str] = frozenset()
 
 
 class PartitionFacts(NamedTuple):
@@ -162,7 +164,11 @@ def _check_continuity(
 def _may_skip(partition: PartitionDirectory, options: VerifyOptions) -> bool:
     """Return whether offsets may be missing, as in a compacted log."""
     is_compacted = (partition.topic, partition.partition) in options.compacted
-    return is_compacted or partition.topic.startswith("__")
+    return (
+        is_compacted
+        or partition.topic in options.compacted_topics
+        or partition.topic.startswith("__")
+    )
 
 
 def _check_orphans(

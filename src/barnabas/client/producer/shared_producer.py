@@ -9,7 +9,6 @@ no method that has to wait.
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
@@ -22,7 +21,7 @@ from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_base import ProducerBase
 from barnabas.client.session.plan_runner import run_plan
 from barnabas.client.session.with_block import WithBlock
-from barnabas.runtime.system.process import watch_forks
+from barnabas.runtime.system.process import reentrant_lock, watch_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -84,12 +83,12 @@ class SharedProducer(ProducerBase, WithBlock):
         self._linger_ms = config.linger_ms
         self._needs_preparation = self._core.needs_preparation
         # Held during each call. Callbacks run on the thread that holds it, and may call `send`.
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
         watch_forks(self)
 
     def on_forked(self) -> None:
         """Replace the lock, because a thread that held it does not run in the child process."""
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
 
     # Closing
 

@@ -1,9 +1,10 @@
-"""The interface to the process: its id, forks, its end, and its environment."""
+"""The interface to the process: its id, forks, its end, its environment, and locks between its threads."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import threading
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
@@ -48,3 +49,8 @@ def at_exit(callback: Callable[[], None]) -> None:
 def environment() -> Mapping[str, str]:
     """Return the environment variables of the process."""
     return os.environ
+
+
+def reentrant_lock() -> threading.RLock:
+    """Return a lock between threads. The thread that holds it may acquire it again."""
+    return threading.RLock()
