@@ -1,4 +1,4 @@
-"""The interface to the process: its id, forks, its end, its environment, and locks between its threads."""
+"""The interface to the process: its id, forks, end and environment, and locks of its threads."""
 
 from __future__ import annotations
 
