@@ -136,6 +136,8 @@ class GrowingTopicLoad(SideLoad):
             "metadata.max.age.ms": METADATA_MS,
             "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
             "linger.ms": 0,
+            # After this number of bytes, the producer chooses another partition.
+            "batch.size": 1_000,
         }
         with (
             barnabas.Client(self.options.bootstrap, **OWN_KEYS) as client,

@@ -42,7 +42,7 @@ TOPIC = "t"
 WARM_UP, REQUESTS = 200, 400
 # A leak of one object or buffer for each request is larger. Tables that double, and index entries
 # of the segment (20 bytes for 4 KiB of records), are smaller.
-BYTES_PER_REQUEST_MAX = 40
+BYTES_PER_REQUEST_MAX = 100
 
 
 def produce() -> Message:

@@ -53,4 +53,4 @@ ConsumerRecords({{}}, {{}}).{method}()
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert f"{method}() needs the package {package}" in done.stderr
-    assert "pip install 'barnabas[arrow]'" in done.stderr
+    assert "pip install pyarrow pandas" in done.stderr
