@@ -15,7 +15,6 @@ import click
 from barnabas.cli.common.output import EXIT_FAILED, json_option
 from barnabas.cli.common.printable import echo, json_line
 from barnabas.cli.log.payloads import KINDS
-from barnabas.runtime.system.standard_streams import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -120,14 +119,10 @@ def dump(
     from barnabas.cli.log.dump import Dumper, DumpOptions
 
     dumper = Dumper(DumpOptions(records, kind, first_offset, limit, as_json))
-    try:
-        for path in paths:
-            dumper.dump(path)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has closed the output.
-        discard_standard_output()
-        sys.exit(0)
+    for path in paths:
+        dumper.dump(path)
+    # A closed reader shows here at the latest, where the group of all commands handles it.
+    sys.stdout.flush()
     if dumper.failed:
         sys.exit(EXIT_FAILED)
 

@@ -68,10 +68,10 @@ def refusal_reason(configuration: Configuration, error: ErrorCode) -> str:
     principal = _principal(configuration, name)
     if error is ErrorCode.UNKNOWN_SERVER_ERROR and principal in authorizer.super_users:
         return ""
-    who = "the principal of this node" if principal is None else f"the principal {principal}"
+    shown = "the principal of this node" if principal is None else f"the principal {principal}"
     return (
         f"other controllers refuse requests of this node: {error.name}. At their listener {name} "
-        f"({configuration.protocols[name].name}) this node is {who}: it must be in super.users "
+        f"({configuration.protocols[name].name}) this node is {shown}: it must be in super.users "
         "of all nodes"
     )
 
