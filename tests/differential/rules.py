@@ -203,6 +203,16 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
         )
         for role in ("active", "standby", "warmup")
     },
+    **{
+        f"{operation}.results": lambda topic, side: side.name_of(topic.topic_id)
+        for operation in (
+            "InitializeShareGroupState",
+            "ReadShareGroupState",
+            "WriteShareGroupState",
+            "DeleteShareGroupState",
+            "ReadShareGroupStateSummary",
+        )
+    },
     "ListConfigResources.config_resources": lambda each, _: (
         each.resource_type,
         each.resource_name,
