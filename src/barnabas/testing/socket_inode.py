@@ -1,12 +1,16 @@
 """Finds the inode of a local TCP socket by its ports, to identify the process that owns it.
 
 sock_diag over netlink (Linux) returns this one socket. Reading /proc/net/tcp is slow, 100 ms with
-thousands of sockets, and is the fallback where netlink is not permitted.
+thousands of sockets, and is the fallback only where netlink is not permitted. A socket that the
+kernel does not find was closed: to search for it in /proc/net/tcp would delay all new connections
+of a test's relays.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import socket
 from pathlib import Path
 from struct import Struct
@@ -15,10 +19,13 @@ _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _NLM_F_REQUEST = 1
+_NLMSG_ERROR = 2
 _ANY_STATE = 0xFFFFFFFF
 _NO_COOKIE = 0xFFFFFFFF
 # struct nlmsghdr: length, type, flags, sequence, port id.
 _HEADER = Struct("=IHHII")
+# First field of struct nlmsgerr: the negative error number.
+_ERROR = Struct("=i")
 # First fields of struct inet_diag_req_v2: family, protocol, extensions, padding, states.
 _REQUEST = Struct("=BBBBI")
 # struct inet_diag_sockid: ports in network order, addresses of 16 bytes each.
@@ -38,14 +45,18 @@ def socket_inode(address: str, local_port: int, remote_port: int) -> str | None:
         local_port: the port of the socket.
         remote_port: the port to which the socket is connected.
     """
-    with contextlib.suppress(OSError):
-        inode = _from_kernel(address, local_port, remote_port)
-        if inode is not None:
-            return inode
-    return _from_tables(local_port, remote_port)
+    try:
+        return _from_kernel(address, local_port, remote_port)
+    except OSError:
+        return _from_tables(local_port, remote_port)
 
 
 def _from_kernel(address: str, local_port: int, remote_port: int) -> str | None:
+    """Ask the kernel for the socket.
+
+    Raises:
+        OSError: sock_diag is not available or not permitted.
+    """
     ends = socket.inet_aton(address) + bytes(12)
     request = (
         _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ANY_STATE)
@@ -59,6 +70,11 @@ def _from_kernel(address: str, local_port: int, remote_port: int) -> str | None:
         netlink.send(header + request)
         response = netlink.recv(4096)
     kind = _HEADER.unpack_from(response)[1]
+    if kind == _NLMSG_ERROR:
+        error = -_ERROR.unpack_from(response, _HEADER.size)[0]
+        if error == errno.ENOENT:
+            return None
+        raise OSError(error, os.strerror(error))
     if kind != _SOCK_DIAG_BY_FAMILY or len(response) < _BEFORE_RESPONSE + _RESPONSE.size:
         return None
     if _PORTS.unpack_from(response, _HEADER.size + 4) != (local_port, remote_port):

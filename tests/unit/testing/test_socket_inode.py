@@ -15,12 +15,16 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="netlink and /pr
 HOST = "127.0.0.1"
 
 
-@pytest.mark.parametrize("way", ["both", "_from_kernel", "_from_tables"])
-def test_each_end_of_a_connection_is_found(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if way == "_from_tables":
-        monkeypatch.setattr(module, "_from_kernel", lambda *_: None)
-    if way == "_from_kernel":
-        monkeypatch.setattr(module, "_from_tables", lambda *_: None)
+def refuse(*_: object) -> str | None:
+    raise PermissionError("netlink")
+
+
+@pytest.mark.parametrize("is_netlink_allowed", [True, False])
+def test_each_end_of_a_connection_is_found(
+    is_netlink_allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_netlink_allowed:
+        monkeypatch.setattr(module, "_from_kernel", refuse)
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection((HOST, port)) as client:
@@ -31,19 +35,25 @@ def test_each_end_of_a_connection_is_found(way: str, monkeypatch: pytest.MonkeyP
                 assert socket_inode(HOST, port, own) == str(os.fstat(accepted.fileno()).st_ino)
 
 
-def test_no_inode_is_found_without_a_connection() -> None:
+def test_a_socket_that_is_closed_is_not_searched_for_in_the_slow_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[object] = []
+    monkeypatch.setattr(module, "_from_tables", lambda *ports: searched.append(ports))
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]
         assert socket_inode(HOST, port, port) is None
+        assert socket_inode(HOST, port + 1, port) is None
+    if socket_is_found_by_the_kernel():
+        assert searched == []
 
 
-def test_proc_tables_are_used_if_netlink_is_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> str | None:
-        raise PermissionError("netlink")
-
-    monkeypatch.setattr(module, "_from_kernel", refuse)
+def socket_is_found_by_the_kernel() -> bool:
+    """Whether netlink is allowed here."""
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection((HOST, port)) as client:
-            inode = socket_inode(HOST, client.getsockname()[1], port)
-            assert inode == str(os.fstat(client.fileno()).st_ino)
+            try:
+                return module._from_kernel(HOST, client.getsockname()[1], port) is not None
+            except OSError:
+                return False

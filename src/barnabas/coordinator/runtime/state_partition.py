@@ -69,6 +69,7 @@ class StatePartition(Generic[S]):
         "_has_moved",
         "_held",
         "_is_appending",
+        "_is_sending",
         "_joint",
         "_loaded_end",
         "_loader",
@@ -125,6 +126,8 @@ class StatePartition(Generic[S]):
         # Whether a batch is being appended, and whether the high watermark has moved meanwhile.
         self._is_appending = False
         self._has_moved = False
+        # Whether `_advance` is sending held responses.
+        self._is_sending = False
 
     # Lifecycle.
 
@@ -540,15 +543,25 @@ class StatePartition(Generic[S]):
         self._advance()
 
     def _advance(self) -> None:
-        """Make committed records visible to reads, and send the responses held for them."""
+        """Make committed records visible to reads, and send the responses held for them.
+
+        A response may start another write, which calls this again. The inner call sends nothing:
+        otherwise many such responses would exceed the recursion limit.
+        """
         high_watermark = self._high_watermark()
         if high_watermark is None:
             return
         # During an append, the log may have a committed batch that is not replayed yet.
         self._show(min(high_watermark, self._written_end))
+        if self._is_sending:
+            return
         held = self._held
-        while held and (held[0].is_done or held[0].end_offset <= high_watermark):
-            held.popleft().finish(_NONE)
+        self._is_sending = True
+        try:
+            while held and (held[0].is_done or held[0].end_offset <= self._shown_end):
+                held.popleft().finish(_NONE)
+        finally:
+            self._is_sending = False
 
     def _show(self, end_offset: int) -> None:
         """Make the records below `end_offset` visible to reads."""

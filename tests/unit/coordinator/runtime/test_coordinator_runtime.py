@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -280,3 +281,25 @@ def test_a_response_without_records_waits_for_earlier_records_up_to_a_timeout() 
     world.replicas.world.run_for(5_010)
     assert len(world.responses) == 2
     assert world.error() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_many_held_responses_that_start_a_write_do_not_exceed_the_recursion_limit() -> None:
+    """A DeleteGroups of many groups: each response of the first write starts the second one."""
+    world = CoordinatorWorld(replicas=(1, 2))
+    world.load()
+    runtime = world.coordinator.runtime
+    count = 2 * sys.getrecursionlimit()
+    answers: list[int] = []
+
+    def nothing(_shard: object) -> CoordinatorResult[None]:
+        return CoordinatorResult(None)
+
+    def start_write(number: int) -> None:
+        runtime.write("g", nothing, lambda *_: answers.append(number))
+
+    assert world.commit() is None
+    for number in range(count):
+        runtime.write("g", nothing, lambda *_, number=number: start_write(number))
+    assert answers == []
+    world.follow(world.log.log_end_offset)
+    assert answers == list(range(count))
