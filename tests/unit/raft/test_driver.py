@@ -10,11 +10,13 @@ from barnabas.metadata.publishing.publisher import MetadataPublisher
 from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.raft.config import RaftConfig
+from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.driver.opening import RaftOpening, bootstrap_records, open_raft
 from barnabas.raft.election_state import decode_quorum_state
 from barnabas.raft.errors import NotLeaderError, RaftError
 from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
 from barnabas.raft.log.snapshot import list_snapshots
+from barnabas.raft.transport.transport import NoTransport
 from barnabas.sim.world import SimHost, SimWorld
 from barnabas.storage.log_dependencies import LogDependencies
 from unit.metadata.clusters import topic
@@ -48,10 +50,19 @@ class Recorder:
         self.events.append(f"leader {leader.leader_id}@{leader.epoch}")
 
 
+class Unreachable(NoTransport):
+    """The other voters receive nothing."""
+
+    def send(self, *_: object) -> None:
+        pass
+
+
 class Replica:
     """One process on a simulated host."""
 
-    def __init__(self, world: SimWorld, **config_values: int) -> None:
+    def __init__(
+        self, world: SimWorld, voters: tuple[int, ...] = (1,), **config_values: int
+    ) -> None:
         self.host: SimHost = world.host("a")
         runtime = self.host.runtime
         runtime.disk.make_directory("/data")
@@ -60,11 +71,16 @@ class Replica:
             runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
         )
         self.fatal: list[BaseException] = []
-        config = RaftConfig(1, (1,), **config_values)
+        config = RaftConfig(1, voters, **config_values)
         self.driver: RaftDriver = open_raft(
             config,
             RaftOpening(
-                "/data", log_dependencies, runtime.rng, self.fatal.append, {"metadata.version": 33}
+                "/data",
+                log_dependencies,
+                runtime.rng,
+                self.fatal.append,
+                {"metadata.version": 33},
+                None if voters == (1,) else Unreachable(),
             ),
         )
         self.publisher = MetadataPublisher()
@@ -257,6 +273,20 @@ def test_a_failed_sync_is_fatal_and_commits_nothing() -> None:
     assert len(replica.fatal) == 1
     assert replica.committed == []
     assert len(replica.failed) == 1
+
+
+def test_an_unexpected_error_of_the_timer_is_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica without a timer would never elect a leader again."""
+
+    def tick(*_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+    world = SimWorld(12)
+    replica = Replica(world, voters=(1, 2))
+    monkeypatch.setattr(RaftCore, "tick", tick)
+    with pytest.raises(RuntimeError, match="not foreseen"):
+        world.run_for(10_000)
+    assert [str(error) for error in replica.fatal] == ["not foreseen"]
 
 
 def test_the_status_shows_leader_epoch_and_end() -> None:

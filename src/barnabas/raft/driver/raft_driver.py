@@ -592,7 +592,13 @@ class RaftDriver:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._carry_out(self._core.tick(self._now()))
+        try:
+            effects = self._core.tick(self._now())
+        except Exception as error:
+            # Without a timer this replica would neither elect a leader nor resign.
+            self._stop_hard(error)
+            raise
+        self._carry_out(effects)
 
     def _now(self) -> float:
         return self.log_dependencies.clock.monotonic_ms()
