@@ -343,10 +343,6 @@ class RaftDriver:
         """The finalized kraft.version; 0 while the voters are static."""
         return self._history.kraft_version
 
-    def fail(self, error: BaseException) -> None:
-        """Stop this replica and report the error, because the directory cannot be written."""
-        self._stop_hard(error)
-
     # -- effects -----------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Effects) -> None:
@@ -357,11 +353,10 @@ class RaftDriver:
         try:
             self._carry_out_all(effects)
         except (OSError, KafkaStorageError) as error:
-            # Do not raise to the caller, for example a peer's request: the process is about to
-            # stop.
-            self._stop_hard(error)
+            # Do not raise to the caller, such as a peer's request: the process is about to stop.
+            self.fail(error)
         except Exception as error:
-            self._stop_hard(error)
+            self.fail(error)
             raise
         finally:
             if is_outermost:
@@ -455,7 +450,7 @@ class RaftDriver:
             return
         self._receiver = None
         if error is not None:
-            self._stop_hard(error)
+            self.fail(error)
             return
         if not self._core.expects_snapshot(receiver.id):
             # The core no longer expects this snapshot, for example after a change of the leader.
@@ -469,9 +464,9 @@ class RaftDriver:
             delete_snapshot(self.log_dependencies.disk, self._log.directory, receiver.id)
             self._carry_out(self._core.on_snapshot_installed(self._now(), None))
         except (OSError, KafkaStorageError) as failure:
-            self._stop_hard(failure)
+            self.fail(failure)
         except Exception as failure:
-            self._stop_hard(failure)
+            self.fail(failure)
             raise
 
     def _install(self, snapshot_id: SnapshotId) -> None:
@@ -507,10 +502,10 @@ class RaftDriver:
         try:
             self._log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
         except KafkaStorageError as error:
-            self._stop_hard(error)
+            self.fail(error)
             return
         except Exception as error:
-            self._stop_hard(error)
+            self.fail(error)
             raise
         self.metrics.on_appended(self._log.log_end_offset, self._log.log_end_offset - end_offset)
         self._carry_out(self._core.on_appended(self._now()))
@@ -523,7 +518,7 @@ class RaftDriver:
             if self._is_stopped:
                 return
             if error is not None:
-                self._stop_hard(error)
+                self.fail(error)
             elif cuts == self._cuts:
                 self._carry_out(self._core.on_synced(self._now(), end_offset))
 
@@ -550,7 +545,8 @@ class RaftDriver:
         read = self._log.read(request.fetch_offset, max_bytes, FetchIsolation.LOG_END, True)
         return replace(response, records=read.records)
 
-    def _stop_hard(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Stop this replica and report an error, such as a directory that cannot be written."""
         if not self._is_stopped:
             self._is_stopped = True
             self._delivery.fail_waiting()
@@ -564,7 +560,7 @@ class RaftDriver:
             disk, now_ms = self.log_dependencies.disk, self.log_dependencies.clock.wall_ms()
             self._view.snapshots = clean(self._log, disk, self._config, now_ms)
         except OSError as error:
-            self._stop_hard(error)
+            self.fail(error)
         self._history.forget_below(self._log.log_start_offset)
 
     def _arm_cleaning(self) -> None:
@@ -596,7 +592,7 @@ class RaftDriver:
             effects = self._core.tick(self._now())
         except Exception as error:
             # Without a timer this replica would neither elect a leader nor resign.
-            self._stop_hard(error)
+            self.fail(error)
             raise
         self._carry_out(effects)
 
