@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.plan import run
+from barnabas.client.admin.plans.topics import create_topic_ids
 from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.config import ClientConfig, keys_with_servers
@@ -383,11 +385,13 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             AdminResultsError: Some topics were not created, and `raise_errors` is True.
         """
-        wanted = list(topics)
-        result = self.admin.create_topics(wanted, validate_only=validate_only, raise_errors=False)
-        created = [name for name, error in result.items() if error is None]
+        plan = create_topic_ids(self.admin.sender, list(topics), validate_only=validate_only)
+        ids = run(plan, self._session.waiter)
+        created = {name: each for name, each in ids.items() if isinstance(each, bytes)}
         if created and not validate_only:
             self._wait_for_leaders(created)
+        errors = {name: each for name, each in ids.items() if not isinstance(each, bytes)}
+        result = {name: errors.get(name) for name in ids}
         if raise_errors:
             raise_failed(result)
         return result
@@ -415,10 +419,10 @@ class Client(ClosedByUser, WithBlock):
         if error is not None:
             raise error
 
-    def _wait_for_leaders(self, names: list[str]) -> None:
+    def _wait_for_leaders(self, ids: dict[str, bytes]) -> None:
         def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
             timeout_ms = self.config.default_api_timeout_ms
-            TopicLookup(self._cluster, names, timeout_ms, on_done, wait_for_leaders=True).start()
+            TopicLookup(self._cluster, ids, timeout_ms, on_done, created_ids=ids).start()
 
         self._wait(start, "leaders of new topics")
 

@@ -56,7 +56,9 @@ class RecreatedTopicLoad(SideLoad):
                 missed = self._read(consumer, count)
                 if missed:
                     text = f"incarnation {self._incarnations}: {missed} of {count} were not read"
-                    self._verdict.add("unread", f"{text}{restarts * ' by a new consumer'}")
+                    stored = len(read_log(self.options.bootstrap, self.TOPIC, 0).offsets)
+                    text += f"{restarts * ' by a new consumer'}, the log has {stored}"
+                    self._verdict.add("unread", text)
             consumer.close()
 
     def _new_consumer(self) -> barnabas.Consumer:
@@ -77,11 +79,10 @@ class RecreatedTopicLoad(SideLoad):
             with contextlib.suppress(ClientError):
                 client.delete_topics([self.TOPIC])
             client.create_topic(self.TOPIC, 1)
-            producer = client.producer()
-            for number in range(count):
-                value = value_of(self._incarnations, number, b"new")
-                producer.send(self.TOPIC, value, partition=0)
-            producer.flush()
+            with client.producer() as producer:
+                for number in range(count):
+                    value = value_of(self._incarnations, number, b"new")
+                    producer.send(self.TOPIC, value, partition=0)
         except ClientError as error:
             self.options.errors.add(f"recreated topics: {type(error).__name__}")
             return False

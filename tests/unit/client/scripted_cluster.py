@@ -91,9 +91,9 @@ class ScriptedCluster:
         self.allow_auto_creation = False
         self.features: dict[str, int] = {}
 
-    def set_partitions(self, count: int) -> None:
+    def set_partitions(self, count: int, topic_id: bytes = TOPIC_ID) -> None:
         partitions = {number: PartitionInfo(number, 1, 4) for number in range(count)}
-        self.metadata.topics = {"t": TopicInfo("t", TOPIC_ID, False, partitions)}
+        self.metadata.topics = {"t": TopicInfo("t", topic_id, False, partitions)}
         self.metadata.generation += 1
 
     def retry_timer(self, timeout_ms: float = inf) -> RetryTimer:

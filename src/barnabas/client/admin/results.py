@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.errors import AdminResultsError, ClientError
+from barnabas.client.errors import AdminResultsError, BrokerError, ClientError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.plan import Plan
 
-__all__ = ["checked", "raise_failed"]
+__all__ = ["checked", "errors_of", "raise_failed"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -47,3 +47,9 @@ def checked(plan: Plan[dict[K, V]], *, raise_errors: bool) -> Plan[dict[K, V]]:
     if raise_errors:
         raise_failed(results)
     return results
+
+
+def errors_of(plan: Plan[dict[K, V | BrokerError]]) -> Plan[dict[K, BrokerError | None]]:
+    """Run a plan; return the error of each result, or None for a value."""
+    results = yield from plan
+    return {key: each if isinstance(each, BrokerError) else None for key, each in results.items()}

@@ -27,6 +27,8 @@ __all__ = ["MetadataCache", "NodeInfo", "PartitionInfo", "TopicInfo"]
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
+# Brokers that lag behind by more deletions than this are not recognized.
+_DELETED_MAX = 1_000
 _PORT_MAX = 65_535
 _log = logging.getLogger(__name__)
 
@@ -81,7 +83,16 @@ class TopicInfo:
 class MetadataCache:
     """Nodes and topics as of the latest responses."""
 
-    __slots__ = ("cluster_id", "controller_id", "errors", "generation", "names", "nodes", "topics")
+    __slots__ = (
+        "_deleted",
+        "cluster_id",
+        "controller_id",
+        "errors",
+        "generation",
+        "names",
+        "nodes",
+        "topics",
+    )
 
     def __init__(self) -> None:
         # All brokers of the latest response that have a valid id and address, by node id.
@@ -98,6 +109,8 @@ class MetadataCache:
         self.errors: dict[str, int] = {}
         # Number of updates; a change shows that metadata was updated.
         self.generation = 0
+        # Ids of topics that were deleted as this client knows for certain, the oldest first.
+        self._deleted: dict[bytes, None] = {}
 
     def update(self, response: MetadataResponse, requested: Iterable[str] | None) -> None:
         """Apply a response to a request for the topics `requested`; None means all topics."""
@@ -131,8 +144,12 @@ class MetadataCache:
             _log.warning("metadata not usable: topic=%s partitions=%d", name, len(topic.partitions))
             self.errors[name] = ErrorCode.UNKNOWN_SERVER_ERROR
             return
-        self.errors.pop(name, None)
         known = self.topics.get(name)
+        if topic.topic_id in self._deleted:
+            if known is None:
+                self.errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        self.errors.pop(name, None)
         if known is not None and known.topic_id != topic.topic_id:
             self._drop(name)
             known = None
@@ -146,6 +163,21 @@ class MetadataCache:
         self.topics[name] = TopicInfo(name, topic.topic_id, topic.is_internal, partitions)
         if topic.topic_id != ZERO_ID:
             self.names[topic.topic_id] = name
+
+    def note_deleted(self, topic_ids: Iterable[bytes]) -> None:
+        """Drop deleted topics, and ignore brokers that still describe them.
+
+        A broker that lags behind describes a deleted topic, and accepts records for it, which are
+        lost with the topic. An id is never used again.
+        """
+        for topic_id in topic_ids:
+            if topic_id == ZERO_ID:
+                continue
+            if topic_id in self.names:
+                self._drop(self.names[topic_id])
+            self._deleted[topic_id] = None
+            if len(self._deleted) > _DELETED_MAX:
+                del self._deleted[next(iter(self._deleted))]
 
     def _drop(self, name: str) -> None:
         topic = self.topics.pop(name, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.client.connections.metadata_cache import ZERO_ID
 from barnabas.client.errors import (
     ClientError,
     UnknownPartitionError,
@@ -13,7 +14,7 @@ from barnabas.client.errors import (
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.metadata_cache import TopicInfo
@@ -28,8 +29,10 @@ _UNKNOWN_ATTEMPTS = 5
 class TopicLookup:
     """Refreshes metadata until it contains all `topics`, or an error ends the lookup.
 
-    With `wait_for_leaders`, every partition must have a leader too. With `partition`, each topic
-    must have a partition of that number, which may have been added recently.
+    With `created_ids`, each topic must have the id that the controller gave it, and a leader for
+    each partition. A broker that lags behind may still describe a deleted topic of the same name,
+    and accept records for it. With `partition`, each topic must have a partition of that number,
+    which may have been added recently.
     """
 
     def __init__(
@@ -39,14 +42,15 @@ class TopicLookup:
         timeout_ms: float,
         on_done: OnDone[dict[str, TopicInfo]],
         *,
-        wait_for_leaders: bool = False,
+        created_ids: Mapping[str, bytes] | None = None,
         partition: int = 0,
     ) -> None:
         self._cluster = cluster
         self._topics = list(dict.fromkeys(topics))
         self._retry = cluster.retry_timer(timeout_ms)
         self._on_done = on_done
-        self._wait_for_leaders = wait_for_leaders
+        # Ids of the topics by name if the caller has created them; an old broker reports zeros.
+        self._created_ids = created_ids
         self._partition = partition
 
     def start(self) -> None:
@@ -65,11 +69,10 @@ class TopicLookup:
 
     def _is_final(self, error: ClientError) -> bool:
         """Return whether the topic is still unknown after enough attempts."""
-        # A caller that waits for leaders has created the topics: a slow broker learns of them
-        # later.
+        # A slow broker learns of created topics later.
         return (
             isinstance(error, UnknownTopicError)
-            and not self._wait_for_leaders
+            and self._created_ids is None
             and self._retry.failures >= _UNKNOWN_ATTEMPTS - 1
         )
 
@@ -82,10 +85,15 @@ class TopicLookup:
             if code:
                 return broker_error(code, name)
             topic = metadata.topics.get(name)
-            if topic is None:
+            if topic is None or self._is_deleted(topic):
                 return UnknownTopicError(name, metadata.similar(name))
             if self._partition >= len(topic.partitions):
                 return UnknownPartitionError(name, self._partition, len(topic.partitions))
-            if self._wait_for_leaders and len(topic.available) < len(topic.partitions):
+            if self._created_ids is not None and len(topic.available) < len(topic.partitions):
                 return broker_error(ErrorCode.LEADER_NOT_AVAILABLE, name)
         return None
+
+    def _is_deleted(self, topic: TopicInfo) -> bool:
+        """Return whether this is a topic that was deleted before the caller created its own."""
+        created = (self._created_ids or {}).get(topic.name, ZERO_ID)
+        return created not in (ZERO_ID, topic.topic_id)

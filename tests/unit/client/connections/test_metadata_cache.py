@@ -87,3 +87,33 @@ def test_similar_names_of_a_misspelt_topic_are_found() -> None:
     made = cache()
     made.topics["flights"] = made.topics["t"]
     assert made.similar("flihgts") == ["flights"]
+
+
+def test_a_broker_that_lags_behind_does_not_bring_a_deleted_topic_back() -> None:
+    made = cache()
+    made.note_deleted([ID])
+    assert made.topics == {}
+    assert made.names == {}
+    made.update(answer(1, 5), ["t"])
+    assert made.topics == {}
+    assert made.errors == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    made.update(answer(2, 0, OTHER_ID), ["t"])
+    assert made.topic_id("t") == OTHER_ID
+    assert made.errors == {}
+    made.update(answer(1, 5), ["t"])
+    assert made.topic_id("t") == OTHER_ID
+    assert made.errors == {}
+
+
+def test_only_the_last_deletions_are_remembered() -> None:
+    made = MetadataCache()
+    made.note_deleted([ID, *(number.to_bytes(16, "big") for number in range(2_000))])
+    made.update(answer(1, 5), ["t"])
+    assert made.topic_id("t") == ID
+
+
+def test_topics_without_an_id_are_not_taken_for_deleted_ones() -> None:
+    made = MetadataCache()
+    made.note_deleted([bytes(16)])
+    made.update(answer(1, 5, bytes(16)), ["t"])
+    assert "t" in made.topics

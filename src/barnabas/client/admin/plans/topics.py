@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.plan import names_of
-from barnabas.client.admin.results import checked, raise_failed
+from barnabas.client.admin.results import checked, errors_of, raise_failed
 from barnabas.client.admin.topics import (
     offsets,
     partitions,
@@ -44,8 +44,22 @@ def create_topics(
     Raises:
         AdminResultsError: a topic was not created; not raised with `raise_errors=False`.
     """
+    plan = create_topic_ids(sender, new, validate_only=validate_only)
+    return checked(errors_of(plan), raise_errors=raise_errors)
+
+
+def create_topic_ids(
+    sender: AdminSender, new: Sequence[topics.NewTopic], *, validate_only: bool = False
+) -> Plan[dict[str, bytes | BrokerError]]:
+    """Create topics; return the id or the error for each. Old brokers return ids of zeros."""
+    metadata = sender.cluster.metadata
+    # Topics that were deleted before, if these can be created.
+    known = {topic.name: metadata.topic_id(topic.name) for topic in new}
     call = topics.create_topics(new, sender.timeout_ms, validate_only=validate_only)
-    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
+    ids = yield from sender.send(CONTROLLER, call)
+    if not validate_only:
+        metadata.note_deleted(known[name] for name, each in ids.items() if isinstance(each, bytes))
+    return ids
 
 
 def delete_topics(
@@ -59,10 +73,14 @@ def delete_topics(
     Raises:
         AdminResultsError: a topic was not deleted; not raised with `raise_errors=False`.
     """
-    return checked(
-        sender.send(CONTROLLER, topics.delete_topics(names_of(names), sender.timeout_ms)),
-        raise_errors=raise_errors,
-    )
+
+    def delete() -> Plan[dict[str, bytes | BrokerError]]:
+        call = topics.delete_topics(names_of(names), sender.timeout_ms)
+        ids = yield from sender.send(CONTROLLER, call)
+        sender.cluster.metadata.note_deleted(i for i in ids.values() if isinstance(i, bytes))
+        return ids
+
+    return checked(errors_of(delete()), raise_errors=raise_errors)
 
 
 def delete_topics_by_id(
@@ -78,10 +96,15 @@ def delete_topics_by_id(
     Raises:
         AdminResultsError: a topic was not deleted; not raised with `raise_errors=False`.
     """
-    return checked(
-        sender.send(CONTROLLER, topics.delete_topics_by_id(ids, sender.timeout_ms)),
-        raise_errors=raise_errors,
-    )
+
+    def delete() -> Plan[dict[bytes, BrokerError | None]]:
+        result = yield from sender.send(
+            CONTROLLER, topics.delete_topics_by_id(ids, sender.timeout_ms)
+        )
+        sender.cluster.metadata.note_deleted(i for i, error in result.items() if error is None)
+        return result
+
+    return checked(delete(), raise_errors=raise_errors)
 
 
 def create_partitions(

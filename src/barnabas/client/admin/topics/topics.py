@@ -72,8 +72,8 @@ class NewPartitions:
 
 def create_topics(
     topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
-) -> AdminCall[dict[str, BrokerError | None]]:
-    """Create topics; return an error or None for each."""
+) -> AdminCall[dict[str, bytes | BrokerError]]:
+    """Create topics; return the id or an error for each. Old brokers return ids of zeros."""
 
     def build(_version: int) -> Message:
         return CreateTopicsRequest(
@@ -82,18 +82,19 @@ def create_topics(
             validate_only=validate_only,
         )
 
-    def read(response: Message) -> dict[str, BrokerError | None]:
+    def read(response: Message) -> dict[str, bytes | BrokerError]:
         assert isinstance(response, CreateTopicsResponse)
         results = [(t.name, t.error_code, t.error_message) for t in response.topics]
-        return errors_by_name("create topic", results)
+        errors = errors_by_name("create topic", results)
+        return {t.name: errors[t.name] or t.topic_id for t in response.topics}
 
     return AdminCall(ApiKey.CREATE_TOPICS, build, read)
 
 
 def delete_topics(
     names: Sequence[str], timeout_ms: int
-) -> AdminCall[dict[str, BrokerError | None]]:
-    """Delete topics by name; return an error or None for each."""
+) -> AdminCall[dict[str, bytes | BrokerError]]:
+    """Delete topics by name; return the id or an error for each, as `create_topics`."""
 
     def build(version: int) -> Message:
         if version >= _DELETE_BY_STRUCT_FROM:
@@ -103,10 +104,11 @@ def delete_topics(
             )
         return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
 
-    def read(response: Message) -> dict[str, BrokerError | None]:
+    def read(response: Message) -> dict[str, bytes | BrokerError]:
         assert isinstance(response, DeleteTopicsResponse)
         results = [(t.name or "", t.error_code, t.error_message) for t in response.responses]
-        return errors_by_name("delete topic", results)
+        errors = errors_by_name("delete topic", results)
+        return {t.name or "": errors[t.name or ""] or t.topic_id for t in response.responses}
 
     return AdminCall(ApiKey.DELETE_TOPICS, build, read)
 
