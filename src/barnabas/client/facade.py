@@ -13,7 +13,7 @@ from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.admin.plan import run
 from barnabas.client.admin.plans.topics import create_topic_ids
-from barnabas.client.admin.results import raise_failed
+from barnabas.client.admin.results import errors_of, raise_failed
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.connections.topic_lookup import TopicLookup
@@ -390,8 +390,7 @@ class Client(ClosedByUser, WithBlock):
         created = {name: each for name, each in ids.items() if isinstance(each, bytes)}
         if created and not validate_only:
             self._wait_for_leaders(created)
-        errors = {name: each for name, each in ids.items() if not isinstance(each, bytes)}
-        result = {name: errors.get(name) for name in ids}
+        result = errors_of(ids)
         if raise_errors:
             raise_failed(result)
         return result

@@ -49,7 +49,6 @@ def checked(plan: Plan[dict[K, V]], *, raise_errors: bool) -> Plan[dict[K, V]]:
     return results
 
 
-def errors_of(plan: Plan[dict[K, V | BrokerError]]) -> Plan[dict[K, BrokerError | None]]:
-    """Run a plan; return the error of each result, or None for a value."""
-    results = yield from plan
+def errors_of(results: Mapping[K, V | BrokerError]) -> dict[K, BrokerError | None]:
+    """Return the error of each result, or None for a value."""
     return {key: each if isinstance(each, BrokerError) else None for key, each in results.items()}

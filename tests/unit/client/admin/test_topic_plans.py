@@ -99,3 +99,10 @@ def test_a_checked_creation_deletes_nothing() -> None:
     plan = plans.create_topics(sender, [NewTopic("t")], validate_only=True)
     assert result_of(plan) == {"t": None}
     assert sender.cluster.metadata.topic_id("t") == ID
+
+
+def test_a_topic_that_was_not_requested_leaves_the_metadata() -> None:
+    topic = CreatableTopicResult(name="other", topic_id=OTHER_ID, error_code=0)
+    sender: Any = RespondingSender(CreateTopicsResponse(topics=[topic]))
+    assert result_of(create(sender)) == {"other": None}
+    assert sender.cluster.metadata.topic_id("t") == ID

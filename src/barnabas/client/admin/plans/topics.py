@@ -44,8 +44,11 @@ def create_topics(
     Raises:
         AdminResultsError: a topic was not created; not raised with `raise_errors=False`.
     """
-    plan = create_topic_ids(sender, new, validate_only=validate_only)
-    return checked(errors_of(plan), raise_errors=raise_errors)
+
+    def create() -> Plan[dict[str, BrokerError | None]]:
+        return errors_of((yield from create_topic_ids(sender, new, validate_only=validate_only)))
+
+    return checked(create(), raise_errors=raise_errors)
 
 
 def create_topic_ids(
@@ -58,7 +61,9 @@ def create_topic_ids(
     call = topics.create_topics(new, sender.timeout_ms, validate_only=validate_only)
     ids = yield from sender.send(CONTROLLER, call)
     if not validate_only:
-        metadata.note_deleted(known[name] for name, each in ids.items() if isinstance(each, bytes))
+        metadata.note_deleted(
+            each for name, each in known.items() if isinstance(ids.get(name), bytes)
+        )
     return ids
 
 
@@ -74,13 +79,13 @@ def delete_topics(
         AdminResultsError: a topic was not deleted; not raised with `raise_errors=False`.
     """
 
-    def delete() -> Plan[dict[str, bytes | BrokerError]]:
+    def delete() -> Plan[dict[str, BrokerError | None]]:
         call = topics.delete_topics(names_of(names), sender.timeout_ms)
         ids = yield from sender.send(CONTROLLER, call)
         sender.cluster.metadata.note_deleted(i for i in ids.values() if isinstance(i, bytes))
-        return ids
+        return errors_of(ids)
 
-    return checked(errors_of(delete()), raise_errors=raise_errors)
+    return checked(delete(), raise_errors=raise_errors)
 
 
 def delete_topics_by_id(
