@@ -1,4 +1,4 @@
-"""Types of Spark that tables cannot store, although Arrow would make structs of them."""
+"""Types of rows that the sinks for Delta and for Iceberg share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.spark.errors import OptionError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
 # By the name that Spark gives the type.
@@ -47,3 +48,32 @@ def _disguised(kind: DataType) -> list[str]:
             return [*_disguised(kind.keyType), *_disguised(kind.valueType)]
         case _:
             return [name for name in _WITHOUT_STRUCT if kind.typeName() == name]
+
+
+def optional_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns with nulls allowed at all depths, except for keys of maps.
+
+    Spark knows of some columns that their rows have no nulls, such as `count(*)`. A later query may
+    have others. Metadata of the columns is left out.
+    """
+    import pyarrow as pa
+
+    return pa.schema([_optional_field(each) for each in schema])
+
+
+def _optional_field(field: pa.Field) -> pa.Field:
+    import pyarrow as pa
+
+    return pa.field(field.name, _optional_type(field.type))
+
+
+def _optional_type(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([_optional_field(each) for each in kind.fields])
+    if pa.types.is_list(kind):
+        return pa.list_(_optional_field(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(_optional_type(kind.key_type), _optional_field(kind.item_field))
+    return kind

@@ -16,8 +16,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from barnabas.spark.delta.table_options import TableOptions
-from barnabas.spark.delta.writer import plan_for
+from barnabas.spark.delta.writer import row_columns
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.writer import row_schema
 
@@ -39,4 +38,4 @@ def test_the_column_and_its_type_are_named(kind: DataType, name: str) -> None:
     with pytest.raises(OptionError, match=f"barnabas_iceberg {message}"):
         row_schema(schema)
     with pytest.raises(OptionError, match=f"barnabas_delta {message}"):
-        plan_for(TableOptions("unused"), schema, overwrite=False)
+        row_columns(schema)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.row_types import optional_schema
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -27,15 +29,16 @@ def columns_of(schema: pa.Schema) -> list[Column]:
     """
     from deltalake import Schema
 
-    columns: list[Column] = json.loads(Schema.from_arrow(schema).to_json())["fields"]
-    return [nullable_column(each) for each in columns]
+    text = Schema.from_arrow(optional_schema(schema)).to_json()
+    columns: list[Column] = json.loads(text)["fields"]
+    return columns
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """Return the types in which files store the columns; all of them are nullable."""
     import pyarrow as pa
 
-    return pa.schema(delta_schema([nullable_column(each) for each in columns]).to_arrow())
+    return optional_schema(pa.schema(delta_schema(columns).to_arrow()))
 
 
 def delta_schema(columns: Sequence[Column]) -> Schema:
@@ -53,35 +56,6 @@ def without_metadata(columns: Sequence[Column]) -> list[Column]:
 
     stripped: list[Column] = json.loads(json.dumps(columns), object_hook=plain)
     return stripped
-
-
-def nullable_column(column: Column) -> Column:
-    """Return a column of the same name, with a nullable type and no metadata."""
-    return {
-        "name": column["name"],
-        "type": nullable_type(column["type"]),
-        "nullable": True,
-        "metadata": {},
-    }
-
-
-def nullable_type(kind: DeltaType) -> DeltaType:
-    """Return the type with nulls allowed at all depths, except for keys of maps."""
-    if isinstance(kind, str):
-        return kind
-    match kind["type"]:
-        case "struct":
-            return {"type": "struct", "fields": [nullable_column(each) for each in kind["fields"]]}
-        case "array":
-            element = nullable_type(kind["elementType"])
-            return {"type": "array", "elementType": element, "containsNull": True}
-        case _:
-            return {
-                "type": "map",
-                "keyType": nullable_type(kind["keyType"]),
-                "valueType": nullable_type(kind["valueType"]),
-                "valueContainsNull": True,
-            }
 
 
 def all_columns(columns: Sequence[Column], prefix: str = "") -> Iterator[tuple[str, Column]]:

@@ -18,6 +18,7 @@ from barnabas.spark.delta.errors import DeltaTableError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.spark.delta.columns import DeltaType
     from barnabas.spark.delta.features import TableState
 
 _CHECK_PREFIX = "delta.constraints."
@@ -44,10 +45,10 @@ class Constraint:
 
     # For messages, with its name and text in the table.
     description: str
-    # In DataFusion's SQL.
+    # In DataFusion's SQL; columns are called c0, c1 and so on.
     expression: str
-    # Columns that the expression uses.
-    columns: tuple[str, ...]
+    # These columns, or fields of structs, as paths in the row.
+    paths: tuple[tuple[str, ...], ...]
 
 
 def table_constraints(state: TableState, columns: list[Column]) -> tuple[Constraint, ...]:
@@ -102,34 +103,34 @@ def translated(description: str, text: str, columns: list[Column]) -> Constraint
     words = list(_tokens(text))
     if not words:
         raise ValueError("of the types of texts, only VARCHAR(n) of a whole column is supported")
-    used: dict[str, Column] = {}
+    # Path and type of each name of a column.
+    used: dict[tuple[str, ...], DeltaType] = {}
     written: list[str] = []
     position = 0
     while position < len(words):
         kind, word = words[position]
-        following = words[position + 1][1] if position + 1 < len(words) else ""
-        position += 1
+        is_call = [each for _, each in words[position + 1 : position + 2]] == ["("]
         if kind != "name":
             written.append(word)
-        elif following == "(" and word.lower() in _FUNCTIONS:
+        elif is_call and word.lower() in _FUNCTIONS:
             written.append(word.lower())
-        elif following != "(" and _is_keyword(word, columns):
+        elif _is_keyword(word, columns, is_call=is_call):
             written.append(word.upper())
-        elif following == "(" and word.lower() not in _KEYWORDS:
+        elif is_call:
             raise ValueError(f"the function {word} is not supported")
-        elif following == "(":
-            written.append(word.upper())
         else:
-            path, position = _path(words, position - 1)
-            column, name = _resolved(path, columns)
-            used[column["name"]] = column
-            written.append(name)
-    if any(kind == "text" for kind, _ in words):
-        _refuse_zoned_times(used)
+            names, position = _path(words, position)
+            path, column_type = _resolved(names, columns)
+            used.setdefault(path, column_type)
+            written.append(f"c{list(used).index(path)}")
+        position += 1
+    _refuse_ambiguous_types(used, has_text=any(kind == "text" for kind, _ in words))
     return Constraint(description, " ".join(written), tuple(used))
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    if "--" in text:
+        raise ValueError("it contains a comment")
     position, end = 0, len(text.rstrip())
     while position < end:
         found = _TOKEN.match(text, position)
@@ -139,42 +140,44 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         position = found.end()
 
 
-def _is_keyword(word: str, columns: list[Column]) -> bool:
+def _is_keyword(word: str, columns: list[Column], *, is_call: bool) -> bool:
     if word.lower() not in _KEYWORDS:
         return False
-    if any(each["name"].lower() == word.lower() for each in columns):
+    if not is_call and any(each["name"].lower() == word.lower() for each in columns):
         raise ValueError(f"{word} is a keyword and a column")
     return True
 
 
 def _path(words: list[tuple[str, str]], position: int) -> tuple[list[str], int]:
-    """Return the names of a path such as a.b.c, and the position of the token behind it."""
+    """Return the names of a path such as a.b.c, and the position of its last name."""
     path = [words[position][1].strip("`")]
-    position += 1
-    while position + 1 < len(words) and words[position][1] == ".":
-        path.append(words[position + 1][1].strip("`"))
+    while position + 2 < len(words) and words[position + 1][1] == ".":
         position += 2
+        path.append(words[position][1].strip("`"))
     return path, position
 
 
-def _resolved(path: list[str], columns: list[Column]) -> tuple[Column, str]:
-    """Return the column of a path, and the path with the exact names of the table."""
-    exact, fields = [], columns
-    first: Column | None = None
-    for name in path:
+def _resolved(names: list[str], columns: list[Column]) -> tuple[tuple[str, ...], DeltaType]:
+    """Return a path with the exact names of the table, and its type; Spark ignores their case."""
+    exact: list[str] = []
+    fields = columns
+    kind: DeltaType = ""
+    for name in names:
         found = next((each for each in fields if each["name"].lower() == name.lower()), None)
         if found is None:
-            raise ValueError(f"the table has no column {'.'.join(path)}")
-        first = first or found
-        exact.append(f"`{found['name']}`")
+            raise ValueError(f"the table has no column {'.'.join(names)}")
+        exact.append(found["name"])
         kind = found["type"]
         fields = kind["fields"] if isinstance(kind, dict) and kind["type"] == "struct" else []
-    assert first is not None
-    return first, ".".join(exact)
+    return tuple(exact), kind
 
 
-def _refuse_zoned_times(used: dict[str, Column]) -> None:
-    """Refuse a comparison that depends on the time zone of Spark's session."""
-    times = [name for name, each in used.items() if contains_type(each["type"], "timestamp")]
-    if times:
+def _refuse_ambiguous_types(used: dict[tuple[str, ...], DeltaType], *, has_text: bool) -> None:
+    """Refuse comparisons of types that DataFusion converts in another way than Spark."""
+    times = [".".join(path) for path, kind in used.items() if contains_type(kind, "timestamp")]
+    if times and has_text:
         raise ValueError(f"a text that stands for the time {times[0]} depends on a time zone")
+    names = [kind for kind in used.values() if isinstance(kind, str)]
+    has_fractions = any(name in {"float", "double"} for name in names)
+    if has_fractions and any(name.startswith("decimal") for name in names):
+        raise ValueError("a comparison of decimal and floating-point columns is not supported")

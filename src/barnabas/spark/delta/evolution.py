@@ -9,7 +9,7 @@ from barnabas.spark.delta.columns import (
     Column,
     DeltaType,
     all_columns,
-    nullable_column,
+    arrow_schema,
     type_text,
 )
 
@@ -41,7 +41,7 @@ def merged(rows: Sequence[Column], table: Sequence[Column]) -> list[Column]:
         for each in table
     ]
     names = {each["name"] for each in table}
-    return [*kept, *(nullable_column(each) for each in rows if each["name"] not in names)]
+    return [*kept, *(each for each in rows if each["name"] not in names)]
 
 
 def _merged_type(rows: DeltaType, table: DeltaType) -> DeltaType:
@@ -63,13 +63,12 @@ def _merged_type(rows: DeltaType, table: DeltaType) -> DeltaType:
 def replaced(rows: Sequence[Column], table: Sequence[Column]) -> list[Column]:
     """Return the columns of the rows; a column of equal type keeps its definition of the table."""
     old = {each["name"]: each for each in table}
-    made = []
-    for row in rows:
-        new = nullable_column(row)
-        same = old.get(row["name"])
-        equal = same is not None and nullable_column(same)["type"] == new["type"]
-        made.append(same if same is not None and equal else new)
-    return made
+    return [
+        old[each["name"]]
+        if each["name"] in old and arrow_schema([old[each["name"]]]) == arrow_schema([each])
+        else each
+        for each in rows
+    ]
 
 
 def differences(

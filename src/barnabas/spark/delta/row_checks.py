@@ -81,33 +81,50 @@ def check_constraints(
     Raises:
         DeltaTableError: names table, constraint, number of rows and the values of one row.
     """
+    for constraint in constraints:
+        count, row = violations(batch, constraint)
+        if count:
+            raise DeltaTableError(
+                f"{address}: {count} of {batch.num_rows} rows of a batch violate"
+                f" {constraint.description}, for instance {row}. Nothing was added. Filter or"
+                " mend these rows"
+            )
+
+
+def violations(batch: pa.RecordBatch, constraint: Constraint) -> tuple[int, dict[str, Any]]:
+    """Return the number of rows for which a constraint is not true, and values of one such row."""
     import pyarrow as pa
     from deltalake import QueryBuilder
     from pyarrow import ipc
 
-    if not constraints:
-        return
+    # A constraint without columns is evaluated once for each row too.
+    columns = [*(_values(batch, each) for each in constraint.paths), pa.nulls(batch.num_rows)]
+    named = pa.RecordBatch.from_arrays(columns, [f"c{index}" for index in range(len(columns))])
     # `delta-rs` takes rows from files only.
     with tempfile.TemporaryDirectory(prefix="barnabas-delta-") as directory:
         path = Path(directory, "rows.arrow")
-        with ipc.new_file(path, batch.schema) as file:
-            file.write_batch(batch)
+        with ipc.new_file(path, named.schema) as file:
+            file.write_batch(named)
         query = QueryBuilder(_SQL)
 
         def found(sql: str) -> list[dict[str, Any]]:
-            rows: list[dict[str, Any]] = pa.table(query.execute(sql).read_all()).to_pylist()
-            return rows
+            result: list[dict[str, Any]] = pa.table(query.execute(sql).read_all()).to_pylist()
+            return result
 
         location = str(path).replace("'", "''")
         found(f"CREATE EXTERNAL TABLE batch STORED AS ARROW LOCATION '{location}'")
-        for constraint in constraints:
-            wrong = f"FROM batch WHERE ({constraint.expression}) IS NOT TRUE"
-            [counted] = found(f"SELECT count(*) AS n {wrong}")
-            if counted["n"]:
-                names = ", ".join(f"`{each}`" for each in constraint.columns) or "1"
-                [row] = found(f"SELECT {names} {wrong} LIMIT 1")
-                raise DeltaTableError(
-                    f"{address}: {counted['n']} of {batch.num_rows} rows of a batch violate"
-                    f" {constraint.description}, for instance {row}. Nothing was added. Filter or"
-                    " mend these rows"
-                )
+        wrong = f"FROM batch WHERE ({constraint.expression}) IS NOT TRUE"
+        [counted] = found(f"SELECT count(*) AS n {wrong}")
+        if not counted["n"]:
+            return 0, {}
+        [row] = found(f"SELECT * {wrong} LIMIT 1")
+        names = [".".join(each) for each in constraint.paths]
+        return counted["n"], dict(zip(names, row.values(), strict=False))
+
+
+def _values(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+    """Return a column or a field of structs; a field of a null is null."""
+    import pyarrow.compute as pc
+
+    column = batch.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if path[1:] else column

@@ -119,7 +119,7 @@ def commit_files(
             commit_properties=properties,
         )
         return True
-    if identity is not None and _has_batch(table, identity, options.address):
+    if identity is not None and has_batch(table, identity, options.address):
         return False
     plan = renewed(options, plan, table)
     if not plan.removes_rows:
@@ -144,7 +144,12 @@ def _add_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> N
         table.alter.add_columns([Field.from_json(json.dumps(each)) for each in changed])
 
 
-def _has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
+def has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
+    """Return whether the table has a batch already.
+
+    Raises:
+        DeltaTableError: the table is newer than the checkpoint.
+    """
     last = table.transaction_version(identity.query_id)
     if last is None or last < identity.batch_id:
         return False

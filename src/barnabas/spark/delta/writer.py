@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.delta.columns import Column
     from barnabas.spark.delta.files import WrittenFile
     from barnabas.spark.delta.plan import WritePlan
     from barnabas.spark.delta.table_options import TableOptions
@@ -44,7 +45,9 @@ class DeltaWriter(DataSourceArrowWriter):
 
     def __init__(self, options: TableOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
-        self._plan = plan_for(options, schema, overwrite)
+        self._plan = plan_write(
+            options, row_columns(schema), load_table(options), removes_rows=overwrite
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task to files."""
@@ -65,7 +68,9 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: TableOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
-        self._plan = plan_for(options, schema, overwrite)
+        self._plan = plan_write(
+            options, row_columns(schema), load_table(options), removes_rows=overwrite
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task to files."""
@@ -91,21 +96,19 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
         remove_unnamed(self._options, _gather(messages)[0])
 
 
-def plan_for(options: TableOptions, schema: StructType, overwrite: bool) -> WritePlan:
-    """Decide how rows of Spark are written; timestamps are UTC, in microseconds.
+def row_columns(schema: StructType) -> list[Column]:
+    """Convert Spark's schema to nullable columns of Delta; timestamps are UTC, in microseconds.
 
     Raises:
         OptionError: a Delta table cannot store one of the types.
-        DeltaTableError: the rows do not fit the table, or the sink does not support the table.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     refuse_disguised_types(schema, "barnabas_delta")
     try:
-        rows = columns_of(to_arrow_schema(schema, timezone="UTC"))
+        return columns_of(to_arrow_schema(schema, timezone="UTC"))
     except Exception as error:
         raise OptionError(f"the rows cannot be stored in a Delta table: {error}") from error
-    return plan_write(options, rows, load_table(options), removes_rows=overwrite)
 
 
 def write_files(
