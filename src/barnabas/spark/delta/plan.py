@@ -57,17 +57,22 @@ class WritePlan:
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
+        import pyarrow.compute as pc
 
-        if batch.schema.equals(self.schema):
-            return batch
         present = set(batch.schema.names)
-        columns = [
-            batch.column(each.name).cast(each.type)
-            if each.name in present
-            else pa.nulls(batch.num_rows, each.type)
-            for each in self.schema
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+        def column(field: pa.Field) -> pa.Array:
+            if field.name not in present:
+                return pa.nulls(batch.num_rows, field.type)
+            values = batch.column(field.name).cast(field.type)
+            if field.name in self.partition_by and pa.types.is_string(field.type):
+                # Delta's log has no empty partition value: it is NULL.
+                return pc.if_else(pc.equal(values, ""), pa.scalar(None, field.type), values)
+            return values
+
+        return pa.RecordBatch.from_arrays(
+            [column(each) for each in self.schema], schema=self.schema
+        )
 
 
 def plan_write(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
 
 from barnabas.spark.delta.constraints import translated
 from barnabas.spark.delta.errors import DeltaTableError
@@ -249,6 +249,14 @@ def test_columns_of_new_tables_are_nullable_at_all_depths(tmp_path: Path) -> Non
     )
     write(options, pa.Table.from_pylist([{"n": None, "s": {"x": None}, "a": [None]}], loose))
     assert len(stored_rows(options)) == 2
+
+
+def test_an_empty_partition_value_is_a_null(tmp_path: Path) -> None:
+    schema = Schema([Field("id", "long"), Field("kind", "string", nullable=False)])
+    DeltaTable.create(tmp_path / "table", schema, partition_by=["kind"])
+    options = TableOptions(str(tmp_path / "table"))
+    write(options, pa.table({"id": [1], "kind": ["a"]}))
+    refused(options, pa.table({"id": [2], "kind": [""]}), "kind is NOT NULL")
 
 
 def test_only_the_rows_of_a_batch_are_checked() -> None:
