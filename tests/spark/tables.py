@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from barnabas.spark.delta.table import TableOptions
+from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.iceberg.catalog import open_catalog, open_table
 from barnabas.spark.tables.delta_table import MaintainedDelta
 from barnabas.spark.tables.iceberg_table import MaintainedIceberg

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -195,7 +195,14 @@ def test_batch_writes_append_or_overwrite(spark: SparkSession, tmp_path: Path) -
         ("select 1L as id, 2 as n", {"partitionColumns": "n"}, r"partitioned by \(\)"),
         ("select 1L as id", {"partitionColumns": "id"}, "names every column"),
         ("select 1L as id", {"partitionColumns": "day"}, "names day, which the rows do not have"),
-        ("select 1L as id", {"mergeSchema": "true"}, "unknown option"),
+        ("select 1L as id", {"mergeSchemas": "true"}, "unknown option"),
+        (
+            "select 1L as id",
+            {"mergeSchema": "yes"},
+            "mergeSchema is 'yes': set it to true or false",
+        ),
+        ("select 1L as id", {"overwriteSchema": "true"}, "set the mode to overwrite"),
+        ("select parse_json('1') as id", {}, "id contains variant"),
     ],
 )
 def test_rows_that_do_not_fit_the_table_are_refused_and_leave_no_file(
@@ -207,3 +214,60 @@ def test_rows_that_do_not_fit_the_table_are_refused_and_leave_no_file(
         write(spark.sql(query), tmp_path, **options)
     assert len(rows(tmp_path)) == 3
     assert parquet_files(tmp_path) == files
+
+
+def test_rows_that_violate_a_constraint_are_refused_and_leave_no_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    fields = [Field("id", "long", nullable=False), Field("v", "long")]
+    table = DeltaTable.create(tmp_path / "table", Schema(fields))
+    table.alter.add_constraint({"positive": "v > 0"})
+    write(spark.sql("select id, 7L as v from range(3)"), tmp_path)
+    files = parquet_files(tmp_path)
+    for query, message in [
+        ("select id, 1 - id as v from range(3)", "positive"),
+        ("select if(id = 1, null, id) as id, 1L as v from range(3)", "id is NOT NULL"),
+    ]:
+        with pytest.raises(Exception, match=message):
+            write(spark.sql(query).coalesce(1), tmp_path)
+    assert len(rows(tmp_path)) == 3
+    assert parquet_files(tmp_path) == files
+
+
+def test_a_table_made_of_counts_takes_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.sql("select count(*) as n, array(1) as a, struct(1 as x) as s"), tmp_path)
+    write(spark.sql("select null as n, array(null) as a, null as s"), tmp_path)
+    assert {"n": None, "a": [None], "s": None} in rows(tmp_path)
+
+
+def test_streams_add_columns_and_replace_them_by_options(
+    spark: SparkSession, client: Client, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    fill(client, topic, 0, 2)
+    events = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+
+    def stream(frame: DataFrame, mode: str, option: str) -> None:
+        writer = (
+            frame.writeStream.format("barnabas_delta")
+            .option(option, "true")
+            .option("checkpointLocation", str(tmp_path / mode))
+            .outputMode(mode)
+            .trigger(availableNow=True)
+        )
+        to_the_end(lambda: writer.start((tmp_path / "table").as_uri()))
+
+    write(spark.range(1), tmp_path)
+    stream(events.selectExpr("cast(value as string) as value"), "append", "mergeSchema")
+    assert {(each["id"], each["value"]) for each in rows(tmp_path)} == {
+        (0, None),
+        (None, "v0"),
+        (None, "v1"),
+    }
+    stream(events.groupBy("topic").count(), "complete", "overwriteSchema")
+    assert rows(tmp_path) == [{"topic": topic, "count": 2}]

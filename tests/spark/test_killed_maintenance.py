@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from barnabas.spark.batch_identity import BatchIdentity
-from barnabas.spark.delta.files import TableFiles
-from barnabas.spark.delta.table import TableOptions, commit_files, open_files
+from barnabas.spark.delta.table_options import TableOptions
+from spark.delta_tables import Writer as DeltaWriter
 from spark.iceberg_tables import SCHEMA, Writer, named, stored_files
 from spark.tables import KINDS, SinkTable
 from waiting import eventually
@@ -42,9 +42,9 @@ def batch_writer(table: SinkTable) -> Callable[[int], None]:
     options = TableOptions(table.target)
 
     def write(batch: int) -> None:
-        files = TableFiles(open_files(options), SCHEMA, ())
-        files.write(pa.record_batch({"id": pa.array([batch]), "kind": ["x"]}))
-        _check(commit_files(options, SCHEMA, files.close(), False, BatchIdentity("query", batch)))
+        delta = DeltaWriter(options, SCHEMA)
+        files = delta.files(pa.record_batch({"id": pa.array([batch]), "kind": ["x"]}))
+        _check(delta.commit(files, BatchIdentity("query", batch)))
 
     return write
 

@@ -44,6 +44,11 @@ def test_the_state_of_a_delta_table(delta: Path) -> None:
     assert lines[2].startswith("3 versions, the oldest of ")
 
 
+@pytest.mark.parametrize("scheme", ["file://", "file:"])
+def test_a_local_table_may_be_named_by_a_url(delta: Path, scheme: str) -> None:
+    assert run("status", f"{scheme}{delta}").stdout == run("status", delta).stdout
+
+
 def test_the_state_of_an_iceberg_table(iceberg: tuple[str, ...]) -> None:
     lines = run("status", *iceberg).stdout.splitlines()
     assert lines[0] == "iceberg table, 3 rows"

@@ -62,10 +62,12 @@ def opened(
 
         properties = key_values(catalog_properties, "--catalog-property")
         return MaintainedIceberg(TableName(table, catalog or DEFAULT_CATALOG, properties))
-    from barnabas.spark.delta.table import TableOptions
+    from barnabas.spark.delta.table_options import TableOptions
+    from barnabas.spark.table_option_values import absolute_address
     from barnabas.spark.tables.delta_table import MaintainedDelta
 
-    return MaintainedDelta(TableOptions(table, (), key_values(storage, "--storage")))
+    address = absolute_address(table)
+    return MaintainedDelta(TableOptions(address, storage=key_values(storage, "--storage")))
 
 
 @contextmanager

@@ -6,13 +6,13 @@ large.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from barnabas.spark.delta.table import TableOptions
+from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.errors import OptionError
+from barnabas.spark.table_option_values import absolute_address, parse_switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.spark.delta.writer import DeltaStreamWriter, DeltaWriter
 
 _STORAGE_PREFIX = "storage."
-_OPTIONS = frozenset({"path", "partitioncolumns"})
+_OPTIONS = frozenset({"path", "partitioncolumns", "mergeschema", "overwriteschema"})
 # Spark passes its own options of the query too.
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
@@ -40,10 +40,11 @@ class DeltaSink(DataSource):
 
         Raises:
             OptionError: an option or a column's type is wrong.
+            DeltaTableError: the rows do not fit the table, or the sink does not support the table.
         """
         from barnabas.spark.delta.writer import DeltaWriter
 
-        return DeltaWriter(parse_options(self.options, schema), schema, overwrite)
+        return DeltaWriter(self._parsed(schema, overwrite), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DeltaStreamWriter:
         """Return the writer for `df.writeStream`, which writes exactly once.
@@ -52,10 +53,20 @@ class DeltaSink(DataSource):
 
         Raises:
             OptionError: an option or a column's type is wrong.
+            DeltaTableError: the rows do not fit the table, or the sink does not support the table.
         """
         from barnabas.spark.delta.writer import DeltaStreamWriter
 
-        return DeltaStreamWriter(parse_options(self.options, schema), schema, overwrite)
+        return DeltaStreamWriter(self._parsed(schema, overwrite), schema, overwrite)
+
+    def _parsed(self, schema: StructType, overwrite: bool) -> TableOptions:
+        options = parse_options(self.options, schema)
+        if options.overwrite_schema and not overwrite:
+            raise OptionError(
+                "overwriteSchema replaces the columns of a table together with its rows: set the"
+                " mode to overwrite, or use mergeSchema to add columns"
+            )
+        return options
 
 
 def parse_options(options: Mapping[str, str], schema: StructType) -> TableOptions:
@@ -74,8 +85,9 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
             given[lowered] = value
         elif lowered not in _SPARK_OPTIONS:
             raise OptionError(
-                f"unknown option {name}: there are path, partitionColumns and storage.* (settings"
-                " of the object store, such as storage.aws_region)"
+                f"unknown option {name}: there are path, partitionColumns, mergeSchema,"
+                " overwriteSchema and storage.* (settings of the object store, such as"
+                " storage.aws_region)"
             )
     path = given.get("path", "").strip()
     if not path:
@@ -90,6 +102,10 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
         )
     if len(partition_by) == len(schema.fieldNames()):
         raise OptionError("partitionColumns names every column: one must be left to be stored")
-    # Workers may have another working directory.
-    address = path if "://" in path else os.path.abspath(path)  # noqa: PTH100 - keeps links
-    return TableOptions(address, partition_by, storage)
+    return TableOptions(
+        absolute_address(path),
+        partition_by or None,
+        storage,
+        parse_switch("mergeSchema", given.get("mergeschema", "false")),
+        parse_switch("overwriteSchema", given.get("overwriteschema", "false")),
+    )

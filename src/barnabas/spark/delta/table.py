@@ -7,37 +7,24 @@ crash, its number is already in the table, and the commit adds nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
 from typing import TYPE_CHECKING
 
+from barnabas.spark.delta.columns import delta_schema
 from barnabas.spark.delta.errors import DeltaTableError
+from barnabas.spark.delta.plan import renewed, table_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
     import pyarrow.fs as pafs
-    from deltalake import DeltaTable, Schema
+    from deltalake import DeltaTable
     from deltalake.transaction import AddAction
 
     from barnabas.spark.batch_identity import BatchIdentity
     from barnabas.spark.delta.files import WrittenFile
-
-
-@dataclass(frozen=True, slots=True)
-class TableOptions:
-    """Address and layout of a table."""
-
-    # A directory, or an address such as s3://bucket/table.
-    address: str
-    partition_by: tuple[str, ...] = ()
-    # Settings of the object store.
-    storage: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the table is a local directory."""
-        return "://" not in self.address
+    from barnabas.spark.delta.plan import WritePlan
+    from barnabas.spark.delta.table_options import TableOptions
 
 
 def open_files(options: TableOptions) -> pafs.FileSystem:
@@ -49,6 +36,25 @@ def open_files(options: TableOptions) -> pafs.FileSystem:
         pafs.LocalFileSystem().create_dir(options.address, recursive=True)
     handler = DeltaStorageHandler(options.address, options.storage)
     return pafs.PyFileSystem(handler)
+
+
+def load_table(options: TableOptions) -> DeltaTable | None:
+    """Load the current state of a table; return None if it does not exist.
+
+    Raises:
+        DeltaTableError: `delta-rs` cannot read the table.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    if not DeltaTable.is_deltatable(options.address, options.storage):
+        return None
+    try:
+        return DeltaTable(options.address, storage_options=options.storage)
+    except DeltaError as error:
+        raise DeltaTableError(
+            f"delta-rs cannot open the table {options.address}: {error}"
+        ) from error
 
 
 def remove_unnamed(options: TableOptions, files: Sequence[WrittenFile]) -> None:
@@ -74,59 +80,76 @@ def remove_unnamed(options: TableOptions, files: Sequence[WrittenFile]) -> None:
 
 def commit_files(
     options: TableOptions,
-    schema: pa.Schema,
+    plan: WritePlan,
     files: Sequence[WrittenFile],
-    overwrite: bool,
     identity: BatchIdentity | None,
 ) -> bool:
     """Add the files to the table in one commit; create the table if it does not exist.
 
     Args:
         options: address and layout of the table.
-        schema: the types of the rows.
+        plan: the plan by which the files were written.
         files: the files of all tasks.
-        overwrite: whether the files replace all existing rows.
         identity: identity of the batch, None if Spark does not repeat it.
 
     Returns:
         False if the table already has this batch; then the files are not added.
 
     Raises:
-        DeltaTableError: the rows do not fit the table, or the table is newer than the checkpoint.
+        DeltaTableError: the rows do not fit the table any more, or the table is newer than the
+            checkpoint.
         DeltaError: another writer caused a conflict, or the object store failed.
     """
-    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake import CommitProperties, Transaction
     from deltalake.transaction import create_table_with_add_actions
 
     transactions = None
     if identity is not None:
         transactions = [Transaction(identity.query_id, identity.batch_id)]
     properties = CommitProperties(app_transactions=transactions)
-    if not DeltaTable.is_deltatable(options.address, options.storage):
+    actions = [_add_action(each) for each in files]
+    table = load_table(options)
+    if table is None:
         create_table_with_add_actions(
             options.address,
-            _delta_schema(schema),
-            [_add_action(each) for each in files],
-            partition_by=list(options.partition_by),
+            delta_schema(plan.columns),
+            actions,
+            partition_by=list(plan.partition_by),
             storage_options=options.storage,
             commit_properties=properties,
         )
         return True
-    table = DeltaTable(options.address, storage_options=options.storage)
-    if identity is not None and _has_batch(table, identity, options.address):
+    if identity is not None and has_batch(table, identity, options.address):
         return False
-    _check_layout(table, options, schema)
+    plan = renewed(options, plan, table)
+    if not plan.removes_rows:
+        _add_columns(options, plan, table)
     table.create_write_transaction(
-        [_add_action(each) for each in files],
-        "overwrite" if overwrite else "append",
-        _delta_schema(schema),
-        partition_by=list(options.partition_by),
+        [*actions],
+        "overwrite" if plan.removes_rows else "append",
+        delta_schema(plan.columns) if plan.removes_rows else table.schema(),
+        partition_by=list(plan.partition_by),
         commit_properties=properties,
     )
     return True
 
 
-def _has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
+def _add_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> None:
+    """Add the new columns and fields of the plan to the table."""
+    from deltalake import Field
+
+    old = table_state(table, options.address).columns
+    changed = [each for each in plan.columns if each not in old]
+    if changed:
+        table.alter.add_columns([Field.from_json(json.dumps(each)) for each in changed])
+
+
+def has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
+    """Return whether the table has a batch already.
+
+    Raises:
+        DeltaTableError: the table is newer than the checkpoint.
+    """
     last = table.transaction_version(identity.query_id)
     if last is None or last < identity.batch_id:
         return False
@@ -139,35 +162,6 @@ def _has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool
         f"{identity.batch_id}: it is older than the table. Restore the table to the version that "
         "matches the checkpoint, or start with a new checkpoint and table"
     )
-
-
-def _check_layout(table: DeltaTable, options: TableOptions, schema: pa.Schema) -> None:
-    partition_by = tuple(table.metadata().partition_columns)
-    if partition_by != options.partition_by:
-        raise DeltaTableError(
-            f"{options.address} is partitioned by ({', '.join(partition_by)}): set the option "
-            f"partitionColumns to that, not to ({', '.join(options.partition_by)})"
-        )
-    table_types = {each.name: each.type for each in table.schema().fields}
-    row_types = {each.name: each.type for each in _delta_schema(schema).fields}
-    if row_types == table_types:
-        return
-    wrong = [
-        f"{name} is {row_types.get(name, 'missing')} in the rows and "
-        f"{table_types.get(name, 'missing')} in the table"
-        for name in [*table_types, *(name for name in row_types if name not in table_types)]
-        if row_types.get(name) != table_types.get(name)
-    ]
-    raise DeltaTableError(
-        f"the rows do not fit {options.address}: {'; '.join(wrong)}. Select and cast the columns "
-        "that the table has, or alter the table"
-    )
-
-
-def _delta_schema(schema: pa.Schema) -> Schema:
-    from deltalake import Schema
-
-    return Schema.from_arrow(schema)
 
 
 def _add_action(file: WrittenFile) -> AddAction:

@@ -12,9 +12,12 @@ from pyspark.sql.datasource import (
 )
 
 from barnabas.spark.batch_identity import BatchIdentity, task_query_id
-from barnabas.spark.delta.table import commit_files, open_files, remove_unnamed
+from barnabas.spark.delta.columns import columns_of
+from barnabas.spark.delta.plan import plan_write
+from barnabas.spark.delta.table import commit_files, load_table, open_files, remove_unnamed
 from barnabas.spark.errors import OptionError
 from barnabas.spark.partitioned_files import write_all
+from barnabas.spark.row_types import refuse_disguised_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.delta.columns import Column
     from barnabas.spark.delta.files import WrittenFile
-    from barnabas.spark.delta.table import TableOptions
+    from barnabas.spark.delta.plan import WritePlan
+    from barnabas.spark.delta.table_options import TableOptions
 
 
 @dataclass
@@ -40,17 +45,18 @@ class DeltaWriter(DataSourceArrowWriter):
 
     def __init__(self, options: TableOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
-        self._schema = table_schema(schema)
-        self._overwrite = overwrite
+        self._plan = plan_write(
+            options, row_columns(schema), load_table(options), removes_rows=overwrite
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task to files."""
-        return write_files(self._options, self._schema, iterator)
+        return write_files(self._options, self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the files of all tasks to the table."""
         files, _ = _gather(messages)
-        commit_files(self._options, self._schema, files, self._overwrite, None)
+        commit_files(self._options, self._plan, files, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete the written files after a task or the commit failed."""
@@ -62,22 +68,23 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: TableOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
-        self._schema = table_schema(schema)
-        self._overwrite = overwrite
+        self._plan = plan_write(
+            options, row_columns(schema), load_table(options), removes_rows=overwrite
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task to files."""
-        return write_files(self._options, self._schema, iterator)
+        return write_files(self._options, self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the files of all tasks, unless the table already has the batch."""
         files, query_id = _gather(messages)
-        if not query_id or not (files or self._overwrite):
+        if not query_id or not (files or self._plan.removes_rows):
             # Without rows there is nothing to commit, and the same holds for a repetition of the
             # batch.
             return
         identity = BatchIdentity(query_id, batchId)
-        if not commit_files(self._options, self._schema, files, self._overwrite, identity):
+        if not commit_files(self._options, self._plan, files, identity):
             remove_unnamed(self._options, files)
 
     def abort(
@@ -89,31 +96,29 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
         remove_unnamed(self._options, _gather(messages)[0])
 
 
-def table_schema(schema: StructType) -> pa.Schema:
-    """Convert Spark's schema to Delta's types: timestamps are UTC, in microseconds.
+def row_columns(schema: StructType) -> list[Column]:
+    """Convert Spark's schema to nullable columns of Delta; timestamps are UTC, in microseconds.
 
     Raises:
         OptionError: a Delta table cannot store one of the types.
     """
-    from deltalake import Schema
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    refuse_disguised_types(schema, "barnabas_delta")
     try:
-        Schema.from_arrow(arrow)
+        return columns_of(to_arrow_schema(schema, timezone="UTC"))
     except Exception as error:
         raise OptionError(f"the rows cannot be stored in a Delta table: {error}") from error
-    return arrow
 
 
 def write_files(
-    options: TableOptions, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+    options: TableOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch]
 ) -> WrittenFiles:
     """Write rows to uncommitted files; a failed task deletes its own files."""
     from barnabas.spark.delta.files import TableFiles
 
-    files = TableFiles(open_files(options), schema, options.partition_by)
-    return WrittenFiles(write_all(files, batches), task_query_id())
+    files = TableFiles(open_files(options), plan.schema, plan.partition_by)
+    return WrittenFiles(write_all(files, plan.fitted(batches)), task_query_id())
 
 
 def _gather(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[WrittenFile], str]:

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.spark.table_option_values import absolute_address
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -54,8 +56,8 @@ def absolute(properties: Mapping[str, str]) -> dict[str, str]:
     made = dict(properties)
     warehouse = made.get("warehouse", "")
     # The warehouse of a REST catalog can be any name.
-    if warehouse and "://" not in warehouse and made.get("uri", "").startswith("sqlite"):
-        made["warehouse"] = os.path.abspath(warehouse)  # noqa: PTH100 - keeps links
+    if warehouse and made.get("uri", "").startswith("sqlite"):
+        made["warehouse"] = absolute_address(warehouse)
     scheme, separator, path = made.get("uri", "").partition(":///")
     if separator and scheme.startswith("sqlite"):
         path, question, query = path.partition("?")

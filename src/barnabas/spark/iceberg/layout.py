@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import open_catalog
 from barnabas.spark.iceberg.errors import IcebergTableError
+from barnabas.spark.row_types import optional_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +111,7 @@ def _widen(catalog: Catalog, table: Table, rows: pa.Schema) -> Table:
     for _ in range(_ATTEMPTS):
         try:
             with table.update_schema() as update:
-                update.union_by_name(optional(rows))
+                update.union_by_name(optional_schema(rows))
             break
         except CommitFailedException:
             pass
@@ -131,7 +132,7 @@ def _create(catalog: Catalog, options: SinkOptions, rows: pa.Schema) -> Table:
     catalog.create_namespace_if_not_exists(namespace)
     try:
         with catalog.create_table_transaction(
-            options.name.table, optional(rows), properties=_TABLE_PROPERTIES
+            options.name.table, optional_schema(rows), properties=_TABLE_PROPERTIES
         ) as creation:
             if options.partition_by:
                 with creation.update_spec() as spec:
@@ -140,13 +141,6 @@ def _create(catalog: Catalog, options: SinkOptions, rows: pa.Schema) -> Table:
     except TableAlreadyExistsError:
         pass
     return catalog.load_table(options.name.table)
-
-
-def optional(rows: pa.Schema) -> pa.Schema:
-    """Return the columns as ones that may be null: a later query may not have all of them."""
-    import pyarrow as pa
-
-    return pa.schema([each.with_nullable(True) for each in rows])
 
 
 def iceberg_schema(rows: pa.Schema) -> Schema:

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
 from barnabas.spark.iceberg.sink_options import SinkOptions
+from barnabas.spark.table_option_values import parse_switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,6 @@ _CATALOG_PREFIX = "catalog."
 _OPTIONS = frozenset({"path", "table", "catalog", "partitioncolumns", "mergeschema"})
 # Spark passes its own options of the query too.
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
-_SWITCH = {"true": True, "false": False}
 
 
 class IcebergSink(DataSource):
@@ -86,13 +86,10 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> SinkOptions
             f"{table!r} names no table of a catalog: write namespace and name, as in"
             " .start('lake.flights')"
         )
-    merge = given.get("mergeschema", "false").lower()
-    if merge not in _SWITCH:
-        raise OptionError(f"mergeSchema is {merge!r}: set it to true or false")
     return SinkOptions(
         TableName(table, given.get("catalog") or DEFAULT_CATALOG, properties),
         _partition_columns(given.get("partitioncolumns", ""), schema),
-        _SWITCH[merge],
+        parse_switch("mergeSchema", given.get("mergeschema", "false")),
     )
 
 

@@ -17,6 +17,7 @@ from barnabas.spark.iceberg.commit import commit_files, remove_unnamed
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.layout import prepare_table
 from barnabas.spark.partitioned_files import write_all
+from barnabas.spark.row_types import refuse_disguised_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,9 +102,14 @@ class IcebergStreamWriter(_TableWriter, DataSourceStreamArrowWriter):
 
 
 def row_schema(schema: StructType) -> pa.Schema:
-    """Convert Spark's schema to Arrow's: timestamps are UTC, in microseconds."""
+    """Convert Spark's schema to Arrow's: timestamps are UTC, in microseconds.
+
+    Raises:
+        OptionError: Arrow has no type for a column.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    refuse_disguised_types(schema, "barnabas_iceberg")
     return to_arrow_schema(schema, timezone="UTC")
 
 

@@ -13,7 +13,7 @@ from barnabas.spark.tables.reports import SMALL_SHARE, Compaction, Expiry, Table
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from barnabas.spark.delta.table import TableOptions
+    from barnabas.spark.delta.table_options import TableOptions
     from barnabas.spark.tables.reports import Progress
 
 _HOUR_MS = 3_600_000

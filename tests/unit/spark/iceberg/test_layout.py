@@ -34,6 +34,21 @@ def test_a_new_table_has_the_columns_and_partitions_of_the_rows(name: TableName)
     Writer(name, partition_by=("kind",))
 
 
+def test_columns_of_new_tables_are_nullable_at_all_depths(name: TableName) -> None:
+    """Spark says of the first rows that they have no nulls; later rows may have some."""
+    strict = pa.schema(
+        [
+            pa.field("n", pa.int64(), nullable=False),
+            pa.field("s", pa.struct([pa.field("x", pa.int64(), nullable=False)])),
+            pa.field("a", pa.list_(pa.field("element", pa.int64(), nullable=False))),
+            pa.field("m", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))),
+        ]
+    )
+    schema = Writer(name, schema=strict).plan.schema
+    assert "required" in schema
+    assert "true" not in schema
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from barnabas.spark.delta.table import TableOptions
+from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.tables.delta_table import MaintainedDelta
 from barnabas.spark.tables.errors import MaintenanceError
 from spark.iceberg_tables import now_ms, stored_files

@@ -1,0 +1,132 @@
+"""Delta tables that tests make and write without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, QueryBuilder
+
+from barnabas.spark.batch_identity import BatchIdentity
+from barnabas.spark.delta.columns import columns_of
+from barnabas.spark.delta.files import TableFiles, WrittenFile
+from barnabas.spark.delta.plan import WritePlan, plan_write
+from barnabas.spark.delta.table import commit_files, load_table, open_files
+from barnabas.spark.delta.table_options import TableOptions
+
+
+class Writer:
+    """Writes batches as the sink does: one plan, files, a commit."""
+
+    def __init__(
+        self,
+        options: TableOptions,
+        schema: pa.Schema,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        self._options = options
+        table = load_table(options)
+        self.plan: WritePlan = plan_write(
+            options, columns_of(schema), table, removes_rows=overwrite
+        )
+
+    def files(self, batch: pa.RecordBatch) -> list[WrittenFile]:
+        """Write rows to files, without a commit."""
+        files = TableFiles(open_files(self._options), self.plan.schema, self.plan.partition_by)
+        for fitted in self.plan.fitted([batch]):
+            files.write(fitted)
+        return files.close()
+
+    def commit(self, files: list[WrittenFile], identity: BatchIdentity | None = None) -> bool:
+        """Commit files; return whether they were added."""
+        return commit_files(self._options, self.plan, files, identity)
+
+
+def write(options: TableOptions, rows: pa.Table, *, overwrite: bool = False) -> None:
+    """Write and commit rows."""
+    writer = Writer(options, rows.schema, overwrite=overwrite)
+    [batch] = rows.combine_chunks().to_batches()
+    writer.commit(writer.files(batch))
+
+
+def create_table(
+    directory: Path,
+    fields: list[dict[str, Any]],
+    rows: pa.Table,
+    *,
+    protocol: dict[str, Any] | None = None,
+    properties: dict[str, str] | None = None,
+    deletion_vector: dict[str, Any] | None = None,
+) -> TableOptions:
+    """Create a table with one file by writing its log: of a protocol that no library here writes.
+
+    Args:
+        directory: the table's directory.
+        fields: the columns, as the JSON of Delta's protocol.
+        rows: rows of the first file.
+        protocol: versions and features; version 1 for readers and 2 for writers without it.
+        properties: properties of the table.
+        deletion_vector: the deletion vector of the first file.
+    """
+    log = directory / "_delta_log"
+    log.mkdir(parents=True)
+    pq.write_table(rows, directory / "first.parquet")
+    metadata = {
+        "id": "11111111-1111-1111-1111-111111111111",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": [],
+        "configuration": properties or {},
+        "createdTime": 1,
+    }
+    add = {
+        "path": "first.parquet",
+        "size": (directory / "first.parquet").stat().st_size,
+        "partitionValues": {},
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": json.dumps({"numRecords": rows.num_rows}),
+        "deletionVector": deletion_vector,
+    }
+    actions = [
+        {"commitInfo": {"timestamp": 1, "inCommitTimestamp": 1, "operation": "CREATE TABLE"}},
+        {"protocol": protocol or {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": metadata},
+        {"add": add},
+    ]
+    lines = "".join(json.dumps(each) + "\n" for each in actions)
+    (log / f"{0:020}.json").write_text(lines, encoding="utf-8")
+    return TableOptions(str(directory))
+
+
+def column(
+    name: str, kind: Any = "long", *, nullable: bool = True, **metadata: Any
+) -> dict[str, Any]:
+    """A column, as the JSON of Delta's protocol."""
+    return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
+
+
+def stored_rows(options: TableOptions) -> list[dict[str, Any]]:
+    """All rows, sorted by their text."""
+    table = DeltaTable(options.address)
+    query = QueryBuilder().register("stored", table).execute("SELECT * FROM stored")
+    found: list[dict[str, Any]] = pa.table(query.read_all()).to_pylist()
+    return sorted(found, key=str)
+
+
+def stored_columns(options: TableOptions) -> list[dict[str, Any]]:
+    """The columns of the table, as the JSON of Delta's protocol."""
+    found: list[dict[str, Any]] = json.loads(DeltaTable(options.address).schema().to_json())[
+        "fields"
+    ]
+    return found
+
+
+def listing(options: TableOptions) -> set[str]:
+    """All files in the table's directory."""
+    directory = Path(options.address)
+    return {str(each.relative_to(directory)) for each in directory.rglob("*") if each.is_file()}
