@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from barnabas.spark.delta.table import TableOptions
+from barnabas.spark.delta.table_partitions import check_partition_types
 from barnabas.spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
     """Check the options of the user; Spark passes their names in lower case.
 
     Raises:
-        OptionError: an option is missing or unknown, or names a missing column.
+        OptionError: an option is missing or unknown, or names a missing or unfit column.
     """
     storage: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -88,6 +89,7 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
             f"partitionColumns names {', '.join(missing)}, which the rows do not have; they have "
             f"{', '.join(schema.fieldNames())}"
         )
+    check_partition_types(schema, partition_by)
     if len(partition_by) == len(schema.fieldNames()):
         raise OptionError("partitionColumns names every column: one must be left to be stored")
     # Workers may have another working directory.
