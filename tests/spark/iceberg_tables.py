@@ -14,6 +14,7 @@ from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.iceberg.commit import commit_files
 from barnabas.spark.iceberg.files import IcebergFiles
 from barnabas.spark.iceberg.layout import FilePlan, prepare_table
+from barnabas.spark.iceberg.partitions import parse_terms
 from barnabas.spark.iceberg.sink_options import SinkOptions
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string())])
@@ -37,7 +38,8 @@ class Writer:
         merge_schema: bool = False,
     ) -> None:
         self.name = name
-        options = SinkOptions(name, partition_by, merge_schema)
+        terms = parse_terms(", ".join(partition_by), schema.names) if partition_by else None
+        options = SinkOptions(name, terms, merge_schema)
         self.plan: FilePlan = prepare_table(options, schema)
 
     def files(self, *ids: int) -> list[DataFile]:

@@ -5,10 +5,11 @@ The sinks for Delta and for Iceberg share this; each has its own kind of file.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -63,21 +64,22 @@ class PartitionedFiles(Generic[Written_co]):
     """Writes batches of rows to files; `close` returns the descriptions of the files.
 
     Args:
-        partition_by: columns that the table is partitioned by.
-        open_file: opens a new file for the partition with these values.
+        partition_keys: returns what the rows are partitioned by, as columns; none for a table
+            without partitions.
+        open_file: opens a new file for the partition with these keys.
         file_bytes: size at which a file is closed.
     """
 
     def __init__(
         self,
-        partition_by: tuple[str, ...],
+        partition_keys: Callable[[pa.RecordBatch], Sequence[pa.Array]],
         open_file: Callable[[tuple[Any, ...]], OpenFile[Written_co]],
         file_bytes: int = FILE_BYTES,
     ) -> None:
-        self._partition_by = partition_by
+        self._partition_keys = partition_keys
         self._open_file = open_file
         self._file_bytes = file_bytes
-        # Open files by partition values.
+        # Open files by partition.
         self._open: dict[tuple[Any, ...], OpenFile[Written_co]] = {}
         # Closed files, and their descriptions in the same order.
         self._closed: list[OpenFile[Written_co]] = []
@@ -85,7 +87,7 @@ class PartitionedFiles(Generic[Written_co]):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows to the files of their partitions."""
-        for values, rows in self._split(batch):
+        for values, rows in _split(batch, self._partition_keys(batch)):
             file = self._open.get(values)
             if file is None:
                 if len(self._open) >= _OPEN_FILES_MAX:
@@ -114,17 +116,24 @@ class PartitionedFiles(Generic[Written_co]):
         self._closed.append(file)
         self._written.append(file.close())
 
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-        """Yield the rows of each partition of the table, in their order."""
-        if not self._partition_by:
-            yield (), batch
-            return
-        columns = [batch.column(name).to_pylist() for name in self._partition_by]
-        rows: dict[tuple[Any, ...], list[int]] = {}
-        for index, values in enumerate(zip(*columns, strict=True)):
-            rows.setdefault(values, []).append(index)
-        if len(rows) == 1:
-            yield next(iter(rows)), batch
-            return
-        for values, indexes in rows.items():
-            yield values, batch.take(indexes)
+
+def _split(
+    batch: pa.RecordBatch, keys: Sequence[pa.Array]
+) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
+    """Yield the rows of each partition of the table, in their order."""
+    import pyarrow as pa
+
+    if not keys:
+        yield (), batch
+        return
+    names = [str(index) for index in range(len(keys))]
+    rows = pa.table([*keys, pa.array(range(batch.num_rows))], [*names, "row"])
+    groups = rows.group_by(names, use_threads=False).aggregate([("row", "list")])
+    columns = [[_comparable(each) for each in groups[name].to_pylist()] for name in names]
+    for values, indexes in zip(zip(*columns, strict=True), groups["row_list"], strict=True):
+        yield values, batch if groups.num_rows == 1 else batch.take(indexes.values)
+
+
+def _comparable(value: Any) -> Any:
+    """Return the value; of NaN, which is not equal to itself, return always the same object."""
+    return math.nan if isinstance(value, float) and math.isnan(value) else value

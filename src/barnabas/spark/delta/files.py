@@ -1,6 +1,7 @@
 """Parquet files that a task writes for a Delta table, at least one per table partition.
 
-The table's log assigns a file to its partition, so all files are directly in the table's directory.
+The table's log assigns a file to its partition. Files are in directories of their partition all the
+same, as other writers do: some readers take the values from the path.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.delta.statistics import column_statistics, partition_text
+from barnabas.spark.delta.statistics import column_statistics
+from barnabas.spark.delta.table_partitions import partition_directory, partition_text
 from barnabas.spark.partitioned_files import PartitionedFiles
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class _OpenFile:
     def __init__(self, filesystem: pafs.FileSystem, stored: pa.Schema, values: PartitionValues):
         import pyarrow.parquet as pq
 
-        self._path = f"part-{uuid.uuid4()}.snappy.parquet"
+        self._path = f"{partition_directory(values)}part-{uuid.uuid4()}.snappy.parquet"
         self._filesystem = filesystem
         self._stored = stored
         self._values = values
@@ -97,7 +99,9 @@ class TableFiles:
             }
             return _OpenFile(filesystem, stored, texts)
 
-        self._files: PartitionedFiles[WrittenFile] = PartitionedFiles(partition_by, open_file)
+        self._files: PartitionedFiles[WrittenFile] = PartitionedFiles(
+            lambda batch: [batch.column(name) for name in partition_by], open_file
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows; their columns are cast to the table's types."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.delta.table_partitions import check_partition_types
 from barnabas.spark.errors import OptionError
 from barnabas.spark.table_option_values import absolute_address, parse_switch
 
@@ -73,7 +74,7 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
     """Check the options of the user; Spark passes their names in lower case.
 
     Raises:
-        OptionError: an option is missing or unknown, or names a missing column.
+        OptionError: an option is missing or unknown, or names a missing or unfit column.
     """
     storage: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -100,6 +101,7 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
             f"partitionColumns names {', '.join(missing)}, which the rows do not have; they have "
             f"{', '.join(schema.fieldNames())}"
         )
+    check_partition_types(schema, partition_by)
     if len(partition_by) == len(schema.fieldNames()):
         raise OptionError("partitionColumns names every column: one must be left to be stored")
     return TableOptions(

@@ -1,4 +1,4 @@
-"""Statistics and partition values of Parquet files, in the format of Delta's protocol."""
+"""Statistics of Parquet files, in the format of Delta's protocol."""
 
 from __future__ import annotations
 
@@ -56,25 +56,8 @@ def _json_value(value: Any) -> Any:
         case str():
             return value if len(value) <= _TEXT_LENGTH_MAX else None
         case dt.datetime():
-            zone = "" if value.tzinfo is None else "Z"
-            return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + zone
+            return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
         case dt.date():
             return value.isoformat()
         case _:
             return None
-
-
-def partition_text(value: Any) -> str | None:
-    """Return the value of a partition column as the table's log stores it; None for null."""
-    match value:
-        case None | "":
-            return None
-        case bool():
-            return "true" if value else "false"
-        case dt.datetime():
-            zone = "" if value.tzinfo is None else "Z"
-            return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + zone
-        case dt.date():
-            return value.isoformat()
-        case _:
-            return str(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from barnabas.spark.delta.columns import delta_schema
 from barnabas.spark.delta.errors import DeltaTableError
@@ -71,7 +72,8 @@ def remove_unnamed(options: TableOptions, files: Sequence[WrittenFile]) -> None:
     if DeltaTable.is_deltatable(options.address, options.storage):
         table = DeltaTable(options.address, storage_options=options.storage)
         actions = pa.table(table.get_add_actions(flatten=True))
-        named.update(actions.column("path").to_pylist())
+        # The log has them percent-encoded.
+        named.update(unquote(each) for each in actions.column("path").to_pylist())
     filesystem = open_files(options)
     for file in files:
         if file.path not in named:

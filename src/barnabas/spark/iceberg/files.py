@@ -6,14 +6,16 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.iceberg.errors import IcebergTableError
-from barnabas.spark.iceberg.layout import partition_columns
+from barnabas.spark.iceberg.partitions import RowPartitions, partition_key
 from barnabas.spark.partitioned_files import FILE_BYTES, PartitionedFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
-    from pyiceberg.partitioning import PartitionKey, PartitionSpec
+    from pyiceberg.partitioning import PartitionKey
     from pyiceberg.schema import Schema
     from pyiceberg.typedef import Record
 
@@ -112,14 +114,16 @@ class IcebergFiles:
         arrow = schema_to_pyarrow(schema, include_field_ids=True)
         self._arrow = arrow
 
-        def open_file(values: tuple[Any, ...]) -> _DataFileWriter:
-            if partition is not None:
-                values = tuple(partition[index] for index in range(len(partition)))
-            key = partition_key(schema, spec, values)
-            return _DataFileWriter(io, plan, schema, arrow, key)
+        partitions = RowPartitions(schema, spec)
 
-        split_by = partition_columns(schema, spec) if partition is None else ()
-        self._files: PartitionedFiles[DataFile] = PartitionedFiles(split_by, open_file, file_bytes)
+        def open_file(values: tuple[Any, ...]) -> _DataFileWriter:
+            record = partitions.record(values) if partition is None else partition
+            return _DataFileWriter(io, plan, schema, arrow, partition_key(schema, spec, record))
+
+        def keys(batch: pa.RecordBatch) -> Sequence[pa.Array]:
+            return partitions.keys(batch) if partition is None else ()
+
+        self._files: PartitionedFiles[DataFile] = PartitionedFiles(keys, open_file, file_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows; their columns are cast to the table's types."""
@@ -132,18 +136,6 @@ class IcebergFiles:
     def discard(self) -> None:
         """Delete all written files after a failed task."""
         self._files.discard()
-
-
-def partition_key(
-    schema: Schema, spec: PartitionSpec, values: tuple[Any, ...]
-) -> PartitionKey | None:
-    """Return the partition with these values; None for a table without partitions."""
-    from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
-
-    if not spec.fields:
-        return None
-    pairs = zip(spec.fields, values, strict=True)
-    return PartitionKey([PartitionFieldValue(*pair) for pair in pairs], spec, schema)
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import open_catalog
 from barnabas.spark.iceberg.errors import IcebergTableError
+from barnabas.spark.iceberg.partitions import IDENTITY, VOID, partition_terms
 from barnabas.spark.row_types import optional_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
     from pyiceberg.types import IcebergType
 
+    from barnabas.spark.iceberg.partitions import PartitionTerm
     from barnabas.spark.iceberg.sink_options import SinkOptions
 
 # Of new tables: each commit adds a manifest and a metadata file, and both stay bounded.
@@ -126,7 +130,6 @@ def _widen(catalog: Catalog, table: Table, rows: pa.Schema) -> Table:
 def _create(catalog: Catalog, options: SinkOptions, rows: pa.Schema) -> Table:
     """Create the table without rows; another writer may do the same at the same time."""
     from pyiceberg.exceptions import TableAlreadyExistsError
-    from pyiceberg.transforms import IdentityTransform
 
     namespace = catalog.namespace_from(options.name.table)
     catalog.create_namespace_if_not_exists(namespace)
@@ -135,12 +138,23 @@ def _create(catalog: Catalog, options: SinkOptions, rows: pa.Schema) -> Table:
             options.name.table, optional_schema(rows), properties=_TABLE_PROPERTIES
         ) as creation:
             if options.partition_by:
-                with creation.update_spec() as spec:
-                    for column in options.partition_by:
-                        spec.add_field(column, IdentityTransform(), column)
+                _partition(creation, options.partition_by)
     except TableAlreadyExistsError:
         pass
     return catalog.load_table(options.name.table)
+
+
+def _partition(creation: Transaction, terms: Sequence[PartitionTerm]) -> None:
+    try:
+        with creation.update_spec() as spec:
+            for term in terms:
+                name = term.column if term.transform == IDENTITY else None
+                spec.add_field(term.column, term.transform, name)
+    except ValueError as error:
+        raise OptionError(
+            f"partitionColumns is {', '.join(map(str, terms))}, which a table cannot be"
+            f" partitioned by: {error}"
+        ) from error
 
 
 def iceberg_schema(rows: pa.Schema) -> Schema:
@@ -164,30 +178,23 @@ def check_layout(table: Table, options: SinkOptions) -> None:
     """Refuse a table whose partitions the sink cannot write, or are not those of the option.
 
     Raises:
-        IcebergTableError: the partitions differ, or use a transform other than identity.
+        IcebergTableError: the partitions differ, or use a transform that the sink does not know.
     """
-    from pyiceberg.transforms import IdentityTransform
-
-    fields = table.spec().fields
-    described = ", ".join(
-        f"{each.transform}({table.schema().find_column_name(each.source_id)})" for each in fields
-    )
-    if any(not isinstance(each.transform, IdentityTransform) for each in fields):
+    found = partition_terms(table.schema(), table.spec())
+    terms = tuple(each for each in found if each.transform != VOID)
+    described = ", ".join(map(str, terms))
+    unknown = [str(each) for each in terms if not each.is_known]
+    if unknown:
         raise IcebergTableError(
-            f"{options.name.table} is partitioned by {described}: the sink only writes to"
-            " partitions by the values of columns (identity)"
+            f"{options.name.table} is partitioned by {described}: the sink cannot place rows by"
+            f" {', '.join(unknown)}"
         )
-    columns = partition_columns(table.schema(), table.spec())
-    if options.partition_by is not None and options.partition_by != columns:
+    if options.partition_by is not None and options.partition_by != terms:
         raise IcebergTableError(
-            f"{options.name.table} is partitioned by ({', '.join(columns)}): leave out the option"
-            f" partitionColumns, or set it to that, not to ({', '.join(options.partition_by)})"
+            f"{options.name.table} is partitioned by ({described}): leave out the option"
+            " partitionColumns, or set it to that, not to"
+            f" ({', '.join(map(str, options.partition_by))})"
         )
-
-
-def partition_columns(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
-    """Return the columns that the table is partitioned by."""
-    return tuple(schema.find_field(each.source_id).name for each in spec.fields)
 
 
 def differences(rows: Schema, table: Schema, *, may_miss: bool) -> list[str]:

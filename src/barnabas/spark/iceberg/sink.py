@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource
 
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
+from barnabas.spark.iceberg.partitions import parse_terms
 from barnabas.spark.iceberg.sink_options import SinkOptions
 from barnabas.spark.table_option_values import parse_switch
 
@@ -88,17 +89,6 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> SinkOptions
         )
     return SinkOptions(
         TableName(table, given.get("catalog") or DEFAULT_CATALOG, properties),
-        _partition_columns(given.get("partitioncolumns", ""), schema),
+        parse_terms(given.get("partitioncolumns", ""), schema.fieldNames()) or None,
         parse_switch("mergeSchema", given.get("mergeschema", "false")),
     )
-
-
-def _partition_columns(text: str, schema: StructType) -> tuple[str, ...] | None:
-    names = tuple(each.strip() for each in text.split(",") if each.strip())
-    missing = [each for each in names if each not in schema.fieldNames()]
-    if missing:
-        raise OptionError(
-            f"partitionColumns names {', '.join(missing)}, which the rows do not have; they have "
-            f"{', '.join(schema.fieldNames())}"
-        )
-    return names or None

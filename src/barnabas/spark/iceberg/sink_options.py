@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.spark.iceberg.catalog import TableName
+    from barnabas.spark.iceberg.partitions import PartitionTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class SinkOptions:
     """Where and how the sink writes."""
 
     name: TableName
-    # Columns of a new table's partitions; None: none, or those of the existing table.
-    partition_by: tuple[str, ...] | None = None
+    # What a new table is partitioned by; None: nothing, or as the existing table.
+    partition_by: tuple[PartitionTerm, ...] | None = None
     # Whether columns that only the rows have are added to the table.
     merge_schema: bool = False

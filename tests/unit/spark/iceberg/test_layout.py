@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.transforms import BucketTransform
 
 from barnabas.spark.errors import OptionError
-from barnabas.spark.iceberg.catalog import TableName, absolute, open_catalog, open_table
+from barnabas.spark.iceberg.catalog import TableName, absolute, open_table
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.files import conformed
 from spark.iceberg_tables import SCHEMA, Writer, named
@@ -102,16 +99,6 @@ def test_other_partitions_are_refused(name: TableName) -> None:
     Writer(name, partition_by=("kind",))
     with pytest.raises(IcebergTableError, match=r"partitioned by \(kind\).*not to \(id\)"):
         Writer(name, partition_by=("id",))
-
-
-def test_partitions_by_a_transform_are_refused(name: TableName) -> None:
-    catalog: Catalog = open_catalog(name)
-    catalog.create_namespace("lake")
-    table = catalog.create_table(name.table, SCHEMA, partition_spec=PartitionSpec())
-    with table.update_spec() as update:
-        update.add_field("id", BucketTransform(4), "buckets")
-    with pytest.raises(IcebergTableError, match=r"partitioned by bucket\[4\]\(id\)"):
-        Writer(name)
 
 
 def test_a_type_that_iceberg_does_not_have_is_refused(name: TableName) -> None:
