@@ -13,13 +13,16 @@ from pyspark.sql.datasource import DataSource
 
 from barnabas.spark.delta.table import TableOptions
 from barnabas.spark.errors import OptionError
+from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.delta.merge import DeltaMerge
     from barnabas.spark.delta.writer import DeltaStreamWriter, DeltaWriter
+    from barnabas.spark.merging.writers import MergingStreamWriter, MergingWriter
 
 _STORAGE_PREFIX = "storage."
 _OPTIONS = frozenset({"path", "partitioncolumns"})
@@ -35,17 +38,23 @@ class DeltaSink(DataSource):
         """Return the name for `format(...)`."""
         return "barnabas_delta"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DeltaWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DeltaWriter | MergingWriter:
         """Return the writer for `df.write`: one commit per job; a second run writes again.
 
         Raises:
             OptionError: an option or a column's type is wrong.
         """
         from barnabas.spark.delta.writer import DeltaWriter
+        from barnabas.spark.merging.writers import MergingWriter
 
+        target = merge_target(self.options, schema, overwrite)
+        if target is not None:
+            return MergingWriter(target, schema)
         return DeltaWriter(parse_options(self.options, schema), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DeltaStreamWriter:
+    def streamWriter(
+        self, schema: StructType, overwrite: bool
+    ) -> DeltaStreamWriter | MergingStreamWriter:
         """Return the writer for `df.writeStream`, which writes exactly once.
 
         Output mode "complete" replaces the rows of the table.
@@ -54,8 +63,30 @@ class DeltaSink(DataSource):
             OptionError: an option or a column's type is wrong.
         """
         from barnabas.spark.delta.writer import DeltaStreamWriter
+        from barnabas.spark.merging.writers import MergingStreamWriter
 
+        target = merge_target(self.options, schema, overwrite)
+        if target is not None:
+            return MergingStreamWriter(target, schema)
         return DeltaStreamWriter(parse_options(self.options, schema), schema, overwrite)
+
+
+def merge_target(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DeltaMerge | None:
+    """Return the table for upserts; None without the option mergeKeys.
+
+    Raises:
+        OptionError: an option or a column's type is wrong.
+    """
+    from barnabas.spark.delta.merge import DeltaMerge
+    from barnabas.spark.delta.writer import table_schema
+
+    split = split_options(options, schema, overwrite)
+    if split.merge is None:
+        return None
+    table = parse_options(split.others, split.stored)
+    return DeltaMerge(table, split.merge, table_schema(split.stored))
 
 
 def parse_options(options: Mapping[str, str], schema: StructType) -> TableOptions:
@@ -74,8 +105,8 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
             given[lowered] = value
         elif lowered not in _SPARK_OPTIONS:
             raise OptionError(
-                f"unknown option {name}: there are path, partitionColumns and storage.* (settings"
-                " of the object store, such as storage.aws_region)"
+                f"unknown option {name}: there are path, partitionColumns, storage.* (settings of"
+                f" the object store, such as storage.aws_region), and {MERGE_OPTIONS} for upserts"
             )
     path = given.get("path", "").strip()
     if not path:

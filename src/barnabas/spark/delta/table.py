@@ -113,9 +113,9 @@ def commit_files(
         )
         return True
     table = DeltaTable(options.address, storage_options=options.storage)
-    if identity is not None and _has_batch(table, identity, options.address):
+    if identity is not None and has_batch(table, identity, options.address):
         return False
-    _check_layout(table, options, schema)
+    check_layout(table, options, schema)
     table.create_write_transaction(
         [_add_action(each) for each in files],
         "overwrite" if overwrite else "append",
@@ -126,7 +126,12 @@ def commit_files(
     return True
 
 
-def _has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
+def has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
+    """Return whether the table has a batch already.
+
+    Raises:
+        DeltaTableError: the table is newer than the checkpoint.
+    """
     last = table.transaction_version(identity.query_id)
     if last is None or last < identity.batch_id:
         return False
@@ -141,7 +146,8 @@ def _has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool
     )
 
 
-def _check_layout(table: DeltaTable, options: TableOptions, schema: pa.Schema) -> None:
+def check_layout(table: DeltaTable, options: TableOptions, schema: pa.Schema) -> None:
+    """Refuse rows whose columns, types or partitions are not those of the table."""
     partition_by = tuple(table.metadata().partition_columns)
     if partition_by != options.partition_by:
         raise DeltaTableError(
