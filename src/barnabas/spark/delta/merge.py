@@ -163,6 +163,14 @@ class DeltaMerge:
         return " AND ".join([*equal, *([] if ranges is None else [ranges])])
 
 
+def old_staged_files(options: TableOptions, before_ms: int) -> list[str]:
+    """Return the paths of staged rows from before a time: of jobs that were killed."""
+    from pyarrow.fs import FileSelector
+
+    found = open_files(options).get_file_info(FileSelector(STAGING_DIRECTORY, allow_not_found=True))
+    return [each.path for each in found if (each.mtime_ns or 0) < before_ms * 1_000_000]
+
+
 def _key_ranges(table: DeltaTable, rows: pa.Table, keys: tuple[str, ...]) -> str | None:
     """Return a condition on a key that names the ranges in which files can have a key of the batch.
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
 from barnabas.spark.iceberg.sink_options import SinkOptions
-from barnabas.spark.merging.merge_options import MERGE_OPTIONS, check_types, split_options
+from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,6 @@ def merge_target(
     split = split_options(options, schema, overwrite)
     if split.merge is None:
         return None
-    check_types(split.merge, row_schema(schema))
     table = parse_options(split.others, split.stored)
     return IcebergMerge(table.name, prepare_table(table, row_schema(split.stored)), split.merge)
 

@@ -60,7 +60,7 @@ class SplitOptions:
 
 
 def split_options(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SplitOptions:
-    """Take the options of upserts out of the options of a sink.
+    """Take the options of upserts out of the options of a sink, and check them.
 
     Args:
         options: what the user set; Spark passes the names in lower case.
@@ -68,8 +68,9 @@ def split_options(options: Mapping[str, str], schema: StructType, overwrite: boo
         overwrite: whether Spark asks to replace all rows of the table.
 
     Raises:
-        OptionError: an option is wrong, or names a missing column.
+        OptionError: an option is wrong, or names a missing column or one of a wrong type.
     """
+    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     given = {name.lower(): value for name, value in options.items() if name.lower() in _OPTIONS}
@@ -82,16 +83,13 @@ def split_options(options: Mapping[str, str], schema: StructType, overwrite: boo
             "mergeKeys changes rows by their keys, but output mode complete and mode overwrite"
             " replace all rows: use append, or leave out mergeKeys"
         )
+    _check_types(merge, to_arrow_schema(schema, timezone="UTC"))
     stored = [each for each in schema.fields if each.name not in merge.except_columns]
     return SplitOptions(merge, others, StructType(stored))
 
 
-def check_types(merge: MergeOptions, rows: pa.Schema) -> None:
-    """Refuse columns that have no equality or order, and conditions that do not fit the rows.
-
-    Raises:
-        OptionError: a type or the condition is wrong.
-    """
+def _check_types(merge: MergeOptions, rows: pa.Schema) -> None:
+    """Refuse columns that have no equality or order, and conditions that do not fit the rows."""
     import pyarrow as pa
 
     from barnabas.spark.merging.conditions import parse_condition
@@ -118,10 +116,9 @@ def _parse(given: Mapping[str, str], schema: StructType) -> MergeOptions:
     columns = schema.fieldNames()
     keys, excepted = _names(given.get(_KEYS, "")), _names(given.get(_EXCEPT, ""))
     if not keys:
-        raise OptionError(
-            f"{', '.join(_OPTIONS[name] for name in given)} needs mergeKeys: the columns that"
-            " identify a row, such as 'id' or 'id,region'"
-        )
+        others = [_OPTIONS[name] for name in given if name != _KEYS]
+        problem = f"{', '.join(others)} needs mergeKeys" if others else "mergeKeys is empty"
+        raise OptionError(f"{problem}: name the columns that identify a row, such as 'id,region'")
     sequence = given.get(_SEQUENCE, "").strip() or None
     sequences = () if sequence is None else (sequence,)
     for option, names in ((_KEYS, keys), (_SEQUENCE, sequences), (_EXCEPT, excepted)):

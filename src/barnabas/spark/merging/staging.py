@@ -192,7 +192,9 @@ def _check_ties(
 
     positions = pc.indices_nonzero(ties).to_pylist()
     tied = sorted({*positions, *(each + 1 for each in positions)})
-    rows = dict(zip(tied, staged.take(indexes.take(pa.array(tied, pa.int64()))).to_pylist(), strict=True))
+    rows = dict(
+        zip(tied, staged.take(indexes.take(pa.array(tied, pa.int64()))).to_pylist(), strict=True)
+    )
     # First row of those that are known to have the highest sequence of their key.
     top = -1
     for position in reversed(positions):

@@ -12,7 +12,6 @@ from pyspark.sql.datasource import (
 )
 
 from barnabas.spark.batch_identity import BatchIdentity, task_query_id
-from barnabas.spark.merging.merge_options import check_types
 from barnabas.spark.merging.staging import StagedFile, latest_rows, read_staged
 from barnabas.spark.partitioned_files import write_all
 
@@ -66,7 +65,6 @@ class _MergingWriter:
 
         self._target = target
         self._rows = to_arrow_schema(schema, timezone="UTC")
-        check_types(target.merge, self._rows)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""
