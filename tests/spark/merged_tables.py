@@ -66,6 +66,10 @@ class MergedTable(ABC):
     def arrow(self) -> pa.Table:
         """All rows of the table."""
 
+    @abstractmethod
+    def require(self, column: str) -> None:
+        """Let a column of the existing table accept no NULL."""
+
     def stage(self, *tasks: list[Row]) -> list[str]:
         """Write the rows of each task to a staged file; return the files."""
         paths = []
@@ -117,6 +121,9 @@ class MergedDelta(MergedTable):
             return self.stored.empty_table()
         return DeltaTable(self.path).to_pyarrow_table()
 
+    def require(self, column: str) -> None:
+        DeltaTable(self.path).alter.add_constraint({"required": f"{column} IS NOT NULL"})
+
 
 class MergedIceberg(MergedTable):
     """An Iceberg table in a catalog of SQLite."""
@@ -132,6 +139,14 @@ class MergedIceberg(MergedTable):
 
     def arrow(self) -> pa.Table:
         return open_table(named(self.directory)).scan().to_arrow()
+
+    def require(self, column: str) -> None:
+        with open_table(named(self.directory)).update_schema(
+            allow_incompatible_changes=True
+        ) as update:
+            update.make_column_optional(column)
+            update._set_column_requirement(column, required=True)
+        self.target = self._target()
 
 
 MERGED_KINDS: dict[str, type[MergedDelta | MergedIceberg]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from pyspark.sql import SparkSession
 from barnabas.client.facade import Client
 from barnabas.spark.iceberg.catalog import open_table
 from spark.iceberg_tables import named
-from spark.killed_job import FOREVER, KILLS, TO_THE_END, Job
+from spark.killed_job import KILLS, Job, kill_and_finish
 from spark.tables import KINDS, DeltaSinkTable, IcebergSinkTable, SinkTable
 
 pytestmark = pytest.mark.spark
@@ -80,14 +79,11 @@ def test_the_last_change_of_each_key_holds_after_kills(
     tmp_path: Path,
 ) -> None:
     expected = fill(client, topic)
-    chance = random.Random(SEED)
     options = {**table.options, **MERGE}
     words = json.dumps([table.sink, table.target, options, *COLUMNS])
-    for batches in kills:
-        with Job(JOB, bootstrap, topic, tmp_path, FOREVER, words) as job:
-            job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
-    with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END, words) as job:
-        job.finish()
+    kill_and_finish(
+        lambda trigger: Job(JOB, bootstrap, topic, tmp_path, trigger, words), kills, SEED
+    )
     found = table.arrow()
     assert "op" not in found.column_names
     assert len(found) == len(expected)

@@ -8,11 +8,10 @@ statistics can have a key of the batch.
 from __future__ import annotations
 
 import datetime as dt
-import random
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.commit_retries import retry_conflicts
 from barnabas.spark.delta.table import check_layout, has_batch, open_files
 from barnabas.spark.merging.merge_options import DELETED
 from barnabas.spark.merging.sorted_keys import SortedKeys
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from barnabas.spark.delta.table import TableOptions
     from barnabas.spark.merging.merge_options import MergeOptions
 
-# For how long a merge is tried while others change the table, and the pauses between (seconds).
-_TIMEOUT_S = 120.0
-_PAUSE_S, _PAUSE_MAX_S = 0.05, 2.0
 # Number of key ranges in the condition of a MERGE.
 _RANGES_MAX = 64
 
@@ -80,17 +76,7 @@ class DeltaMerge:
         """
         from deltalake.exceptions import CommitFailedError
 
-        deadline = time.monotonic() + _TIMEOUT_S
-        pause = _PAUSE_S
-        while True:
-            try:
-                self._attempt(rows, identity)
-                return
-            except CommitFailedError:
-                if time.monotonic() >= deadline:
-                    raise
-            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
-            pause = min(2 * pause, _PAUSE_MAX_S)
+        retry_conflicts(lambda: self._attempt(rows, identity), (CommitFailedError,))
 
     def _attempt(self, rows: pa.Table, identity: BatchIdentity | None) -> None:
         from deltalake import CommitProperties, Transaction

@@ -8,10 +8,9 @@ nothing.
 
 from __future__ import annotations
 
-import random
-import time
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.spark.commit_retries import retry_conflicts
 from barnabas.spark.iceberg.catalog import open_table
 from barnabas.spark.iceberg.errors import IcebergTableError
 
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 QUERY_ID, BATCH_ID = "barnabas.query-id", "barnabas.batch-id"
 # Property of the table for each query: the last batch and its snapshot, as BATCH@SNAPSHOT.
 LAST_BATCH_PREFIX = "barnabas.last-batch."
-# For how long a commit is tried while others change the table, and the pauses between (seconds).
-TIMEOUT_S = 120.0
-_PAUSE_S, _PAUSE_MAX_S = 0.05, 2.0
 # A snapshot with a file may be older by this than the file if clocks differ (ms).
 _CLOCKS_MS = 3_600_000
 
@@ -98,16 +94,7 @@ def retried(attempt: Callable[[], T]) -> T:
     """
     from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
-    deadline = time.monotonic() + TIMEOUT_S
-    pause = _PAUSE_S
-    while True:
-        try:
-            return attempt()
-        except (CommitFailedException, CommitStateUnknownException):
-            if time.monotonic() >= deadline:
-                raise
-        time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
-        pause = min(2 * pause, _PAUSE_MAX_S)
+    return retry_conflicts(attempt, (CommitFailedException, CommitStateUnknownException))
 
 
 def _commit_once(

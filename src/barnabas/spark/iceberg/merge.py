@@ -129,24 +129,34 @@ class _Merge:
         schema, _ = target.plan.parsed()
         self._keys = target.merge.keys
         self._sequence = target.merge.stored_sequence
-        stored = schema_to_pyarrow(schema, include_field_ids=False)
+        # A row that deletes its key may have no values in required columns.
+        stored = pa.schema(
+            [
+                each.with_nullable(True)
+                for each in schema_to_pyarrow(schema, include_field_ids=False)
+            ]
+        )
         # The rows with the table's columns and types, and which of them delete their key.
         self._rows = pa.Table.from_batches(
             [conformed(each, stored) for each in rows.combine_chunks().to_batches()], stored
         )
         self._deleted = {n for n, each in enumerate(rows[DELETED].to_pylist()) if each}
         self._sorted = {name: SortedKeys(_physical(self._rows[name])) for name in self._keys}
-        # By path and number of deletions of a file.
-        self._searched: dict[tuple[str, int], _Searched] = {}
+        # By the paths of a file and of the files with its deletions.
+        self._searched: dict[frozenset[str], _Searched] = {}
         # By snapshot of an attempt: the files that it adds.
         self._attempted: dict[int, list[DataFile]] = {}
+        # The files that the table has from this merge; None if the merge is not known to be done.
+        self._added: list[DataFile] | None = None
 
     def attempt(self) -> None:
         """Commit the batch to the current state of the table, unless the table has it."""
         table = loaded(self._target.name)
-        if any(table.snapshot_by_id(each) for each in self._attempted):
-            # An earlier attempt succeeded, and its response was lost.
-            return
+        for snapshot, files in self._attempted.items():
+            if table.snapshot_by_id(snapshot):
+                # An earlier attempt succeeded, and its response was lost.
+                self._added = files
+                return
         found = self.search(table)
         if found is None:
             return
@@ -155,6 +165,7 @@ class _Merge:
         new = [file for _, each in found for file in each.replacements]
         new += self._write_new_rows(sorted(set(range(self._rows.num_rows)) - done))
         self._commit(table, old, new, len(found))
+        self._added = new
 
     def search(self, table: Table) -> list[tuple[FileScanTask, _Searched]] | None:
         """Look for the keys in all files that can have them; None if the table has the batch.
@@ -183,18 +194,18 @@ class _Merge:
         return found
 
     def delete_unused(self) -> None:
-        """Delete the files of attempts that lost against another writer."""
-        table = loaded(self._target.name)
-        used = {
-            file.file_path
-            for snapshot, files in self._attempted.items()
-            if table.snapshot_by_id(snapshot)
-            for file in files
-        }
+        """Delete the files that an earlier attempt wrote for another state of the table.
+
+        If the table has the batch from an attempt whose end is unknown, no file is deleted.
+        """
+        if self._added is None and self._attempted:
+            return
+        used = {each.file_path for each in self._added or ()}
         written = [file for files in self._attempted.values() for file in files]
         written += [file for each in self._searched.values() for file in each.replacements]
+        storage = self._target.open_storage()
         for path in {each.file_path for each in written} - used:
-            table.io.delete(path)
+            storage.delete(path)
 
     def _plan(self, table: Table) -> Iterator[FileScanTask]:
         from pyiceberg.expressions import AlwaysTrue, And
@@ -264,6 +275,7 @@ class _Merge:
             The places of the rows that change, the rows that change them, and the late rows.
         """
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         stored: dict[str, Any] = {
             name: batch.column(name).cast(self._rows.schema.field(name).type) for name in self._keys
@@ -275,14 +287,14 @@ class _Merge:
         stored[_PLACE] = pa.array(range(batch.num_rows), pa.int64())
         given[_ROW] = pa.array(range(self._rows.num_rows), pa.int64())
         joined = pa.table(stored).join(pa.table(given), list(self._keys), join_type="inner")
-        is_late = _is_late(joined) if self._sequence is not None else None
-        if is_late is None:
-            return set(joined[_PLACE].to_pylist()), set(joined[_ROW].to_pylist()), set()
-        newer = joined.filter(is_late[0])
+        is_late = pa.nulls(len(joined), pa.bool_()).fill_null(False)
+        if self._sequence is not None:
+            is_late = pc.fill_null(pc.less(joined[_NEW], joined[_OLD]), False)
+        newer = joined.filter(pc.invert(is_late))
         return (
             set(newer[_PLACE].to_pylist()),
             set(newer[_ROW].to_pylist()),
-            set(joined.filter(is_late[1])[_ROW].to_pylist()),
+            set(joined.filter(is_late)[_ROW].to_pylist()),
         )
 
     def _write_new_rows(self, rows: list[int]) -> list[DataFile]:
@@ -320,16 +332,8 @@ class _Merge:
                 transaction.set_properties(batch_property(self._identity, snapshot))
 
 
-def _identity_of(task: FileScanTask) -> tuple[str, int]:
-    return task.file.file_path, len(task.delete_files)
-
-
-def _is_late(joined: pa.Table) -> tuple[pa.Array, pa.Array]:
-    """Return which rows are newer than the table's, and which are late."""
-    import pyarrow.compute as pc
-
-    late = pc.fill_null(pc.less(joined[_NEW], joined[_OLD]), False)
-    return pc.invert(late), late
+def _identity_of(task: FileScanTask) -> frozenset[str]:
+    return frozenset(each.file_path for each in (task.file, *task.delete_files))
 
 
 def _read(table: Table, task: FileScanTask, schema: Schema) -> Iterator[pa.RecordBatch]:

@@ -175,6 +175,16 @@ def test_nested_columns_are_updated(kind: str, tmp_path: Path) -> None:
     assert table.rows()[1]["value"] == {"list": [2], "text": "a"}
 
 
+def test_a_deletion_needs_no_values_in_required_columns(kind: str, tmp_path: Path) -> None:
+    table = MERGED_KINDS[kind](tmp_path, SCHEMA, BY_ID)
+    table.write([row(1, 1), row(2, 1)], batch=0)
+    table.require("region")
+    table.write([row(1, 2, "d") | {"region": None, "value": None}], batch=1)
+    assert values(table) == {2: "2 at 1"}
+    with pytest.raises(Exception, match="region"):
+        table.write([row(2, 2) | {"region": None}], batch=2)
+
+
 def test_equal_rows_of_a_key_count_once(kind: str, tmp_path: Path) -> None:
     table = MERGED_KINDS[kind](tmp_path, SCHEMA, MergeOptions(("id",)))
     table.write([row(1, 1), row(1, 1)], [row(1, 1)], batch=0)
