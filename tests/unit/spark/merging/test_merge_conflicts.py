@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
 
 from barnabas.spark.batch_identity import BatchIdentity
@@ -122,6 +122,17 @@ class TestDelta:
         with pytest.raises(DeltaError):
             table.write([{"id": 1, "part": None, "seq": 2}], batch=1)
         assert table.rows() == rows(1)
+
+    def test_wrong_values_of_a_generated_column_are_refused(self, tmp_path: Path) -> None:
+        table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))
+        rule = {"delta.generationExpression": "id * 2"}
+        columns = [Field("id", "long"), Field("part", "long", metadata=rule), Field("seq", "long")]
+        DeltaTable.create(table.path, Schema(columns))
+        right = [{"id": 1, "part": 2, "seq": 1}]
+        table.write(right, batch=0)
+        with pytest.raises(DeltaError, match="failed validation check"):
+            table.write([{"id": 1, "part": 999, "seq": 2}], batch=1)
+        assert table.rows() == right
 
     def test_only_files_with_room_for_a_key_are_read(self, tmp_path: Path) -> None:
         table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))
