@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 from deltalake import DeltaTable
 
+import upserts
 from airline import TABLES
 from postgres import Postgres
 
@@ -20,10 +21,13 @@ Rows = dict[tuple[Any, ...], dict[str, Any]]
 def differences(server: Postgres, tables: Path) -> list[str]:
     """Return descriptions of missing, unexpected and different rows; empty if all is equal."""
     problems: list[str] = []
-    for name, key in TABLES.items():
+    sources = {name: (name, key) for name, key in TABLES.items()}
+    columns = ", ".join(upserts.COLUMNS)
+    sources[upserts.NAME] = (f"(SELECT {columns} FROM {upserts.SOURCE})", upserts.KEY)
+    for name, (source, key) in sources.items():
         if DeltaTable.is_deltatable(str(tables / name)):
             delta = DeltaTable(tables / name).to_pyarrow_table()
-            csv = server.run(f"\\copy {name} TO STDOUT (FORMAT csv, HEADER, NULL '{NULL}')")
+            csv = server.run(f"\\copy {source} TO STDOUT (FORMAT csv, HEADER, NULL '{NULL}')")
             problems += differences_of_table(name, key, csv, delta)
         else:
             problems.append(f"{name}: there is no Delta table")

@@ -1,6 +1,7 @@
 """The Spark job: topics of change events in, Delta tables with the current rows out.
 
     topics ── format("barnabas") ── events of each table folded by a task ── MERGE per table
+    topic of flights ── format("barnabas") ── format("barnabas_delta") with mergeKeys
 
 `python examples/change-data-capture/job.py --bootstrap HOST:PORT --output DIRECTORY`. Kill it
 whenever you like and start it again: no change is lost, and none is applied twice.
@@ -13,9 +14,10 @@ import signal
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import changes
+import upserts
 from airline import TABLES
 from barnabas.spark.session import spark_session
 from connect import topic_of
@@ -53,28 +55,36 @@ class DeltaWriter:
                 print(f"batch {number}: {found.events} changes of {topic}{note}", flush=True)
 
 
-def run(bootstrap: str, output: Path) -> None:
-    """Run the query until it fails or the process is told to stop."""
-    spark = spark_session("change-data-capture", "local[2]", SETTINGS)
-    spark.sparkContext.addPyFile(changes.__file__)
-    events = (
+def read(spark: SparkSession, bootstrap: str, topics: str) -> DataFrame:
+    """Return the change events of topics, as a stream."""
+    return (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", bootstrap)
         # Events of a transaction that Connect did not commit must not be seen.
         .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", ",".join(map(topic_of, TABLES)))
+        .option("subscribe", topics)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", EVENTS_PER_TRIGGER)
         .load()
     )
-    query = (
+
+
+def run(bootstrap: str, output: Path) -> None:
+    """Run both queries until one fails or the process is told to stop."""
+    spark = spark_session("change-data-capture", "local[2]", SETTINGS)
+    spark.sparkContext.addPyFile(changes.__file__)
+    tables = output / "tables"
+    events = read(spark, bootstrap, ",".join(map(topic_of, TABLES)))
+    (
         events.select("topic", "offset", "key", "value", "headers")
-        .writeStream.foreachBatch(DeltaWriter(output / "tables"))
+        .writeStream.foreachBatch(DeltaWriter(tables))
         .option("checkpointLocation", str(output / "checkpoint"))
         .start()
     )
-    query.awaitTermination()
+    flights = read(spark, bootstrap, topic_of(upserts.SOURCE))
+    upserts.start(flights, tables, output / "checkpoint-upserts")
+    spark.streams.awaitAnyTermination()
 
 
 def main() -> None:

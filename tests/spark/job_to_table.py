@@ -11,7 +11,7 @@ from barnabas.spark.session import spark_session
 
 
 def main(bootstrap: str, topic: str, directory: str, trigger: str, table: str) -> None:
-    sink, target, options = json.loads(table)
+    sink, target, options, *columns = json.loads(table)
     spark = spark_session("job", "local[2]", {"spark.driver.memory": "1g"})
     spark.sparkContext.setLogLevel("OFF")
     writer = (
@@ -21,6 +21,7 @@ def main(bootstrap: str, topic: str, directory: str, trigger: str, table: str) -
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 5000)
         .load()
+        .selectExpr(*(columns or "*"))
         .writeStream.format(sink)
         .option("checkpointLocation", f"{directory}/checkpoint")
         .option("partitionColumns", "partition")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +28,24 @@ KILLS = [
 ]
 # A job that is to be killed does not end before: it goes on when it has caught up.
 FOREVER, TO_THE_END = {"processingTime": "0 seconds"}, {"availableNow": True}
+
+
+def kill_and_finish(
+    start: Callable[[dict[str, object]], Job], kills: tuple[int, ...], seed: int
+) -> None:
+    """Kill a job after so many batches each time, then let it come to its end.
+
+    Args:
+        start: starts the job with a trigger.
+        kills: batches before each kill.
+        seed: decides about the moments.
+    """
+    chance = random.Random(seed)
+    for batches in kills:
+        with start(FOREVER) as job:
+            job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
+    with start(TO_THE_END) as job:
+        job.finish()
 
 
 class Job:

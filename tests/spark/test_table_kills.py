@@ -6,13 +6,12 @@ It is the death of processes that this shows, not the loss of power.
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import pytest
 
 from barnabas.client.facade import Client
-from spark.killed_job import FOREVER, KILLS, TO_THE_END, Job
+from spark.killed_job import KILLS, Job, kill_and_finish
 from spark.tables import KINDS, DeltaSinkTable, IcebergSinkTable, SinkTable
 
 pytestmark = pytest.mark.spark
@@ -45,13 +44,10 @@ def test_no_row_is_missing_or_duplicate_after_kills(
     tmp_path: Path,
 ) -> None:
     fill(client, topic)
-    chance = random.Random(SEED)
     words = json.dumps([table.sink, table.target, table.options])
-    for batches in kills:
-        with Job(JOB, bootstrap, topic, tmp_path, FOREVER, words) as job:
-            job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
-    with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END, words) as job:
-        job.finish()
+    kill_and_finish(
+        lambda trigger: Job(JOB, bootstrap, topic, tmp_path, trigger, words), kills, SEED
+    )
     found = table.arrow().select(["partition", "offset", "value"])
     assert found.num_rows == RECORDS
     places = set(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))

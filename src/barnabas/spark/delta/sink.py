@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource
 from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.delta.table_partitions import check_partition_types
 from barnabas.spark.errors import OptionError
+from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
 from barnabas.spark.table_option_values import absolute_address, parse_switch
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.delta.merge import DeltaMerge
     from barnabas.spark.delta.writer import DeltaStreamWriter, DeltaWriter
+    from barnabas.spark.merging.writers import MergingStreamWriter, MergingWriter
 
 _STORAGE_PREFIX = "storage."
 _OPTIONS = frozenset({"path", "partitioncolumns", "mergeschema", "overwriteschema"})
@@ -36,7 +39,7 @@ class DeltaSink(DataSource):
         """Return the name for `format(...)`."""
         return "barnabas_delta"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DeltaWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DeltaWriter | MergingWriter:
         """Return the writer for `df.write`: one commit per job; a second run writes again.
 
         Raises:
@@ -44,10 +47,16 @@ class DeltaSink(DataSource):
             DeltaTableError: the rows do not fit the table, or the sink does not support the table.
         """
         from barnabas.spark.delta.writer import DeltaWriter
+        from barnabas.spark.merging.writers import MergingWriter
 
+        target = merge_target(self.options, schema, overwrite)
+        if target is not None:
+            return MergingWriter(target, schema)
         return DeltaWriter(self._parsed(schema, overwrite), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DeltaStreamWriter:
+    def streamWriter(
+        self, schema: StructType, overwrite: bool
+    ) -> DeltaStreamWriter | MergingStreamWriter:
         """Return the writer for `df.writeStream`, which writes exactly once.
 
         Output mode "complete" replaces the rows of the table.
@@ -57,7 +66,11 @@ class DeltaSink(DataSource):
             DeltaTableError: the rows do not fit the table, or the sink does not support the table.
         """
         from barnabas.spark.delta.writer import DeltaStreamWriter
+        from barnabas.spark.merging.writers import MergingStreamWriter
 
+        target = merge_target(self.options, schema, overwrite)
+        if target is not None:
+            return MergingStreamWriter(target, schema)
         return DeltaStreamWriter(self._parsed(schema, overwrite), schema, overwrite)
 
     def _parsed(self, schema: StructType, overwrite: bool) -> TableOptions:
@@ -68,6 +81,32 @@ class DeltaSink(DataSource):
                 " mode to overwrite, or use mergeSchema to add columns"
             )
         return options
+
+
+def merge_target(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> DeltaMerge | None:
+    """Return the table for upserts; None without the option mergeKeys.
+
+    Raises:
+        OptionError: an option or a column's type is wrong.
+        DeltaTableError: the rows do not fit the table, or the sink does not support the table.
+    """
+    from barnabas.spark.delta.merge import DeltaMerge
+    from barnabas.spark.delta.table import load_table
+    from barnabas.spark.delta.writer import row_columns
+
+    split = split_options(options, schema, overwrite)
+    if split.merge is None:
+        return None
+    table = parse_options(split.others, split.stored)
+    if table.overwrite_schema:
+        raise OptionError(
+            "overwriteSchema replaces all rows, and mergeKeys keeps them: leave one out"
+        )
+    target = DeltaMerge(table, split.merge, row_columns(split.stored))
+    target.plan(load_table(table))
+    return target
 
 
 def parse_options(options: Mapping[str, str], schema: StructType) -> TableOptions:
@@ -87,8 +126,8 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
         elif lowered not in _SPARK_OPTIONS:
             raise OptionError(
                 f"unknown option {name}: there are path, partitionColumns, mergeSchema,"
-                " overwriteSchema and storage.* (settings of the object store, such as"
-                " storage.aws_region)"
+                " overwriteSchema, storage.* (settings of the object store, such as"
+                f" storage.aws_region), and {MERGE_OPTIONS} for upserts"
             )
     path = given.get("path", "").strip()
     if not path:

@@ -125,7 +125,7 @@ def commit_files(
         return False
     plan = renewed(options, plan, table)
     if not plan.removes_rows:
-        _add_columns(options, plan, table)
+        add_columns(options, plan, table)
     table.create_write_transaction(
         [*actions],
         "overwrite" if plan.removes_rows else "append",
@@ -136,7 +136,7 @@ def commit_files(
     return True
 
 
-def _add_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> None:
+def add_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> None:
     """Add the new columns and fields of the plan to the table."""
     from deltalake import Field
 

@@ -8,10 +8,9 @@ nothing.
 
 from __future__ import annotations
 
-import random
-import time
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.spark.commit_retries import retry_conflicts
 from barnabas.spark.iceberg.catalog import open_table
 from barnabas.spark.iceberg.errors import IcebergTableError
 
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 QUERY_ID, BATCH_ID = "barnabas.query-id", "barnabas.batch-id"
 # Property of the table for each query: the last batch and its snapshot, as BATCH@SNAPSHOT.
 LAST_BATCH_PREFIX = "barnabas.last-batch."
-# For how long a commit is tried while others change the table, and the pauses between (seconds).
-TIMEOUT_S = 120.0
-_PAUSE_S, _PAUSE_MAX_S = 0.05, 2.0
 # A snapshot with a file may be older by this than the file if clocks differ (ms).
 _CLOCKS_MS = 3_600_000
 
@@ -69,7 +65,7 @@ def commit_files(
         if any(table.snapshot_by_id(each) for each in attempted):
             # An earlier attempt succeeded, and its response was lost.
             return True
-        if identity is not None and _has_batch(table, identity, name.table):
+        if identity is not None and has_batch(table, identity, name.table):
             return False
         check_plan(table, plan, name.table)
         _commit_once(table, files, overwrite, identity, attempted)
@@ -98,16 +94,7 @@ def retried(attempt: Callable[[], T]) -> T:
     """
     from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
-    deadline = time.monotonic() + TIMEOUT_S
-    pause = _PAUSE_S
-    while True:
-        try:
-            return attempt()
-        except (CommitFailedException, CommitStateUnknownException):
-            if time.monotonic() >= deadline:
-                raise
-        time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
-        pause = min(2 * pause, _PAUSE_MAX_S)
+    return retry_conflicts(attempt, (CommitFailedException, CommitStateUnknownException))
 
 
 def _commit_once(
@@ -121,21 +108,18 @@ def _commit_once(
     from pyiceberg.expressions import AlwaysTrue
 
     with table.transaction() as transaction:
-        properties = {}
-        if identity is not None:
-            properties = {QUERY_ID: identity.query_id, BATCH_ID: str(identity.batch_id)}
+        properties = identity_properties(identity)
         if overwrite and _has_rows(table):
             transaction.delete(AlwaysTrue(), snapshot_properties=properties)
-        snapshot = "none"
+        snapshot = None
         if files:
             with transaction.update_snapshot(properties).merge_append() as append:
                 for file in files:
                     append.append_data_file(file)
-            snapshot = str(append.snapshot_id)
-            attempted.append(append.snapshot_id)
+            snapshot = append.snapshot_id
+            attempted.append(snapshot)
         if identity is not None:
-            value = f"{identity.batch_id}@{snapshot}"
-            transaction.set_properties({f"{LAST_BATCH_PREFIX}{identity.query_id}": value})
+            transaction.set_properties(batch_property(identity, snapshot))
 
 
 def _has_rows(table: Table) -> bool:
@@ -143,7 +127,25 @@ def _has_rows(table: Table) -> bool:
     return current is not None and any(current.manifests(table.io))
 
 
-def _has_batch(table: Table, identity: BatchIdentity, name: str) -> bool:
+def identity_properties(identity: BatchIdentity | None) -> dict[str, str]:
+    """Return the properties of a batch's snapshot."""
+    if identity is None:
+        return {}
+    return {QUERY_ID: identity.query_id, BATCH_ID: str(identity.batch_id)}
+
+
+def batch_property(identity: BatchIdentity, snapshot: int | None) -> dict[str, str]:
+    """Return the table's property that names a query's last batch, and its snapshot if any."""
+    value = f"{identity.batch_id}@{'none' if snapshot is None else snapshot}"
+    return {f"{LAST_BATCH_PREFIX}{identity.query_id}": value}
+
+
+def has_batch(table: Table, identity: BatchIdentity, name: str) -> bool:
+    """Return whether the table has a batch already.
+
+    Raises:
+        IcebergTableError: the table is newer than the checkpoint.
+    """
     last = last_batch(table, identity.query_id)
     if last is None or last < identity.batch_id:
         return False

@@ -14,6 +14,7 @@ from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
 from barnabas.spark.iceberg.partitions import parse_terms
 from barnabas.spark.iceberg.sink_options import SinkOptions
+from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
 from barnabas.spark.table_option_values import parse_switch
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.iceberg.merge import IcebergMerge
     from barnabas.spark.iceberg.writer import IcebergStreamWriter, IcebergWriter
+    from barnabas.spark.merging.writers import MergingStreamWriter, MergingWriter
 
 _CATALOG_PREFIX = "catalog."
 _OPTIONS = frozenset({"path", "table", "catalog", "partitioncolumns", "mergeschema"})
@@ -37,7 +40,7 @@ class IcebergSink(DataSource):
         """Return the name for `format(...)`."""
         return "barnabas_iceberg"
 
-    def writer(self, schema: StructType, overwrite: bool) -> IcebergWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> IcebergWriter | MergingWriter:
         """Return the writer for `df.write`: one commit per job; a second run writes again.
 
         Raises:
@@ -45,10 +48,16 @@ class IcebergSink(DataSource):
             IcebergTableError: the rows do not fit the table.
         """
         from barnabas.spark.iceberg.writer import IcebergWriter
+        from barnabas.spark.merging.writers import MergingWriter
 
+        target = merge_target(self.options, schema, overwrite)
+        if target is not None:
+            return MergingWriter(target, schema)
         return IcebergWriter(parse_options(self.options, schema), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> IcebergStreamWriter:
+    def streamWriter(
+        self, schema: StructType, overwrite: bool
+    ) -> IcebergStreamWriter | MergingStreamWriter:
         """Return the writer for `df.writeStream`, which writes exactly once.
 
         Output mode "complete" replaces the rows of the table.
@@ -58,8 +67,32 @@ class IcebergSink(DataSource):
             IcebergTableError: the rows do not fit the table.
         """
         from barnabas.spark.iceberg.writer import IcebergStreamWriter
+        from barnabas.spark.merging.writers import MergingStreamWriter
 
+        target = merge_target(self.options, schema, overwrite)
+        if target is not None:
+            return MergingStreamWriter(target, schema)
         return IcebergStreamWriter(parse_options(self.options, schema), schema, overwrite)
+
+
+def merge_target(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> IcebergMerge | None:
+    """Return the table for upserts; None without the option mergeKeys.
+
+    Raises:
+        OptionError: an option or a column's type is wrong.
+        IcebergTableError: the rows do not fit the table.
+    """
+    from barnabas.spark.iceberg.layout import prepare_table
+    from barnabas.spark.iceberg.merge import IcebergMerge
+    from barnabas.spark.iceberg.writer import row_schema
+
+    split = split_options(options, schema, overwrite)
+    if split.merge is None:
+        return None
+    table = parse_options(split.others, split.stored)
+    return IcebergMerge(table.name, prepare_table(table, row_schema(split.stored)), split.merge)
 
 
 def parse_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
@@ -79,7 +112,8 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> SinkOptions
         elif lowered not in _SPARK_OPTIONS:
             raise OptionError(
                 f"unknown option {name}: there are table, catalog, catalog.* (properties of the"
-                " catalog, such as catalog.uri), partitionColumns and mergeSchema"
+                " catalog, such as catalog.uri), partitionColumns, mergeSchema, and"
+                f" {MERGE_OPTIONS} for upserts"
             )
     table = given.get("table") or given.get("path", "")
     if "." not in table or "/" in table:

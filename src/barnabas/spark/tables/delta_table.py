@@ -7,6 +7,8 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.delta.merge import old_staged_files
+from barnabas.spark.delta.table import open_files
 from barnabas.spark.tables.errors import MaintenanceError
 from barnabas.spark.tables.reports import SMALL_SHARE, Compaction, Expiry, TableStatus
 
@@ -82,12 +84,18 @@ class MaintainedDelta:
             enforce_retention_duration=False,
             full=hours > 0,
         )
+        # delta-rs leaves out directories whose names begin with an underscore.
+        staged = old_staged_files(self._options, before_ms) if hours else []
         if execute:
+            storage = open_files(self._options)
+            for path in staged:
+                storage.delete_file(path)
             table = self._load()
             table.create_checkpoint()
             table.cleanup_metadata()
+        files = sorted([*files, *staged])
         progress(len(files), len(files))
-        return Expiry((), tuple(sorted(files)))
+        return Expiry((), tuple(files))
 
     def _load(self) -> DeltaTable:
         from deltalake import DeltaTable

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from barnabas.spark.commit_retries import TIMEOUT_S
 from barnabas.spark.iceberg.catalog import open_table
-from barnabas.spark.iceberg.commit import LAST_BATCH_PREFIX, TIMEOUT_S, last_batch
+from barnabas.spark.iceberg.commit import LAST_BATCH_PREFIX, last_batch
 from barnabas.spark.tables.errors import MaintenanceError
 from barnabas.spark.tables.iceberg_compaction import compact
 from barnabas.spark.tables.iceberg_expiry import expire_snapshots, expired_snapshots, unnamed_files

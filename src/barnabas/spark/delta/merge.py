@@ -1,0 +1,238 @@
+"""Merges a batch into a Delta table by the MERGE of delta-rs, exactly once.
+
+The commit has the same application transaction as that of appended files. Rows are checked by the
+same plan. delta-rs reads only files whose partitions and statistics can have a key of the batch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.commit_retries import retry_conflicts
+from barnabas.spark.delta.columns import delta_schema
+from barnabas.spark.delta.plan import plan_write
+from barnabas.spark.delta.table import add_columns, has_batch, load_table, open_files
+from barnabas.spark.merging.merge_options import DELETED
+from barnabas.spark.merging.sorted_keys import SortedKeys
+from barnabas.spark.merging.staging import STAGING_DIRECTORY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
+
+    from barnabas.spark.batch_identity import BatchIdentity
+    from barnabas.spark.delta.columns import Column
+    from barnabas.spark.delta.plan import WritePlan
+    from barnabas.spark.delta.table_options import TableOptions
+    from barnabas.spark.merging.merge_options import MergeOptions
+
+# Number of key ranges in the condition of a MERGE.
+_RANGES_MAX = 64
+
+
+class _Storage:
+    """The directory of the table."""
+
+    def __init__(self, options: TableOptions) -> None:
+        self._files = open_files(options)
+
+    def open_output(self, path: str) -> Any:
+        return self._files.open_output_stream(path)
+
+    def open_input(self, path: str) -> Any:
+        return self._files.open_input_file(path)
+
+    def delete(self, path: str) -> None:
+        self._files.delete_file(path)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaMerge:
+    """A Delta table into which batches are merged."""
+
+    options: TableOptions
+    merge: MergeOptions
+    # Columns of the rows that are stored.
+    columns: list[Column]
+
+    def plan(self, table: DeltaTable | None) -> WritePlan:
+        """Return how the rows are written to a table; None stands for one that does not exist.
+
+        Raises:
+            DeltaTableError: the rows do not fit, or the sink does not support the table.
+        """
+        return plan_write(self.options, self.columns, table, removes_rows=True)
+
+    @property
+    def staging_directory(self) -> str:
+        """Path of the directory for staged rows."""
+        return STAGING_DIRECTORY
+
+    def open_storage(self) -> _Storage:
+        """Connect to the file system of the table."""
+        return _Storage(self.options)
+
+    def merge_rows(self, rows: pa.Table, identity: BatchIdentity | None) -> None:
+        """Merge one row for each key in one commit; create the table if it does not exist.
+
+        Each attempt reads the table anew, because a commit of another writer in between can have
+        changed the same rows, or replaced their files.
+
+        Raises:
+            DeltaTableError: the rows do not fit the table, or it is newer than the checkpoint.
+            CommitFailedError: other writers changed the table during all attempts.
+            DeltaError: a row violates a constraint of the table, or the object store failed.
+        """
+        from deltalake.exceptions import CommitFailedError
+
+        retry_conflicts(lambda: self._attempt(rows, identity), (CommitFailedError,))
+
+    def _attempt(self, rows: pa.Table, identity: BatchIdentity | None) -> None:
+        from deltalake import CommitProperties, Transaction
+
+        transactions = None
+        if identity is not None:
+            transactions = [Transaction(identity.query_id, identity.batch_id)]
+        # delta-rs would repeat the commit itself, and not see all conflicts of a MERGE.
+        properties = CommitProperties(app_transactions=transactions, max_commit_retries=0)
+        table = self._open()
+        if identity is not None and has_batch(table, identity, self.options.address):
+            return
+        plan = self.plan(table)
+        self._check_rows(plan, rows)
+        add_columns(self.options, plan, table)
+        self._execute(table, rows, properties)
+        if identity is not None and not has_batch(table, identity, self.options.address):
+            # A MERGE that changes no row is no commit.
+            table.create_write_transaction(
+                [],
+                "append",
+                table.schema(),
+                partition_by=list(plan.partition_by),
+                commit_properties=properties,
+            )
+
+    def _open(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        options = self.options
+        table = load_table(options)
+        if table is None:
+            plan = self.plan(None)
+            # Another query may do the same at the same time.
+            DeltaTable.create(
+                options.address,
+                delta_schema(plan.columns),
+                mode="ignore",
+                partition_by=list(plan.partition_by),
+                storage_options=options.storage,
+            )
+            table = DeltaTable(options.address, storage_options=options.storage)
+        return table
+
+    def _check_rows(self, plan: WritePlan, rows: pa.Table) -> None:
+        """Check the rows that are inserted or updated.
+
+        Raises:
+            DeltaTableError: a row violates NOT NULL, a CHECK constraint or an invariant.
+        """
+        import pyarrow.compute as pc
+
+        kept = rows.filter(pc.invert(rows[DELETED])).select([each["name"] for each in self.columns])
+        for _ in plan.fitted(kept.to_batches()):
+            pass
+
+    def _execute(self, table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
+        sequence = self.merge.stored_sequence
+        newer = ""
+        if sequence is not None:
+            stored, given = _column("t", sequence), _column("s", sequence)
+            newer = f" AND ({stored} IS NULL OR {given} >= {stored})"
+        deleted = _column("s", DELETED)
+        names = [each["name"] for each in self.columns]
+        values = {_quoted(name): _column("s", name) for name in names}
+        (
+            table.merge(
+                rows,
+                self._matches(table, rows),
+                source_alias="s",
+                target_alias="t",
+                # Rows in memory have statistics, by which delta-rs leaves out files.
+                streamed_exec=False,
+                commit_properties=properties,
+            )
+            .when_matched_delete(f"{deleted}{newer}")
+            .when_matched_update(values, f"NOT {deleted}{newer}")
+            .when_not_matched_insert(values, f"NOT {deleted}")
+            .execute()
+        )
+
+    def _matches(self, table: DeltaTable, rows: pa.Table) -> str:
+        """Return the condition on which a row of the batch and one of the table have one key."""
+        keys = self.merge.keys
+        equal = [f"{_column('t', name)} = {_column('s', name)}" for name in keys]
+        ranges = _key_ranges(table, rows, keys)
+        return " AND ".join([*equal, *([] if ranges is None else [ranges])])
+
+
+def old_staged_files(options: TableOptions, before_ms: int) -> list[str]:
+    """Return the paths of staged rows from before a time: of jobs that were killed."""
+    from pyarrow.fs import FileSelector
+
+    found = open_files(options).get_file_info(FileSelector(STAGING_DIRECTORY, allow_not_found=True))
+    return [each.path for each in found if (each.mtime_ns or 0) < before_ms * 1_000_000]
+
+
+def _key_ranges(table: DeltaTable, rows: pa.Table, keys: tuple[str, ...]) -> str | None:
+    """Return a condition on a key that names the ranges in which files can have a key of the batch.
+
+    It changes no result: every row with a key of the batch is in one of the ranges. delta-rs itself
+    only compares each file with the lowest and the highest key of the batch.
+    """
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    for name in keys:
+        kind = rows.schema.field(name).type
+        low, high = f"min.{name}", f"max.{name}"
+        if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind)):
+            continue
+        if low not in actions.column_names or high not in actions.column_names:
+            continue
+        if actions[low].null_count or actions[high].null_count:
+            continue
+        return _ranges_of(name, SortedKeys(rows[name]), actions.select([low, high]))
+    return None
+
+
+def _ranges_of(name: str, keys: SortedKeys, bounds: pa.Table) -> str:
+    found = [keys.within(*each) for each in zip(*(c.to_pylist() for c in bounds), strict=True)]
+    merged: list[tuple[Any, Any]] = []
+    for low, high in sorted(each for each in found if each is not None):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    # Few long conditions: neighbors become one range.
+    step = -(-len(merged) // _RANGES_MAX) or 1
+    groups = [merged[start : start + step] for start in range(0, len(merged), step)]
+    column = _column("t", name)
+    parts = [f"{column} BETWEEN {_sql(g[0][0])} AND {_sql(g[-1][1])}" for g in groups]
+    return f"({' OR '.join(parts)})" if parts else "false"
+
+
+def _sql(value: Any) -> str:
+    if isinstance(value, int):
+        return str(value)
+    text = "'" + str(value).replace("'", "''") + "'"
+    return f"CAST({text} AS DATE)" if isinstance(value, dt.date) else text
+
+
+def _column(alias: str, name: str) -> str:
+    return f"{alias}.{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"

@@ -1,0 +1,1 @@
+"""Upserts into tables: a batch inserts, updates and deletes rows by their keys."""

@@ -1,0 +1,219 @@
+"""Staged rows of a batch: tasks write them to files, and the driver reads and merges them.
+
+The files are in a directory of the table whose name begins with an underscore, so readers ignore
+it. The table never names these files. The driver removes them after the merge; `barnabas tables
+expire` removes those of killed jobs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.spark.merging.conditions import parse_condition
+from barnabas.spark.merging.errors import MergeError
+from barnabas.spark.merging.merge_options import DELETED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from barnabas.spark.merging.merge_options import MergeOptions
+
+STAGING_DIRECTORY = "_barnabas_staging"
+
+
+class StagingStorage(Protocol):
+    """The file system of a table."""
+
+    def open_output(self, path: str) -> Any:
+        """Create a file; return it as pyarrow can write it."""
+
+    def open_input(self, path: str) -> Any:
+        """Open a file; return it as pyarrow can read it."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+
+
+class StagedFile:
+    """The staged rows of one task.
+
+    Args:
+        storage: the file system.
+        directory: path of the staging directory.
+        merge: how the rows are merged.
+        rows: types of the rows' columns.
+        label: begins the name of the file, for people who look into the directory.
+    """
+
+    def __init__(
+        self,
+        storage: StagingStorage,
+        directory: str,
+        merge: MergeOptions,
+        rows: pa.Schema,
+        label: str,
+    ) -> None:
+        self._storage = storage
+        self._path = f"{directory}/{label}-{uuid.uuid4()}.parquet"
+        self._merge = merge
+        self._rows = rows
+        self._condition = None
+        if merge.delete_when is not None:
+            self._condition = parse_condition(merge.delete_when, rows)
+        self._output: Any = None
+        self._writer: Any = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows, and whether each deletes its key.
+
+        Raises:
+            MergeError: a key or sequence is NULL.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        batch = pa.RecordBatch.from_arrays(
+            [batch.column(each.name).cast(each.type) for each in self._rows],
+            schema=pa.schema([each.with_nullable(True) for each in self._rows]),
+        )
+        self._check_nulls(batch)
+        names = [
+            name
+            for name in batch.schema.names
+            if name not in self._merge.except_columns or name == self._merge.sequence
+        ]
+        staged = batch.select(names).append_column(DELETED, self._deleted(batch))
+        if self._writer is None:
+            self._output = self._storage.open_output(self._path)
+            self._writer = pq.ParquetWriter(self._output, staged.schema, compression="lz4")
+        self._writer.write_batch(staged)
+
+    def close(self) -> list[str]:
+        """Complete the file and return its path; return an empty list if there were no rows."""
+        if self._writer is None:
+            return []
+        self._writer.close()
+        self._output.close()
+        return [self._path]
+
+    def discard(self) -> None:
+        """Delete the file after a failed task."""
+        if self._writer is not None:
+            if not self._output.closed:
+                self._writer.close()
+                self._output.close()
+            self._storage.delete(self._path)
+
+    def _deleted(self, batch: pa.RecordBatch) -> pa.Array:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.dataset as pads
+
+        if self._condition is None:
+            return pa.repeat(pa.scalar(False), batch.num_rows)
+        found = pads.dataset(batch).to_table(columns={DELETED: self._condition})
+        return pc.fill_null(found[DELETED].combine_chunks(), False)
+
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        sequence = self._merge.sequence
+        for name in (*self._merge.keys, *(() if sequence is None else (sequence,))):
+            count = batch.column(name).null_count
+            if count:
+                option = "mergeKeys" if name in self._merge.keys else "sequenceColumn"
+                raise MergeError(
+                    f"{name} is NULL in {count} rows, and {option} names it: filter these rows out"
+                )
+
+
+def read_staged(storage: StagingStorage, paths: Iterable[str]) -> pa.Table:
+    """Return the staged rows of all tasks; there is at least one path."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = []
+    for path in paths:
+        with storage.open_input(path) as source:
+            tables.append(pq.ParquetFile(source).read())
+    return pa.concat_tables(tables)
+
+
+def latest_rows(staged: pa.Table, merge: MergeOptions) -> pa.Table:
+    """Return one row for each key: the row with the highest sequence.
+
+    Equal rows count once. Spark does not keep the order of rows, so nothing else could decide.
+
+    Raises:
+        MergeError: two rows of a key differ and have the same sequence, or there is no sequence.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not staged.num_rows:
+        return staged
+    order = [*merge.keys, *([merge.sequence] if merge.sequence else [])]
+    compared = staged.select(order)
+    indexes = pc.sort_indices(compared, [(name, "ascending") for name in order])
+    compared = compared.take(indexes)
+
+    def same_as_next(names: Iterable[str]) -> pa.Array:
+        found = pa.chunked_array([pa.repeat(pa.scalar(True), staged.num_rows - 1)])
+        for name in names:
+            column = compared[name]
+            found = pc.and_(found, pc.equal(column.slice(1), column.slice(0, len(column) - 1)))
+        return pa.concat_arrays([*found.chunks, pa.array([False])])
+
+    has_next = same_as_next(merge.keys)
+    last = indexes.filter(pc.invert(has_next))
+    _check_ties(staged, indexes, has_next, same_as_next(order), merge)
+    return staged.take(last)
+
+
+def _check_ties(
+    staged: pa.Table,
+    indexes: pa.Array,
+    has_next: pa.Array,
+    ties: pa.Array,
+    merge: MergeOptions,
+) -> None:
+    """Refuse rows that differ from the last row of their key although they have its sequence.
+
+    Args:
+        staged: all rows.
+        indexes: their order by key and sequence.
+        has_next: for each in this order: whether the next row has the same key.
+        ties: whether the next row has the same key and sequence.
+        merge: the keys and the sequence.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    positions = pc.indices_nonzero(ties).to_pylist()
+    tied = sorted({*positions, *(each + 1 for each in positions)})
+    rows = dict(
+        zip(tied, staged.take(indexes.take(pa.array(tied, pa.int64()))).to_pylist(), strict=True)
+    )
+    # First row of those that are known to have the highest sequence of their key.
+    top = -1
+    for position in reversed(positions):
+        if has_next[position + 1].as_py() and position + 1 != top:
+            # A row with a higher sequence follows.
+            continue
+        top = position
+        first, second = rows[position], rows[position + 1]
+        if first[DELETED] and second[DELETED]:
+            continue
+        # NaN is not equal to itself, and its text is.
+        if repr(first) != repr(second):
+            key = ", ".join(f"{name}={first[name]!r}" for name in merge.keys)
+            problem = f"the batch has two different rows of the key {key}"
+            if merge.sequence is None:
+                raise MergeError(
+                    f"{problem}: set sequenceColumn to a column whose higher value is newer"
+                )
+            raise MergeError(
+                f"{problem} with the same {merge.sequence}={first[merge.sequence]!r}: set"
+                " sequenceColumn to a column that differs between changes of a key"
+            )

@@ -1,0 +1,111 @@
+"""Upserts through Spark into tables of Delta and Iceberg, with kills between all steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from barnabas.client.facade import Client
+from barnabas.spark.iceberg.catalog import open_table
+from spark.iceberg_tables import named
+from spark.killed_job import KILLS, Job, kill_and_finish
+from spark.tables import KINDS, DeltaSinkTable, IcebergSinkTable, SinkTable
+
+pytestmark = pytest.mark.spark
+
+JOB = Path(__file__).with_name("job_to_table.py")
+# 10 batches of the job.
+RECORDS, KEYS = 50_000, 997
+SEED = 20_261_129
+# Rows of the job: the value is the operation and the number of the record.
+COLUMNS = [
+    "CAST(CAST(key AS STRING) AS BIGINT) AS id",
+    "CAST(substring(CAST(value AS STRING), 2) AS BIGINT) AS seq",
+    "substring(CAST(value AS STRING), 1, 1) AS op",
+    "partition",
+]
+MERGE = {
+    "mergeKeys": "id, partition",
+    "sequenceColumn": "seq",
+    "deleteWhen": "op = 'd'",
+    "exceptColumns": "op",
+}
+
+
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> SinkTable:
+    kind: type[DeltaSinkTable | IcebergSinkTable] = KINDS[request.param]
+    return kind(tmp_path)
+
+
+def fill(client: Client, topic: str) -> dict[int, int]:
+    """Write changes of rows; return the last number of each key that is not deleted."""
+    records = []
+    last = {}
+    for number in range(RECORDS):
+        key = number * number % KEYS
+        is_deleted = number % 7 == 0
+        last[key] = None if is_deleted else number
+        value = b"%s%d" % (b"d" if is_deleted else b"u", number)
+        records.append((b"%d" % key, value, [], None))
+    with client.producer() as producer:
+        producer.send_batch(topic, records)
+    return {key: number for key, number in last.items() if number is not None}
+
+
+def merged_batches(table: SinkTable) -> list[int]:
+    """The batch of each commit that has one, in the order of the commits."""
+    if isinstance(table, DeltaSinkTable):
+        logs = sorted(Path(table.target, "_delta_log").glob("*.json"))
+        actions = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+        return [int(each["txn"]["version"]) for each in actions if "txn" in each]
+    snapshots = open_table(named(table.directory)).snapshots()
+    summaries = [each.summary for each in snapshots if each.summary is not None]
+    return [int(each["barnabas.batch-id"] or -1) for each in summaries]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", KILLS)
+def test_the_last_change_of_each_key_holds_after_kills(
+    kills: tuple[int, ...],
+    table: SinkTable,
+    client: Client,
+    bootstrap: str,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    expected = fill(client, topic)
+    options = {**table.options, **MERGE}
+    words = json.dumps([table.sink, table.target, options, *COLUMNS])
+    kill_and_finish(
+        lambda trigger: Job(JOB, bootstrap, topic, tmp_path, trigger, words), kills, SEED
+    )
+    found = table.arrow()
+    assert "op" not in found.column_names
+    assert len(found) == len(expected)
+    pairs = zip(found["id"].to_pylist(), found["seq"].to_pylist(), strict=True)
+    assert dict(pairs) == expected
+    assert merged_batches(table) == list(range(10))
+
+
+def test_a_dataframe_is_merged_in_one_commit(spark: SparkSession, table: SinkTable) -> None:
+    def write(rows: str) -> None:
+        frame = spark.sql(f"SELECT * FROM VALUES {rows} AS t(id, name, time, op)")
+        writer = frame.write.format(table.sink).options(**table.options).mode("append")
+        merge = {"mergeKeys": "id", "deleteWhen": "op = 'd'", "exceptColumns": "op"}
+        writer.options(**merge).save(table.target)
+
+    write("(1, 'a', TIMESTAMP '2026-01-01 01:01:01.5', 'c'), (2, 'b', NULL, 'c')")
+    write("(1, 'new', CAST(NULL AS TIMESTAMP), 'u'), (2, NULL, NULL, 'd'), (3, 'c', NULL, NULL)")
+    rows = sorted(table.arrow().to_pylist(), key=lambda row: row["id"])
+    assert rows == [{"id": 1, "name": "new", "time": None}, {"id": 3, "name": "c", "time": None}]
+    with pytest.raises(Exception, match="two different rows of the key id=4: set sequenceColumn"):
+        write("(4, 'a', TIMESTAMP '2026-01-01 00:00:00', 'u'), (4, 'b', NULL, 'u')")
+    left = table.directory.rglob("_barnabas_staging/*")
+    assert not [each for each in left if each.suffix == ".parquet"]
+    if isinstance(table, DeltaSinkTable):
+        assert DeltaTable(table.target).version() == 2
