@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.settings.java_pattern import compile_java_pattern
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import EARLIEST, LATEST, Offsets
 from barnabas.spark.options import BoundKind, OffsetBound, SourceOptions
@@ -23,6 +24,8 @@ class Planner:
     def __init__(self, client: Client, options: SourceOptions) -> None:
         self._client = client
         self._options = options
+        pattern = options.selection.pattern
+        self._pattern = None if pattern is None else compile_java_pattern(pattern)
         # Last known id of each topic; a recreated topic has another id.
         self._ids: dict[str, bytes] = {}
         self._recreated: set[str] = set()
@@ -40,17 +43,15 @@ class Planner:
             UnknownTopicError: another selected topic or partition does not exist.
         """
         selection = self._options.selection
-        topics: Iterable[str] = selection.topics
-        if selection.pattern is not None:
-            topics = self._client.topics(selection.pattern)
-        elif selection.partitions:
-            topics = {tp.topic for tp in selection.partitions}
+        topics = selection.named_topics
+        if self._pattern is not None:
+            topics = [name for name in self._client.topics() if self._pattern.search(name)]
         found = {
             TopicPartition(topic, partition)
-            for topic, partitions in self._described(list(topics), may_be_gone).items()
+            for topic, partitions in self._described(topics, may_be_gone).items()
             for partition in partitions
         }
-        if not selection.partitions:
+        if selection.partitions is None:
             return sorted(found)
         for tp in selection.partitions:
             if tp not in found and tp.topic not in may_be_gone:

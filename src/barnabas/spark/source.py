@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from barnabas.spark.errors import OptionError
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -33,6 +34,7 @@ _COLUMNS = (
 _HEADERS = ("headers", "array<struct<key:string,value:binary>>")
 
 
+@message_first
 class BarnabasSource(DataSource):
     """Topics as tables and streams, with the columns and options of Spark's Kafka connector."""
 

@@ -22,6 +22,7 @@ from barnabas.client.errors import UnknownTopicError
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.offsets import Offsets, from_json, to_json
 from barnabas.spark.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence, Set as AbstractSet
@@ -45,6 +46,7 @@ _NO_MAXIMUM = (1 << 63) - 1
 _MIRROR_PAUSE_MS = 60_000.0
 
 
+@message_first
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Runs on the driver for the lifetime of the query; a copy of it reads on each worker."""
 
@@ -56,7 +58,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
         # End offsets of an AvailableNow query, constant once set; None for other triggers.
         self._target: Offsets | None = None
-        # Time of the last trigger with records, in ms, for maxTriggerDelay.
+        # Time of the last trigger that did not wait, in ms, for maxTriggerDelay.
         self._triggered_ms: float | None = None
         self._mirror_paused_until_ms = 0.0
         # Offsets last committed to the group; None before the first commit. If the group has other
@@ -106,8 +108,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._should_wait(begin, latest):
                 return start
             latest = limit_offsets(begin, latest, limit.max_rows)
-        if latest != begin:
-            self._triggered_ms = self._clock.monotonic_ms()
         return to_json(latest)
 
     def reportLatestOffset(self) -> Json:
@@ -134,20 +134,25 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _selected_topics(self) -> set[str]:
         """Return the topics that the options name."""
-        selection = self._options.selection
-        return {*selection.topics, *(tp.topic for tp in selection.partitions)}
+        return set(self._options.selection.named_topics)
 
     def _should_wait(self, begin: Offsets, latest: Offsets) -> bool:
-        """Whether minOffsetsPerTrigger is not reached and maxTriggerDelay has not passed."""
+        """Whether minOffsetsPerTrigger is not reached and maxTriggerDelay has not passed.
+
+        The first trigger does not wait, as in Spark's connector.
+        """
         minimum = self._options.min_offsets_per_trigger
         if minimum is None or self._target is not None:
             return False
-        if sum(max(0, offset - begin[tp]) for tp, offset in latest.items()) >= minimum:
-            return False
         now = self._clock.monotonic_ms()
-        if self._triggered_ms is None:
-            self._triggered_ms = now
-        return now - self._triggered_ms < self._options.max_trigger_delay_ms
+        if (
+            self._triggered_ms is not None
+            and now - self._triggered_ms < self._options.max_trigger_delay_ms
+            and sum(max(0, offset - begin[tp]) for tp, offset in latest.items()) < minimum
+        ):
+            return True
+        self._triggered_ms = now
+        return False
 
     def _checked(self, begin: Offsets, latest: Offsets) -> Offsets:
         """Return `latest`; report partitions that were deleted, recreated or became shorter."""

@@ -98,17 +98,19 @@ def test_available_now_never_passes_its_target() -> None:
 
 def test_a_minimum_waits_until_the_longest_delay_is_over() -> None:
     stream, planner, clock = reader({A: 5}, minoffsetspertrigger="10", maxtriggerdelay="60s")
-    limit, start = stream.getDefaultReadLimit(), {"t": {"0": 0}}
-    assert stream.latestOffset(start, limit) == start
+    limit = stream.getDefaultReadLimit()
+    start = stream.latestOffset({"t": {"0": 0}}, limit)
+    assert start == {"t": {"0": 5}}, "the first trigger does not wait"
+    planner.ends = {A: 8}
     clock.now = 59_999
     assert stream.latestOffset(start, limit) == start
     clock.now = 60_000
     taken = stream.latestOffset(start, limit)
-    assert taken == {"t": {"0": 5}}
-    planner.ends = {A: 8}
+    assert taken == {"t": {"0": 8}}
+    planner.ends = {A: 17}
     assert stream.latestOffset(taken, limit) == taken
-    planner.ends = {A: 15}
-    assert stream.latestOffset(taken, limit) == {"t": {"0": 15}}
+    planner.ends = {A: 18}
+    assert stream.latestOffset(taken, limit) == {"t": {"0": 18}}
 
 
 def test_a_minimum_does_not_delay_available_now() -> None:

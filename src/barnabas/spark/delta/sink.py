@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource
 
 from barnabas.spark.delta.table import TableOptions
 from barnabas.spark.errors import OptionError
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +28,7 @@ _OPTIONS = frozenset({"path", "partitioncolumns"})
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
 
+@message_first
 class DeltaSink(DataSource):
     """A Delta table as a sink; `deltalake`, DuckDB, Spark's Delta jar and others can read it."""
 

@@ -15,6 +15,7 @@ from barnabas.spark.batch_identity import BatchIdentity, task_query_id
 from barnabas.spark.delta.table import commit_files, open_files, remove_unnamed
 from barnabas.spark.errors import OptionError
 from barnabas.spark.partitioned_files import write_all
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ class WrittenFiles(WriterCommitMessage):
     query_id: str
 
 
+@message_first
 class DeltaWriter(DataSourceArrowWriter):
     """Writes a DataFrame in one commit."""
 
@@ -57,6 +59,7 @@ class DeltaWriter(DataSourceArrowWriter):
         remove_unnamed(self._options, _gather(messages)[0])
 
 
+@message_first
 class DeltaStreamWriter(DataSourceStreamArrowWriter):
     """Writes each micro-batch in one commit, exactly once."""
 

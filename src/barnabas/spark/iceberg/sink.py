@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
 from barnabas.spark.iceberg.sink_options import SinkOptions
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,7 @@ _SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 _SWITCH = {"true": True, "false": False}
 
 
+@message_first
 class IcebergSink(DataSource):
     """An Iceberg table as a sink; `pyiceberg`, DuckDB, Polars, Spark's jar and others read it."""
 
