@@ -172,27 +172,27 @@ OPTIONS = (
         "transactions.",
     ),
     Option(
-        "kafka.auto.offset.reset", _BOTH, _REFUSED, "Spark's connector refuses it too.",
+        "kafka.auto.offset.reset", _READ, _REFUSED, "Spark's connector refuses it too.",
         reason="use startingOffsets",
     ),
     Option(
-        "kafka.enable.auto.commit", _BOTH, _REFUSED, "Spark's connector refuses it too.",
+        "kafka.enable.auto.commit", _READ, _REFUSED, "Spark's connector refuses it too.",
         reason="the checkpoint holds the offsets, and they are mirrored to the group",
     ),
     Option(
-        "kafka.key.deserializer", _BOTH, _REFUSED, "Spark's connector refuses it too.",
+        "kafka.key.deserializer", _READ, _REFUSED, "Spark's connector refuses it too.",
         reason="keys are bytes; use DataFrame operations",
     ),
     Option(
-        "kafka.value.deserializer", _BOTH, _REFUSED, "Spark's connector refuses it too.",
+        "kafka.value.deserializer", _READ, _REFUSED, "Spark's connector refuses it too.",
         reason="values are bytes; use DataFrame operations",
     ),
     Option(
-        "kafka.key.serializer", _BOTH, _REFUSED, "Spark's connector refuses it too.",
+        "kafka.key.serializer", _WRITE, _REFUSED, "Spark's connector refuses it too.",
         reason="keys are strings or bytes; use DataFrame operations",
     ),
     Option(
-        "kafka.value.serializer", _BOTH, _REFUSED, "Spark's connector refuses it too.",
+        "kafka.value.serializer", _WRITE, _REFUSED, "Spark's connector refuses it too.",
         reason="values are strings or bytes; use DataFrame operations",
     ),
     Option(
@@ -200,13 +200,13 @@ OPTIONS = (
         reason="interceptors are not supported",
     ),
     Option(
-        "kafka.transactional.id", _BOTH, _REFUSED,
+        "kafka.transactional.id", _WRITE, _REFUSED,
         "Spark's connector passes it to the producer, which then fails.",
         reason="each task has its own; use transactionalIdPrefix",
     ),
     Option(
         "kafka.*", _BOTH, _DIFFERS,
-        "The keys of the client (configuration.md). Keys that only Java's client needs are "
+        "The keys of the client (docs/configuration.md). Keys that only Java's client needs are "
         "accepted without effect; an unknown key or a wrong value is refused.",
     ),
     Option(
@@ -215,8 +215,8 @@ OPTIONS = (
     ),
     Option(
         "valueFormat", _READ, _ADDED,
-        "`avro`: the column `value` is a struct of the fields of Avro records ([schemas.md]"
-        "(schemas.md)); `binary` is the default.",
+        "`avro`: the column `value` is a struct of the fields of Avro records (docs/schemas.md); "
+        "`binary` is the default.",
     ),
     Option("valueSchema", _READ, _ADDED, "The schema of the column `value`, for `valueFormat`."),
     Option(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SELECTIONS = ("subscribe", "subscribepattern", "assign")
+SELECTIONS = ("subscribe", "subscribepattern", "assign")
 # Names in lower case, as Spark passes them, with their usual spelling.
 NAMES = {option.name.lower(): option.name for option in OPTIONS if not option.name.endswith("*")}
 # Options of streams, which `spark.read` ignores as Spark's connector does.
@@ -272,7 +272,7 @@ def _warn_without_effect(options: Mapping[str, str], *, streaming: bool) -> None
 
 
 def _selection(options: Mapping[str, str]) -> Selection:
-    given = [name for name in _SELECTIONS if name in options]
+    given = [name for name in SELECTIONS if name in options]
     if len(given) != 1:
         found = " and ".join(NAMES[name] for name in given) or "none"
         raise OptionError(f"set exactly one of subscribe, subscribePattern and assign; got {found}")
