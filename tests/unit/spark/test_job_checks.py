@@ -50,7 +50,8 @@ def verdicts(text: str) -> dict[str, str]:
         ),
         (
             (
-                'def go(spark):\n  r = spark.read.format("kafka")\n  r = r.option("subscribe", "t")\n'
+                'def go(spark):\n  r = spark.read.format("kafka")\n'
+                '  r = r.option("subscribe", "t")\n'
                 f"  return r{LOAD}"
             ),
             Kind.READ,
