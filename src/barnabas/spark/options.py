@@ -116,6 +116,13 @@ class SourceOptions:
     value_format: ValueFormat | None = None
     # How long a task waits for missing records, in ms; None for the client's default.
     poll_timeout_ms: int | None = None
+    # Options without effect, for the log of a query that starts.
+    warnings: tuple[str, ...] = ()
+
+    def log_warnings(self) -> None:
+        """Log the options without effect."""
+        for warning in self.warnings:
+            logger.warning("%s", warning)
 
 
 def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -156,10 +163,10 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
         max_trigger_delay_ms=_duration(options, "maxtriggerdelay", 15 * 60_000),
         value_format=parse_value_format(options, tuple(selection.named_topics)),
         poll_timeout_ms=_number(options, "kafkaconsumer.polltimeoutms"),
+        warnings=_warnings(options, selection, streaming=streaming),
     )
     # After all values are checked, so that the error of a wrong value is the same for both.
     _check_bounds(options, starting, ending, streaming=streaming)
-    _warn_without_effect(options, streaming=streaming)
     return parsed
 
 
@@ -260,15 +267,22 @@ def _client_options(options: Mapping[str, str]) -> ClientOptions:
     return client
 
 
-def _warn_without_effect(options: Mapping[str, str], *, streaming: bool) -> None:
+def _warnings(
+    options: Mapping[str, str], selection: Selection, *, streaming: bool
+) -> tuple[str, ...]:
+    """Return a sentence for each option that is accepted and has no effect."""
+    found = []
     for key in options:
         option = named(key)
         if option is not None and option.reason:
-            logger.warning("Option %s has no effect: %s", option.name, option.reason)
+            found.append(f"Option {option.name} has no effect: {option.reason}")
         if key in _STREAM_NAMES and not streaming:
-            logger.warning("Option %s has no effect: it is for spark.readStream", NAMES[key])
+            found.append(f"Option {NAMES[key]} has no effect: it is for spark.readStream")
     if "groupidprefix" in options and "kafka.group.id" in options:
-        logger.warning("Option groupIdPrefix has no effect: kafka.group.id names the group")
+        found.append("Option groupIdPrefix has no effect: kafka.group.id names the group")
+    if selection.partitions == ():
+        found.append(f"Option assign={options['assign']} names no partition: nothing is read")
+    return tuple(found)
 
 
 def _selection(options: Mapping[str, str]) -> Selection:
@@ -280,10 +294,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
     if not value:
         raise OptionError(f"{NAMES[given[0]]} is empty")
     if given[0] == "assign":
-        partitions = tuple(parse_partitions("assign", value))
-        if not partitions:
-            logger.warning("Option assign=%s names no partition: nothing is read", value)
-        return Selection(partitions=partitions)
+        return Selection(partitions=tuple(parse_partitions("assign", value)))
     if given[0] == "subscribepattern":
         try:
             compile_java_pattern(value)

@@ -77,6 +77,7 @@ class BarnabasSource(DataSource):
 
         options = _resolved(parse_source_options(self.options, streaming=False))
         self._check_schema(schema, options)
+        options.log_warnings()
         return TopicReader(options, schema)
 
     def streamReader(self, schema: StructType) -> TopicStreamReader | MisconfiguredStreamReader:
@@ -91,6 +92,7 @@ class BarnabasSource(DataSource):
             self._check_schema(schema, options)
         except OptionError as error:
             return MisconfiguredStreamReader(error)
+        options.log_warnings()
         return TopicStreamReader(options, schema, SystemClock())
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:

@@ -174,12 +174,11 @@ def test_a_read_requires_topics_and_servers() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"t": []}', "{}"])
-def test_an_assignment_without_partitions_reads_nothing_and_logs_a_warning(
-    text: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_assignment_without_partitions_reads_nothing_with_a_warning(text: str) -> None:
     given = {"kafka.bootstrap.servers": "h:1", "assign": text}
-    assert parse_source_options(given, streaming=True).selection.partitions == ()
-    assert "names no partition" in caplog.text
+    options = parse_source_options(given, streaming=True)
+    assert options.selection.partitions == ()
+    assert options.warnings == (f"Option assign={text} names no partition: nothing is read",)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +205,10 @@ def test_what_spark_does_not_take_for_a_duration_is_refused(text: str) -> None:
         stream(maxtriggerdelay=text)
 
 
-def test_a_batch_read_ignores_options_of_streams_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    assert batch(maxoffsetspertrigger="5").max_offsets_per_trigger == 5
-    assert "maxOffsetsPerTrigger has no effect: it is for spark.readStream" in caplog.text
+def test_a_batch_read_ignores_options_of_streams_with_a_warning() -> None:
+    (warning,) = batch(maxoffsetspertrigger="5").warnings
+    assert warning == "Option maxOffsetsPerTrigger has no effect: it is for spark.readStream"
+    assert stream(maxoffsetspertrigger="5").warnings == ()
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -280,7 +278,7 @@ def test_a_wrong_option_of_a_write_is_refused_early(options: dict[str, str], wor
 
 def test_options_without_effect_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "fetchOffset.numRetries": "3"}
-    parse_source_options(given, streaming=True)
+    parse_source_options(given, streaming=True).log_warnings()
     assert "fetchOffset.numRetries has no effect" in caplog.text
 
 
