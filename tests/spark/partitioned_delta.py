@@ -11,8 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.spark.delta.files import TableFiles
-from barnabas.spark.delta.table import TableOptions, commit_files, open_files
+from barnabas.spark.delta.columns import columns_of
+from barnabas.spark.delta.files import TableFiles, WrittenFile
+from barnabas.spark.delta.plan import plan_write
+from barnabas.spark.delta.table import commit_files, load_table, open_files
+from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.partitioned_files import write_all
 
 SCHEMA = pa.schema(
@@ -67,7 +70,15 @@ def rows() -> list[dict[str, Any]]:
 
 def write(directory: Path, written: Iterable[dict[str, Any]]) -> None:
     """Add rows to the table as the sink does."""
-    options = TableOptions(str(directory), PARTITION_BY)
-    batch = pa.RecordBatch.from_pylist(list(written), SCHEMA)
-    files = write_all(TableFiles(open_files(options), SCHEMA, options.partition_by), [batch])
-    commit_files(options, SCHEMA, files, False, None)
+    write_batch(TableOptions(str(directory), PARTITION_BY), list(written), SCHEMA)
+
+
+def write_batch(options: TableOptions, written: list[Row], schema: pa.Schema) -> list[WrittenFile]:
+    """Add rows to a table by one commit of one task."""
+    plan = plan_write(options, columns_of(schema), load_table(options), removes_rows=False)
+    batch = pa.RecordBatch.from_pylist(written, schema)
+    files = write_all(
+        TableFiles(open_files(options), plan.schema, plan.partition_by), plan.fitted([batch])
+    )
+    commit_files(options, plan, files, None)
+    return files

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from barnabas.spark.delta.table import TableOptions
+from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.tables.delta_table import MaintainedDelta
 from barnabas.spark.tables.iceberg_table import MaintainedIceberg

@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
-from spark.queries import Stream, save, to_the_end
+from spark.queries import Stream, caught_up, save, to_the_end
 from waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("connector")]
@@ -84,7 +84,10 @@ def numbered(count: int) -> list[tuple[bytes | None, bytes | None]]:
     ("options", "count"),
     [
         ({"subscribe": "TOPIC,TOPIC-b", "includeHeaders": "true"}, 4 * RECORDS),
-        ({"subscribePattern": "TOP[I]C(-.*)?"}, 4 * RECORDS),
+        ({"subscribePattern": "TOP[I]C"}, 4 * RECORDS),
+        ({"subscribePattern": r"^(?<n>[a-z&&[^b]]+)-\p{Digit}++\z"}, 3 * RECORDS),
+        ({"assign": '{"TOPIC":[]}'}, 0),
+        ({"subscribe": "TOPIC", "maxOffsetsPerTrigger": "5", "maxTriggerDelay": "1s"}, 120),
         ({"assign": '{"TOPIC":[0,2]}', "includeHeaders": "true"}, 2 * RECORDS),
         (
             {
@@ -106,7 +109,17 @@ def numbered(count: int) -> list[tuple[bytes | None, bytes | None]]:
         ),
         ({"subscribe": "TOPIC", "startingTimestamp": "1030", "endingTimestamp": "1035"}, 15),
     ],
-    ids=["subscribe", "pattern", "assign", "offsets", "times", "one time"],
+    ids=[
+        "subscribe",
+        "pattern",
+        "java's pattern",
+        "assign",
+        "assign none",
+        "of streams",
+        "offsets",
+        "times",
+        "one time",
+    ],
 )
 def test_both_connectors_read_the_same_rows(
     read_by: ReadBy, filled: str, options: dict[str, str], count: int
@@ -117,6 +130,72 @@ def test_both_connectors_read_the_same_rows(
     assert kafka.schema == ours.schema
     assert (found := sorted_rows(kafka)) == sorted_rows(ours)
     assert len(found) == count
+
+
+def test_a_time_beyond_microseconds_is_an_error_that_names_the_record(
+    read_by: ReadBy, client: Client, topic: str
+) -> None:
+    name = f"{topic}-far"
+    far = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+    assert client.create_topics([NewTopic(name, 1, 1, far)])[name] is None
+    with client.producer() as producer:
+        producer.send_batch(name, [(None, b"near", [], 1000), (None, b"far", [], 10**16)], 0)
+    for source in SOURCES:
+        with pytest.raises(Exception, match=r"10{16}\b") as caught:
+            read_by(source, subscribe=name).collect()
+        assert all(word in str(caught.value) for word in (name, "offset 1 "))
+
+
+def test_an_internal_topic_is_read_by_its_name_in_one_connector(
+    read_by: ReadBy, client: Client, topic: str
+) -> None:
+    """The page of options names this difference."""
+    client.commit_offsets(f"group-{topic}", {TopicPartition(topic, 0): 1})
+    rows = [read_by(s, subscribe="__consumer_offsets").count() for s in SOURCES]
+    assert rows[0] == 0
+    assert rows[1] > 0
+
+
+@pytest.mark.parametrize("delay", ["15min", "100us"])
+def test_the_first_trigger_does_not_wait_for_the_minimum(
+    stream: Stream, fill: Fill, topic: str, tmp_path: Path, delay: str
+) -> None:
+    fill(topic, 0, numbered(10))
+    for source in SOURCES:
+        stream.source = source
+        frame = stream.frame(topic, minOffsetsPerTrigger=1000, maxTriggerDelay=delay)
+        location = str(tmp_path / source)
+        writer = frame.writeStream.format("noop").option("checkpointLocation", location)
+        query = caught_up(writer.start)
+        query.stop()
+        assert sum(p["numInputRows"] for p in query.recentProgress) == 10
+
+
+def test_a_minimum_ends_a_query_early_in_one_connector(
+    stream: Stream, fill: Fill, topic: str, tmp_path: Path
+) -> None:
+    """The page of options names this difference."""
+    fill(topic, 0, numbered(10))
+    rows = []
+    for source in SOURCES:
+        stream.source = source
+        frame = stream.frame(topic, minOffsetsPerTrigger=6, maxOffsetsPerTrigger=6)
+        writer = frame.writeStream.format("noop").trigger(availableNow=True)
+        query = to_the_end(writer.option("checkpointLocation", str(tmp_path / source)).start)
+        rows.append(sum(p["numInputRows"] for p in query.recentProgress))
+    assert rows == [6, 10]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_partitioner_of_kafka_spreads_rows_of_one_key(
+    spark: SparkSession, read_by: ReadBy, bootstrap: str, topic: str, source: str
+) -> None:
+    rows = spark.range(30).selectExpr("'k' key", "cast(id as string) value").coalesce(1)
+    name = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+    save(rows, bootstrap, source, topic=topic, **{"kafka.partitioner.class": name})
+    written = read_by("barnabas", subscribe=topic).select("partition").collect()
+    assert len(written) == 30
+    assert len({row.partition for row in written}) > 1
 
 
 def test_both_connectors_split_ranges_for_more_tasks(read_by: ReadBy, filled: str) -> None:

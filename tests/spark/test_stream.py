@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.facade import Client
-from spark.queries import Stream, caught_up, with_python
+from spark.queries import Stream, caught_up, to_the_end, with_python
 from waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -158,10 +158,13 @@ def test_too_few_records_wait_for_more(
     )
     query = caught_up(writer.start)
     try:
-        assert sum(p["numInputRows"] for p in query.recentProgress) == 0
+        assert sum(p["numInputRows"] for p in query.recentProgress) == 10, "the first trigger"
         fill(topic, 1, numbered(10))
         query.processAllAvailable()
-        assert sum(p["numInputRows"] for p in query.recentProgress) == 20
+        assert sum(p["numInputRows"] for p in query.recentProgress) == 10
+        fill(topic, 2, numbered(5))
+        query.processAllAvailable()
+        assert sum(p["numInputRows"] for p in query.recentProgress) == 25
     finally:
         query.stop()
 
@@ -182,10 +185,11 @@ def test_a_shorter_topic_fails_the_query(
     assert query.isStreaming
 
 
-def test_a_recreated_topic_fails_a_running_query(
+def test_a_recreated_topic_fails_a_query_until_someone_decides(
     stream: Stream, fill: Fill, client: Client, topic: str, tmp_path: Path
 ) -> None:
     fill(topic, 0, numbered(5))
+    created_again = NewTopic(topic, 3, 1, {"retention.ms": "-1"})
     writer = (
         stream.frame(topic)
         .writeStream.format("noop")
@@ -195,11 +199,15 @@ def test_a_recreated_topic_fails_a_running_query(
     query = caught_up(writer.start)
     try:
         assert client.delete_topics([topic])[topic] is None
-        eventually(
-            lambda: client.create_topics([NewTopic(topic, 3, 1)], raise_errors=False)[topic] is None
-        )
+        eventually(lambda: client.create_topics([created_again], raise_errors=False)[topic] is None)
         fill(topic, 0, numbered(9))
-        with pytest.raises(Exception, match=r"deleted and created again|no such topic"):
+        with pytest.raises(StreamingQueryException, match="created again, after the query"):
             query.awaitTermination(TIMEOUT_S)
     finally:
         query.stop()
+    with pytest.raises(StreamingQueryException, match="created again, after the query"):
+        to_the_end(writer.trigger(availableNow=True).start)
+    decided = stream.frame(topic, failOnDataLoss="false").writeStream.format("noop")
+    decided = decided.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+    query = to_the_end(decided.start)
+    assert sum(p["numInputRows"] for p in query.recentProgress) == 9, "the whole new topic"

@@ -80,6 +80,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "pipeline": LazyCommand(
         "barnabas.cli.pipeline.commands", "pipeline", "Create, run and reset pipelines of Spark."
     ),
+    "spark": LazyCommand("barnabas.cli.spark.commands", "spark", "Check jobs of Spark."),
     "tables": LazyCommand(
         "barnabas.cli.tables.commands", "tables", "Maintain tables of Delta and Iceberg."
     ),

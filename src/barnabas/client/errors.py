@@ -319,7 +319,7 @@ class RecordDeserializationError(ClientError, ValueError):
     Attributes:
         partition, offset: Partition and offset of the record. The position stays there; seek past
             the record to skip it.
-        what: "key" or "value".
+        what: "key" or "value"; "timestamp" if a time is no date.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Regular expressions from clients and operators, compiled and matched in bounded work.
 
-This is the only module that compiles them. The engine is RE2 with its syntax: a match takes time
+This is the only module that compiles them; `java_pattern` translates an operator's patterns of
+Java's syntax. The engine is RE2 with its syntax: a match takes time
 that is linear in the text. Python's `re` backtracks: `(a+)+b` takes minutes on 40 letters.
 
 RE2 bounds the memory of its program only, after it has parsed the pattern. It needs quadratic

@@ -88,6 +88,12 @@ def transactional_client(options: Mapping[str, str]) -> Client:
     return _client(getpid(), _items(_WRITE_DEFAULTS | given))
 
 
+def partitioner(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the producer's argument for its partitioner, which is no key of the client."""
+    name = options.get("partitioner.class")
+    return {"partitioner_class": name} if name else {}
+
+
 def discard_producer(options: Mapping[str, str]) -> None:
     """Close the producer without sending its pending records, after a failed task."""
     items = _items(_WRITE_DEFAULTS | dict(options))
@@ -111,4 +117,4 @@ def _client(_process: int, items: _Items) -> Client:
 
 @lru_cache(maxsize=8)
 def _producer(process: int, items: _Items) -> SharedProducer:
-    return _client(process, items).producer()
+    return _client(process, items).producer(**partitioner(dict(items)))

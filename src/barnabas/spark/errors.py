@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.client.topic_partition import TopicPartition
+
 
 class OptionError(ValueError):
     """An option of `format("barnabas")` is unknown, missing or has an invalid value."""
@@ -16,6 +21,18 @@ class DataLossError(RuntimeError):
             "read, or the topic was deleted or recreated. To continue without them, set the "
             "option failOnDataLoss=false; to start again, use another checkpoint location; to "
             "prevent this, raise retention.ms or retention.bytes of the topic."
+        )
+
+
+class RecordTimeError(ValueError):
+    """The time of a record is beyond the timestamps of Spark."""
+
+    def __init__(self, tp: TopicPartition, offset: int, time_ms: int) -> None:
+        super().__init__(
+            f"The record at offset {offset} of {tp} has the time {time_ms} ms, which Spark's "
+            "timestamps in microseconds cannot hold. Its producer may have written microseconds "
+            "or nanoseconds where Kafka expects milliseconds. To read the topic without this "
+            "record, use startingOffsets and endingOffsets."
         )
 
 

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
+from barnabas.spark.shown_errors import message_first
+
 if TYPE_CHECKING:
     from barnabas.spark.errors import OptionError
 
 
+@message_first
 class MisconfiguredStreamReader(DataSourceStreamReader):
     """Raises the error in every call with which Spark can start or resume a query."""
 

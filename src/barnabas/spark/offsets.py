@@ -52,7 +52,7 @@ def parse_offsets(option: str, text: str, lowest: int) -> Offsets:
 
 
 def parse_partitions(option: str, text: str) -> list[TopicPartition]:
-    """Parse an `assign` option such as `{"topic": [0, 1]}` to sorted partitions.
+    """Parse an `assign` option such as `{"topic": [0, 1]}` to sorted partitions, possibly none.
 
     Raises:
         OptionError: the value is not JSON of this form.
@@ -69,8 +69,6 @@ def parse_partitions(option: str, text: str) -> list[TopicPartition]:
         ):
             raise OptionError(f"{option} has {partitions!r} for topic {topic}; expected {example}")
         result += [TopicPartition(topic, partition) for partition in partitions]
-    if not result:
-        raise OptionError(f"{option} names no partition; expected {example}")
     return sorted(set(result))
 
 

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
+from barnabas.client.producer.producer_parts import PARTITIONERS
+from barnabas.settings.java_pattern import compile_java_pattern
+from barnabas.settings.pattern import PatternError
 from barnabas.spark.client_options import ClientOptions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import EARLIEST, Offsets, parse_offsets, parse_partitions
+from barnabas.spark.option_table import OPTIONS, Comparison, Purpose, client_option, named
 from barnabas.spark.value_format import ValueFormat, parse_value_format
 
 if TYPE_CHECKING:
@@ -27,46 +31,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SELECTIONS = ("subscribe", "subscribepattern", "assign")
+SELECTIONS = ("subscribe", "subscribepattern", "assign")
 # Names in lower case, as Spark passes them, with their usual spelling.
-_SOURCE_NAMES = {
-    name.lower(): name
-    for name in (
-        "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
-        "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
-        "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
-        "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
-        "maxTriggerDelay", "includeHeaders", "groupIdPrefix", "mirrorOffsets",
-        "valueFormat", "valueSchema", "valueErrors",
-        "registry", "registryUser", "registryPassword", "registryCaFile",
-        "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    )
-}  # fmt: skip
-_SINK_NAMES = {
-    name.lower(): name
-    for name in ("topic", "includeHeaders", "exactlyOnce", "transactionalIdPrefix")
-}
-NAMES = _SOURCE_NAMES | _SINK_NAMES
-# Options of Spark's connector without effect here, with the reason.
-_WITHOUT_EFFECT = {
-    "fetchoffset.numretries": "the client retries for kafka.default.api.timeout.ms",
-    "fetchoffset.retryintervalms": "the client waits kafka.retry.backoff.ms between attempts",
-}
-# Client settings that the source or sink sets itself, with the alternative.
-_REFUSED_CLIENT_KEYS = {
-    "auto.offset.reset": "use startingOffsets",
-    "enable.auto.commit": "the checkpoint holds the offsets, and they are mirrored to the group",
-    "key.deserializer": "keys are bytes; use DataFrame operations",
-    "value.deserializer": "values are bytes; use DataFrame operations",
-    "key.serializer": "keys are strings or bytes; use DataFrame operations",
-    "value.serializer": "values are strings or bytes; use DataFrame operations",
-    "interceptor.classes": "interceptors are not supported",
-    "transactional.id": "each task has its own; use transactionalIdPrefix",
-}
+NAMES = {option.name.lower(): option.name for option in OPTIONS if not option.name.endswith("*")}
+# Options of streams, which `spark.read` ignores as Spark's connector does.
+_STREAM_NAMES = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
 # The beginning of all transactional ids of sinks, and of their groups.
 DEFAULT_PREFIX = "spark-barnabas"
-_DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)?")
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# Durations as in Spark's settings; without a unit, the number is in ms.
+_DURATION = re.compile(r"(\d+)(us|ms|s|m|min|h|d)?")
+_UNITS_US = {
+    "us": 1, "ms": 1000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000,
+    "h": 3_600_000_000, "d": 86_400_000_000,
+}  # fmt: skip
 _INT64_MAX = (1 << 63) - 1
 
 
@@ -97,18 +74,23 @@ class OffsetBound:
 class Selection:
     """The partitions to read; exactly one of the three fields is set."""
 
-    topics: tuple[str, ...] = ()
+    topics: tuple[str, ...] | None = None
+    # In Java's syntax; it is searched for in the names of topics.
     pattern: str | None = None
-    partitions: tuple[TopicPartition, ...] = ()
+    # Empty if `assign` names no partition: then nothing is read, as by Spark's connector.
+    partitions: tuple[TopicPartition, ...] | None = None
 
     @property
     def text(self) -> str:
         """A short text of the selection, for names and errors."""
         if self.pattern is not None:
             return self.pattern
-        if self.partitions:
-            return ",".join(sorted({tp.topic for tp in self.partitions}))
-        return ",".join(self.topics)
+        return ",".join(self.named_topics)
+
+    @property
+    def named_topics(self) -> list[str]:
+        """The sorted topics that the options name; empty for a pattern."""
+        return sorted({*(self.topics or ()), *(tp.topic for tp in self.partitions or ())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +116,13 @@ class SourceOptions:
     value_format: ValueFormat | None = None
     # How long a task waits for missing records, in ms; None for the client's default.
     poll_timeout_ms: int | None = None
+    # Options without effect, for the log of a query that starts.
+    warnings: tuple[str, ...] = ()
+
+    def log_warnings(self) -> None:
+        """Log the options without effect."""
+        for warning in self.warnings:
+            logger.warning("%s", warning)
 
 
 def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -142,12 +131,10 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
     Raises:
         OptionError: an option is wrong; names the option, its value and the valid values.
     """
-    options = _checked_names(given, _SOURCE_NAMES, "read")
-    _warn_without_effect(options)
+    options = _checked_names(given, Purpose.READ)
     selection = _selection(options)
     starting = _bound(options, "starting", BoundKind.LATEST if streaming else BoundKind.EARLIEST)
     ending = _bound(options, "ending", BoundKind.LATEST)
-    _check_bounds(options, starting, ending, streaming=streaming)
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise OptionError(
@@ -159,7 +146,7 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
         raise OptionError(
             f"minOffsetsPerTrigger={minimum} is more than maxOffsetsPerTrigger={maximum}"
         )
-    return SourceOptions(
+    parsed = SourceOptions(
         client=_client_options(options),
         selection=selection,
         starting=starting,
@@ -174,9 +161,13 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=_duration(options, "maxtriggerdelay", 15 * 60_000),
-        value_format=parse_value_format(options, _topics_of(selection)),
+        value_format=parse_value_format(options, tuple(selection.named_topics)),
         poll_timeout_ms=_number(options, "kafkaconsumer.polltimeoutms"),
+        warnings=_warnings(options, selection, streaming=streaming),
     )
+    # After all values are checked, so that the error of a wrong value is the same for both.
+    _check_bounds(options, starting, ending, streaming=streaming)
+    return parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +191,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     # Spark adds paths and checkpoint locations to the options of a stream's sink.
     own = ("path", "checkpointlocation", "queryname")
     chosen = {key: value for key, value in given.items() if key.lower() not in own}
-    options = _checked_names(chosen, _SINK_NAMES, "write")
+    options = _checked_names(chosen, Purpose.WRITE)
     # As in Spark's connector, a `headers` column is written even without this option.
     _boolean(options, "includeheaders", default=False)
     topic = options.get("topic")
@@ -212,37 +203,46 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     exactly_once = None
     if "exactlyonce" in options:
         exactly_once = _boolean(options, "exactlyonce", default=False)
-    return SinkOptions(_client_options(options), topic, exactly_once, prefix)
+    client = _client_options(options)
+    partitioner = client.get("partitioner.class", "")
+    if partitioner and partitioner not in PARTITIONERS:
+        raise OptionError(
+            f"kafka.partitioner.class={partitioner} is no partitioner of Kafka's own, and classes "
+            "of Java cannot be used: write the column partition"
+        )
+    return SinkOptions(client, topic, exactly_once, prefix)
 
 
-def _checked_names(
-    given: Mapping[str, str], names: Mapping[str, str], purpose: str
-) -> dict[str, str]:
+def _checked_names(given: Mapping[str, str], purpose: Purpose) -> dict[str, str]:
     """Check the names of the options; return them with names in lower case.
-
-    Args:
-        given: the options as Spark passes them.
-        names: allowed options besides those of the client.
-        purpose: "read" or "write", for the error.
 
     Raises:
         OptionError: an option is unknown, or is only valid for the other purpose.
     """
     options = {key.lower(): str(value) for key, value in given.items()}
     for key in options:
-        if key in names or key.startswith("kafka."):
-            continue
-        if key in NAMES:
-            other = "writing" if purpose == "read" else "reading"
+        option = named(key)
+        if option is None:
+            raise OptionError(f"unknown option {key}{_hint(key, purpose)}")
+        if not option.purpose.includes(purpose) and not key.startswith("kafka."):
+            other = "writing" if purpose is Purpose.READ else "reading"
             raise OptionError(
-                f"option {NAMES[key]} is for {other}; it has no meaning in a {purpose}"
+                f"option {option.name} is for {other}; it has no meaning in a {purpose.value}"
             )
-        close = difflib.get_close_matches(key, names, n=1)
-        hint = f"; did you mean {NAMES[close[0]]}?" if close else ""
-        if not close and not key.startswith("kafka"):
-            hint = "; options of the client start with 'kafka.'"
-        raise OptionError(f"unknown option {key}{hint}")
     return options
+
+
+def _hint(key: str, purpose: Purpose) -> str:
+    names = [name for name in NAMES if _is_for(name, purpose)]
+    close = difflib.get_close_matches(key, names, n=1)
+    if close:
+        return f"; did you mean {NAMES[close[0]]}?"
+    return "" if key.startswith("kafka") else "; options of the client start with 'kafka.'"
+
+
+def _is_for(name: str, purpose: Purpose) -> bool:
+    option = named(name)
+    return option is not None and option.purpose.includes(purpose)
 
 
 def _client_options(options: Mapping[str, str]) -> ClientOptions:
@@ -251,8 +251,9 @@ def _client_options(options: Mapping[str, str]) -> ClientOptions:
         if not key.startswith("kafka."):
             continue
         name = key.removeprefix("kafka.")
-        if name in _REFUSED_CLIENT_KEYS:
-            raise OptionError(f"{key} cannot be set: {_REFUSED_CLIENT_KEYS[name]}")
+        option = client_option(name)
+        if option is not None and option.comparison is Comparison.REFUSED:
+            raise OptionError(f"{key} cannot be set: {option.reason}")
         if name != "group.id":
             client[name] = value
     if not client.get("bootstrap.servers", "").strip():
@@ -266,16 +267,26 @@ def _client_options(options: Mapping[str, str]) -> ClientOptions:
     return client
 
 
-def _warn_without_effect(options: Mapping[str, str]) -> None:
-    for key, reason in _WITHOUT_EFFECT.items():
-        if key in options:
-            logger.warning("Option %s has no effect: %s", NAMES[key], reason)
+def _warnings(
+    options: Mapping[str, str], selection: Selection, *, streaming: bool
+) -> tuple[str, ...]:
+    """Return a sentence for each option that is accepted and has no effect."""
+    found = []
+    for key in options:
+        option = named(key)
+        if option is not None and option.reason:
+            found.append(f"Option {option.name} has no effect: {option.reason}")
+        if key in _STREAM_NAMES and not streaming:
+            found.append(f"Option {NAMES[key]} has no effect: it is for spark.readStream")
     if "groupidprefix" in options and "kafka.group.id" in options:
-        logger.warning("Option groupIdPrefix has no effect: kafka.group.id names the group")
+        found.append("Option groupIdPrefix has no effect: kafka.group.id names the group")
+    if selection.partitions == ():
+        found.append(f"Option assign={options['assign']} names no partition: nothing is read")
+    return tuple(found)
 
 
 def _selection(options: Mapping[str, str]) -> Selection:
-    given = [name for name in _SELECTIONS if name in options]
+    given = [name for name in SELECTIONS if name in options]
     if len(given) != 1:
         found = " and ".join(NAMES[name] for name in given) or "none"
         raise OptionError(f"set exactly one of subscribe, subscribePattern and assign; got {found}")
@@ -286,21 +297,16 @@ def _selection(options: Mapping[str, str]) -> Selection:
         return Selection(partitions=tuple(parse_partitions("assign", value)))
     if given[0] == "subscribepattern":
         try:
-            re.compile(value)
-        except re.error as problem:
+            compile_java_pattern(value)
+        except PatternError as problem:
             raise OptionError(
-                f"subscribePattern {value!r} is not a valid pattern: {problem}"
+                f"subscribePattern={value!r} is not a valid pattern of Java: {problem}"
             ) from None
         return Selection(pattern=value)
     topics = sorted({topic.strip() for topic in value.split(",") if topic.strip()})
     if not topics:
         raise OptionError("subscribe names no topic")
     return Selection(topics=tuple(topics))
-
-
-def _topics_of(selection: Selection) -> tuple[str, ...]:
-    """Return the topics that are read; empty if a pattern selects them."""
-    return tuple(sorted({*selection.topics, *(tp.topic for tp in selection.partitions)}))
 
 
 def _bound(options: Mapping[str, str], side: str, default: BoundKind) -> OffsetBound:
@@ -337,9 +343,6 @@ def _check_bounds(
             if name in options:
                 raise OptionError(f"{NAMES[name]} is for spark.read; a stream has no end")
         return
-    for name in ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"):
-        if name in options:
-            raise OptionError(f"{NAMES[name]} is for spark.readStream")
     if starting.kind is BoundKind.LATEST or -1 in _offsets_of(starting):
         raise OptionError("startingOffsets cannot be latest (-1) in spark.read: nothing follows it")
     if ending.kind is BoundKind.EARLIEST or EARLIEST in _offsets_of(ending):
@@ -389,7 +392,10 @@ def _duration(options: Mapping[str, str], name: str, default_ms: int) -> int:
     if text is None:
         return default_ms
     match = _DURATION.fullmatch(text.strip().lower())
-    if match is None:
-        raise OptionError(f"{NAMES[name]}={text!r} is not a duration such as '15m' or '30s'")
-    unit = match[2] or "ms"
-    return int(match[1]) * _UNITS_MS["ms" if unit.startswith(("ms", "milli")) else unit[0]]
+    duration_ms = int(match[1]) * _UNITS_US[match[2] or "ms"] // 1000 if match else _INT64_MAX + 1
+    if duration_ms > _INT64_MAX:
+        raise OptionError(
+            f"{NAMES[name]}={text!r} is not a duration such as '30s', '15min' or '500ms'; the "
+            "units are us, ms, s, m, min, h and d"
+        )
+    return duration_ms

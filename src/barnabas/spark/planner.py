@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.settings.java_pattern import compile_java_pattern
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import EARLIEST, LATEST, Offsets
 from barnabas.spark.options import BoundKind, OffsetBound, SourceOptions
@@ -23,9 +24,12 @@ class Planner:
     def __init__(self, client: Client, options: SourceOptions) -> None:
         self._client = client
         self._options = options
+        pattern = options.selection.pattern
+        self._pattern = None if pattern is None else compile_java_pattern(pattern)
         # Last known id of each topic; a recreated topic has another id.
         self._ids: dict[str, bytes] = {}
-        self._recreated: set[str] = set()
+        # Ids that recreated topics had before, until `recreated` returns them.
+        self._recreated: dict[str, bytes] = {}
         # Whether topics were missing at the last request. If so, the next request lists all topics,
         # because a lookup of missing topics takes a second.
         self._has_missing_topics = False
@@ -40,17 +44,15 @@ class Planner:
             UnknownTopicError: another selected topic or partition does not exist.
         """
         selection = self._options.selection
-        topics: Iterable[str] = selection.topics
-        if selection.pattern is not None:
-            topics = self._client.topics(selection.pattern)
-        elif selection.partitions:
-            topics = {tp.topic for tp in selection.partitions}
+        topics = selection.named_topics
+        if self._pattern is not None:
+            topics = [name for name in self._client.topics() if self._pattern.search(name)]
         found = {
             TopicPartition(topic, partition)
-            for topic, partitions in self._described(list(topics), may_be_gone).items()
+            for topic, partitions in self._described(topics, may_be_gone).items()
             for partition in partitions
         }
-        if not selection.partitions:
+        if selection.partitions is None:
             return sorted(found)
         for tp in selection.partitions:
             if tp not in found and tp.topic not in may_be_gone:
@@ -62,9 +64,10 @@ class Planner:
     ) -> dict[str, Iterable[int]]:
         infos = self._existing(topics, may_be_gone)
         for name, info in infos.items():
-            if self._ids.setdefault(name, info.topic_id) != info.topic_id:
+            before = self._ids.setdefault(name, info.topic_id)
+            if before != info.topic_id:
                 self._ids[name] = info.topic_id
-                self._recreated.add(name)
+                self._recreated[name] = before
         return {name: info.partitions for name, info in infos.items()}
 
     def _existing(self, topics: list[str], may_be_gone: Container[str]) -> dict[str, TopicInfo]:
@@ -82,11 +85,19 @@ class Planner:
                 raise UnknownTopicError(topic)
         return {topic: every[topic] for topic in topics if topic in every}
 
-    def recreated(self) -> list[str]:
-        """Return topics that were deleted and recreated; each is returned once."""
-        names = sorted(self._recreated)
-        self._recreated.clear()
-        return names
+    def recreated(self) -> dict[str, bytes]:
+        """Return topics that were deleted and recreated, with their old ids; each once."""
+        found, self._recreated = self._recreated, {}
+        return found
+
+    def last_id(self, topic: str) -> bytes | None:
+        """Return the id that a topic had when it was last seen; None if it was not seen."""
+        return self._ids.get(topic)
+
+    def current_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
+        """Return the ids of those topics that exist."""
+        names = list(topics)
+        return {name: info.topic_id for name, info in self._existing(names, names).items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the end of each partition.

@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barnabas.spark.errors import OptionError
 from barnabas.spark.ranges import OffsetRange, ranges_between, split_ranges
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.spark.options import SourceOptions
 
 
+@message_first
 class TopicReader(DataSourceReader):
     """Plans the read on the driver; Spark pickles it for its workers, so it has plain values."""
 

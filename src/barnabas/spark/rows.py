@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.arrow_arrays import header_rows, keys_and_values
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
+from barnabas.spark.errors import RecordTimeError
 from barnabas.spark.value_format import ValueColumn
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from barnabas.record.decoded_columns import Int64s
     from barnabas.spark.value_format import ValueFormat
 
 # Record sets are joined until a batch has this many rows or bytes. Small batches are slow in Spark.
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 ROWS_MIN = 8_000
 BYTES_MIN = 1 << 20
 _COLUMNS = 7
+# The latest time in ms whose microseconds fit into 64 bits.
+_TIME_MAX_MS = ((1 << 63) - 1) // 1000
 
 
 class RowBatches:
@@ -92,9 +97,25 @@ class RowBatches:
             pa.repeat(pa.scalar(self._topic, pa.string()), count),
             pa.repeat(pa.scalar(self._partition, pa.int32()), count),
             pa.array(records.offsets),
-            pa.array(records.timestamps * 1000).view(self._schema.field(5).type),
+            pa.array(self._microseconds(records)).view(self._schema.field(5).type),
             pa.array(records.timestamp_types.astype(np.int32)),
         ]
         if self._with_headers:
             arrays.append(header_rows(records, self._schema.field(7).type))
         return arrays
+
+    def _microseconds(self, records: DecodedRecords) -> Int64s:
+        """Return the times of the records in microseconds.
+
+        Raises:
+            RecordTimeError: a time does not fit into 64 bits.
+        """
+        times = records.timestamps
+        if len(times) and (times.max() > _TIME_MAX_MS or times.min() < -_TIME_MAX_MS):
+            at = int(np.flatnonzero((times > _TIME_MAX_MS) | (times < -_TIME_MAX_MS))[0])
+            raise RecordTimeError(
+                TopicPartition(self._topic, self._partition),
+                int(records.offsets[at]),
+                int(times[at]),
+            )
+        return times * 1000

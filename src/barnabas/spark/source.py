@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from barnabas.spark.errors import OptionError
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -33,6 +34,7 @@ _COLUMNS = (
 _HEADERS = ("headers", "array<struct<key:string,value:binary>>")
 
 
+@message_first
 class BarnabasSource(DataSource):
     """Topics as tables and streams, with the columns and options of Spark's Kafka connector."""
 
@@ -75,6 +77,7 @@ class BarnabasSource(DataSource):
 
         options = _resolved(parse_source_options(self.options, streaming=False))
         self._check_schema(schema, options)
+        options.log_warnings()
         return TopicReader(options, schema)
 
     def streamReader(self, schema: StructType) -> TopicStreamReader | MisconfiguredStreamReader:
@@ -89,6 +92,7 @@ class BarnabasSource(DataSource):
             self._check_schema(schema, options)
         except OptionError as error:
             return MisconfiguredStreamReader(error)
+        options.log_warnings()
         return TopicStreamReader(options, schema, SystemClock())
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:

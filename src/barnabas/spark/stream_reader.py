@@ -20,11 +20,13 @@ from pyspark.sql.streaming.datasource import (
 
 from barnabas.client.errors import UnknownTopicError
 from barnabas.spark.errors import DataLossError
+from barnabas.spark.lost_topics import lost_offset, without_lost_ends, without_lost_starts
 from barnabas.spark.offsets import Offsets, from_json, to_json
 from barnabas.spark.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence, Set as AbstractSet
+    from collections.abc import Iterable, Iterator, Sequence, Set as AbstractSet
 
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
@@ -45,6 +47,7 @@ _NO_MAXIMUM = (1 << 63) - 1
 _MIRROR_PAUSE_MS = 60_000.0
 
 
+@message_first
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Runs on the driver for the lifetime of the query; a copy of it reads on each worker."""
 
@@ -56,7 +59,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
         # End offsets of an AvailableNow query, constant once set; None for other triggers.
         self._target: Offsets | None = None
-        # Time of the last trigger with records, in ms, for maxTriggerDelay.
+        # Time of the last trigger that did not wait, in ms, for maxTriggerDelay.
         self._triggered_ms: float | None = None
         self._mirror_paused_until_ms = 0.0
         # Offsets last committed to the group; None before the first commit. If the group has other
@@ -87,9 +90,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the offsets at which the next trigger ends; `start` if it should wait.
 
         Raises:
-            DataLossError: a partition was deleted or became shorter, and failOnDataLoss is on.
+            DataLossError: a partition became shorter, and failOnDataLoss is on.
         """
-        begin = from_json(start)
+        begin = without_lost_starts(from_json(start), self._current_ids)
         # Spark calls this when the batch that ends at `start` is complete, also before a pause. It
         # calls `commit` only with the next batch.
         self._mirror(begin)
@@ -100,14 +103,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not self._options.fail_on_data_loss:
                 may_be_gone |= self._selected_topics()
             latest = self._latest(may_be_gone)
-        latest = self._checked(begin, latest)
+        lost = self._check_loss(begin, latest)
+        if lost:
+            return to_json(begin | lost)
         if isinstance(limit, ReadMaxRows):
             begin |= self._planning().earliest(tp for tp in latest if tp not in begin)
             if self._should_wait(begin, latest):
                 return start
             latest = limit_offsets(begin, latest, limit.max_rows)
-        if latest != begin:
-            self._triggered_ms = self._clock.monotonic_ms()
         return to_json(latest)
 
     def reportLatestOffset(self) -> Json:
@@ -122,8 +125,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of each partition.
 
         Args:
-            may_be_gone: topics that are omitted if they do not exist. `_checked` reports those that
-                the query was reading.
+            may_be_gone: topics that are omitted if they do not exist. `_check_loss` reports those
+                that the query was reading.
         """
         planner = self._planning()
         try:
@@ -132,37 +135,60 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A topic may be deleted between the two requests.
             return planner.latest(planner.partitions(may_be_gone))
 
+    def _current_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
+        return self._planning().current_ids(topics)
+
     def _selected_topics(self) -> set[str]:
         """Return the topics that the options name."""
-        selection = self._options.selection
-        return {*selection.topics, *(tp.topic for tp in selection.partitions)}
+        return set(self._options.selection.named_topics)
 
     def _should_wait(self, begin: Offsets, latest: Offsets) -> bool:
-        """Whether minOffsetsPerTrigger is not reached and maxTriggerDelay has not passed."""
+        """Whether minOffsetsPerTrigger is not reached and maxTriggerDelay has not passed.
+
+        The first trigger does not wait, as in Spark's connector.
+        """
         minimum = self._options.min_offsets_per_trigger
         if minimum is None or self._target is not None:
             return False
-        if sum(max(0, offset - begin[tp]) for tp, offset in latest.items()) >= minimum:
-            return False
         now = self._clock.monotonic_ms()
-        if self._triggered_ms is None:
-            self._triggered_ms = now
-        return now - self._triggered_ms < self._options.max_trigger_delay_ms
+        if (
+            self._triggered_ms is not None
+            and now - self._triggered_ms < self._options.max_trigger_delay_ms
+            and sum(max(0, offset - begin[tp]) for tp, offset in latest.items()) < minimum
+        ):
+            return True
+        self._triggered_ms = now
+        return False
 
-    def _checked(self, begin: Offsets, latest: Offsets) -> Offsets:
-        """Return `latest`; report partitions that were deleted, recreated or became shorter."""
-        for name in self._planning().recreated():
+    def _check_loss(self, begin: Offsets, latest: Offsets) -> Offsets:
+        """Report partitions that were deleted, recreated or became shorter.
+
+        Returns:
+            Lost offsets at which the batch must end, so that its planning fails, also after a
+            restart; see `lost_topics`. Empty without loss, and if failOnDataLoss=false allows it.
+        """
+        planner = self._planning()
+        recreated = planner.recreated()
+        gone = sorted(tp for tp in begin if tp not in latest)
+        if self._options.fail_on_data_loss:
+            existing = {tp.topic for tp in latest}
+            ids = {tp: planner.last_id(tp.topic) for tp in gone if tp.topic not in existing}
+            ids |= {tp: recreated[tp.topic] for tp in begin if tp.topic in recreated}
+            ends = {tp: lost_offset(begin[tp], topic_id) for tp, topic_id in ids.items()}
+            lost = {tp: end for tp, end in ends.items() if end is not None}
+            if lost:
+                return lost
+        for name in sorted(recreated):
             self._lost(
                 f"Topic {name} was deleted and created again while the query was reading it."
             )
-        gone = sorted(tp for tp in begin if tp not in latest)
         if gone:
             names = ", ".join(map(str, gone[:5]))
             self._lost(f"Partitions that the query was reading no longer exist: {names}.")
         for tp, offset in latest.items():
             if offset < begin.get(tp, 0):
                 self._lost(f"{tp} ends at {offset}, but was read up to {begin[tp]} already.")
-        return latest
+        return {}
 
     def _lost(self, problem: str) -> None:
         if self._options.fail_on_data_loss:
@@ -172,8 +198,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Reading
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """Return one range per task; a restart computes the same ranges from the same offsets."""
+        """Return one range per task; a restart computes the same ranges from the same offsets.
+
+        Raises:
+            DataLossError: the batch ends at a lost offset, see `lost_topics`.
+        """
         begin, until = from_json(start), from_json(end)
+        until = without_lost_ends(
+            until, self._current_ids, fail_on_data_loss=self._options.fail_on_data_loss
+        )
+        begin = without_lost_starts(begin, self._current_ids)
         ranges = split_ranges(
             ranges_between(begin, until),
             self._options.min_partitions,

@@ -56,6 +56,13 @@ def test_a_template_prints_a_record(template: str, text: bytes) -> None:
     assert printed(template, RECORD) == text
 
 
+def test_a_time_after_the_last_year_of_the_calendar_names_the_record() -> None:
+    far = RECORD._replace(timestamp=10**16)
+    assert printed("%T", far) == b"10000000000000000"
+    with pytest.raises(RecordDeserializationError, match=r"t-3: the timestamp .* at offset 42"):
+        printed("%I", far)
+
+
 def test_nulls_are_printed_as_empty_or_as_the_given_text() -> None:
     assert printed("%o:%k=%s(%S) ", RECORD, EMPTY, RECORD) == (
         b"42:key=value(5) 42:=(-1) 42:key=value(5) "

@@ -17,6 +17,7 @@ DOCUMENTS = [
     ("configuration.md", "document_configs"),
     ("cli.md", "document_commands"),
     ("troubles.md", "document_troubles"),
+    ("spark.md", "document_spark_options"),
 ]
 
 

@@ -135,11 +135,13 @@ def test_offsets_are_read_back_from_a_checkpoint() -> None:
         ({"minpartitions": "0"}, "at least 1"),
         ({"minpartitions": "many"}, "whole number"),
         ({"failondataloss": "maybe"}, "neither true nor false"),
-        ({"maxoffsetspertrigger": "5"}, "is for spark.readStream"),
+        ({"maxoffsetspertrigger": "many"}, "maxOffsetsPerTrigger='many'"),
+        ({"subscribepattern": r"\p{IsGreek}", "subscribe": ""}, "subscribe and subscribePattern"),
         ({"kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
         ({"startingoffsetsbytimestampstrategy": "x"}, "'error' or 'latest'"),
         ({"subscribe": " "}, "empty"),
-        ({"bootstrap.servers": "h"}, "start with 'kafka.'"),
+        ({"bootstrap.servers": "h"}, "did you mean kafka.bootstrap.servers"),
+        ({"linger.ms": "5"}, "start with 'kafka.'"),
     ],
 )
 def test_a_wrong_option_of_a_read_is_named(more: dict[str, str], words: str) -> None:
@@ -169,17 +171,71 @@ def test_a_read_requires_topics_and_servers() -> None:
         parse_source_options(
             {"kafka.bootstrap.servers": "h:1", "subscribepattern": "("}, streaming=False
         )
-    with pytest.raises(OptionError, match="names no partition"):
-        parse_source_options(
-            {"kafka.bootstrap.servers": "h:1", "assign": '{"t": []}'}, streaming=False
-        )
+
+
+@pytest.mark.parametrize("text", ['{"t": []}', "{}"])
+def test_an_assignment_without_partitions_reads_nothing_with_a_warning(text: str) -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "assign": text}
+    options = parse_source_options(given, streaming=True)
+    assert options.selection.partitions == ()
+    assert options.warnings == (f"Option assign={text} names no partition: nothing is read",)
 
 
 @pytest.mark.parametrize(
-    ("text", "ms"), [("5", 5), ("30s", 30_000), ("15m", 900_000), ("2 hours", 7_200_000)]
+    ("text", "ms"),
+    [
+        ("5", 5),
+        ("30s", 30_000),
+        ("15m", 900_000),
+        (" 15MIN ", 900_000),
+        ("100us", 0),
+        ("2500us", 2),
+        ("7ms", 7),
+        ("2h", 7_200_000),
+        ("1d", 86_400_000),
+    ],
 )
-def test_durations_are_read(text: str, ms: int) -> None:
+def test_durations_are_those_of_spark(text: str, ms: int) -> None:
     assert stream(maxtriggerdelay=text).max_trigger_delay_ms == ms
+
+
+@pytest.mark.parametrize("text", ["soon", "1 hour", "5 s", "-5s", "1w", "1.5s", f"{1 << 63}d"])
+def test_what_spark_does_not_take_for_a_duration_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="is not a duration"):
+        stream(maxtriggerdelay=text)
+
+
+def test_a_batch_read_ignores_options_of_streams_with_a_warning() -> None:
+    (warning,) = batch(maxoffsetspertrigger="5").warnings
+    assert warning == "Option maxOffsetsPerTrigger has no effect: it is for spark.readStream"
+    assert stream(maxoffsetspertrigger="5").warnings == ()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("more", [{"startingoffsets": "latest"}, {"endingoffsets": "latest"}, {}])
+def test_a_wrong_value_is_named_before_options_of_the_other_kind_of_read(
+    more: dict[str, str], streaming: bool
+) -> None:
+    given = BASE | more | {"failondataloss": "maybe", "maxoffsetspertrigger": "5"}
+    with pytest.raises(OptionError, match="failOnDataLoss='maybe'"):
+        parse_source_options(given, streaming=streaming)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_known"),
+    [
+        ("org.apache.kafka.clients.producer.RoundRobinPartitioner", True),
+        ("org.apache.kafka.clients.producer.internals.DefaultPartitioner", True),
+        ("com.example.Mine", False),
+    ],
+)
+def test_partitioners_of_java_are_kafkas_own_or_refused(name: str, is_known: bool) -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "topic": "t", "kafka.partitioner.class": name}
+    if is_known:
+        assert parse_sink_options(given).client["partitioner.class"] == name
+        return
+    with pytest.raises(OptionError, match=r"classes of Java cannot be used"):
+        parse_sink_options(given)
 
 
 def test_a_sink_accepts_a_topic_and_the_options_that_spark_adds() -> None:
@@ -222,7 +278,7 @@ def test_a_wrong_option_of_a_write_is_refused_early(options: dict[str, str], wor
 
 def test_options_without_effect_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "fetchOffset.numRetries": "3"}
-    parse_source_options(given, streaming=True)
+    parse_source_options(given, streaming=True).log_warnings()
     assert "fetchOffset.numRetries has no effect" in caplog.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -15,6 +16,7 @@ from pyspark.sql.types import (
 )
 
 from barnabas.record.builder import BatchBuilder
+from barnabas.spark.errors import RecordTimeError
 from barnabas.spark.rows import BYTES_MIN, ROWS_MIN, RowBatches
 
 SCHEMA = (
@@ -50,6 +52,25 @@ def test_columns_are_exactly_those_that_spark_expects() -> None:
     assert batch.column("partition").to_pylist() == [3, 3]
     assert batch.column("offset").to_pylist() == [9, 10]
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1_500_000, -1000]
+
+
+@pytest.mark.parametrize("time_ms", [10**16, -(10**16)])
+def test_a_time_that_microseconds_cannot_hold_names_the_record(time_ms: int) -> None:
+    builder = BatchBuilder(base_offset=9)
+    builder.append(1500, b"k", None)
+    builder.append(time_ms, None, b"v")
+    data = bytes(builder.build())
+    with pytest.raises(RecordTimeError, match=f"offset 10 of t-3 has the time {time_ms} ms"):
+        rows(SCHEMA, data)
+    assert len(rows(SCHEMA, data, end=10)) == 1, "the record is not in the range"
+
+
+def test_the_last_microsecond_of_64_bits_is_a_time() -> None:
+    builder = BatchBuilder()
+    latest = ((1 << 63) - 1) // 1000
+    builder.append(latest, None, b"v")
+    (batch,) = rows(SCHEMA, bytes(builder.build()))
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [latest * 1000]
 
 
 def test_headers_are_lists_and_null_where_there_are_none() -> None:

@@ -15,6 +15,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.offsets import Offsets
 from barnabas.spark.options import parse_source_options
+from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.stream_reader import TopicStreamReader
 
 A, B, U = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -26,7 +27,9 @@ class FixedPlanner:
     def __init__(self, ends: Offsets) -> None:
         self.ends = ends
         self.starts: Offsets = {}
-        self.made_anew: list[str] = []
+        # The ids of topics, and the old ids of those that were recreated since the last look.
+        self.ids: dict[str, bytes] = {}
+        self.made_anew: dict[str, bytes] = {}
         # Topics that do not exist, though they are selected.
         self.gone: set[str] = set()
 
@@ -36,8 +39,19 @@ class FixedPlanner:
                 raise UnknownTopicError(topic)
         return sorted(tp for tp in self.ends if tp.topic not in self.gone)
 
-    def recreated(self) -> list[str]:
-        return self.made_anew
+    def recreated(self) -> dict[str, bytes]:
+        found, self.made_anew = self.made_anew, {}
+        return found
+
+    def last_id(self, topic: str) -> bytes | None:
+        return self.ids.get(topic)
+
+    def current_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
+        return {name: self.ids[name] for name in topics if name not in self.gone}
+
+    def recreate(self, topic: str) -> None:
+        self.made_anew[topic] = self.ids[topic]
+        self.ids[topic] = b"another id of it"
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return {tp: self.ends[tp] for tp in partitions}
@@ -98,17 +112,19 @@ def test_available_now_never_passes_its_target() -> None:
 
 def test_a_minimum_waits_until_the_longest_delay_is_over() -> None:
     stream, planner, clock = reader({A: 5}, minoffsetspertrigger="10", maxtriggerdelay="60s")
-    limit, start = stream.getDefaultReadLimit(), {"t": {"0": 0}}
-    assert stream.latestOffset(start, limit) == start
+    limit = stream.getDefaultReadLimit()
+    start = stream.latestOffset({"t": {"0": 0}}, limit)
+    assert start == {"t": {"0": 5}}, "the first trigger does not wait"
+    planner.ends = {A: 8}
     clock.now = 59_999
     assert stream.latestOffset(start, limit) == start
     clock.now = 60_000
     taken = stream.latestOffset(start, limit)
-    assert taken == {"t": {"0": 5}}
-    planner.ends = {A: 8}
+    assert taken == {"t": {"0": 8}}
+    planner.ends = {A: 17}
     assert stream.latestOffset(taken, limit) == taken
-    planner.ends = {A: 15}
-    assert stream.latestOffset(taken, limit) == {"t": {"0": 15}}
+    planner.ends = {A: 18}
+    assert stream.latestOffset(taken, limit) == {"t": {"0": 18}}
 
 
 def test_a_minimum_does_not_delay_available_now() -> None:
@@ -135,11 +151,51 @@ def test_lost_partitions_and_offsets_fail_the_query(start: dict[str, int], words
     assert lenient.latestOffset({"t": start}, ReadAllAvailable()) == {"t": {"0": 10}}
 
 
-def test_a_recreated_topic_of_any_length_fails_the_query() -> None:
+ID = b"the id of topic "
+RECREATED = "Topic t was deleted, or deleted and created again, after .* t-0 up to offset 4"
+
+
+def test_a_recreated_topic_of_any_length_fails_the_query_until_someone_decides() -> None:
     stream, planner, _ = reader({A: 10})
-    planner.made_anew = ["t"]
-    with pytest.raises(DataLossError, match="Topic t was deleted and created again"):
-        stream.latestOffset({"t": {"0": 4}}, ReadAllAvailable())
+    planner.ids = {"t": ID}
+    planner.recreate("t")
+    start = {"t": {"0": 4}}
+    end = stream.latestOffset(start, ReadAllAvailable())
+    restarted, later, _ = reader({A: 10})
+    later.ids = planner.ids
+    for query in (stream, restarted, restarted):
+        with pytest.raises(DataLossError, match=RECREATED):
+            query.partitions(start, end)
+    lenient, later, _ = reader({A: 10}, failondataloss="false")
+    later.ids = planner.ids
+    assert lenient.partitions(start, end) == []
+    after = lenient.latestOffset(end, ReadAllAvailable())
+    assert after == {"t": {"0": 10}}
+    (part,) = lenient.partitions(end, after)
+    assert part.value == OffsetRange("t", 0, 0, 10), "the new topic is read from its beginning"
+
+
+def test_a_topic_that_a_broker_did_not_name_continues_where_it_was() -> None:
+    stream, planner, _ = reader({A: 10, U: 5}, subscribe="t,u")
+    planner.ids = {"t": ID, "u": b"another id of it"}
+    planner.gone = {"t"}
+    start = {"t": {"0": 4}, "u": {"0": 5}}
+    end = stream.latestOffset(start, ReadAllAvailable())
+    with pytest.raises(DataLossError, match=RECREATED):
+        stream.partitions(start, end)
+    planner.gone.clear()
+    assert stream.partitions(start, end) == []
+    after = stream.latestOffset(end, ReadAllAvailable())
+    assert after == {"t": {"0": 10}, "u": {"0": 5}}
+    (part,) = stream.partitions(end, after)
+    assert part.value == OffsetRange("t", 0, 4, 10)
+
+
+def test_a_partition_that_is_no_longer_selected_fails_the_query() -> None:
+    stream, planner, _ = reader({A: 10})
+    planner.ids = {"t": ID}
+    with pytest.raises(DataLossError, match="no longer exist: t-1"):
+        stream.latestOffset({"t": {"0": 4, "1": 3}}, ReadAllAvailable())
 
 
 def test_a_deleted_topic_fails_the_query_unless_data_loss_is_allowed() -> None:

@@ -166,7 +166,7 @@ def _piece(token: str, tp: TopicPartition, reading: Reading) -> bytes | Piece:
         case "%T":
             return lambda record: b"%d" % record.timestamp
         case "%I":
-            return _iso_time
+            return lambda record: _iso_time(record, tp)
         case "%k":
             return lambda record: _text(field(record, tp, "key", reading.key), null)
         case "%s":
@@ -200,8 +200,12 @@ def _length(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _iso_time(record: CompiledRecord) -> bytes:
-    moment = _EPOCH + timedelta(milliseconds=record.timestamp)
+def _iso_time(record: CompiledRecord, tp: TopicPartition) -> bytes:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=record.timestamp)
+    except OverflowError:
+        problem = ValueError(f"{record.timestamp} ms is no date before the year 10000; use %T")
+        raise RecordDeserializationError(tp, record.offset, "timestamp", problem) from problem
     return moment.strftime("%Y-%m-%dT%H:%M:%S.").encode() + b"%03dZ" % (record.timestamp % 1000)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.moments import utc_text
 from barnabas.cli.common.output import DEFAULT_BOOTSTRAP, EXIT_FAILED, connected, problem
 from barnabas.client.errors import UnknownTopicError
 from barnabas.spark.pipelines.errors import ProjectError
@@ -62,7 +62,7 @@ def moment(milliseconds: int) -> str | None:
     """Return a time as text; None for 0, which stands for no watermark."""
     if milliseconds <= 0:
         return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc_text(milliseconds, "seconds")
 
 
 def topic_bounds(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from barnabas.cli.common.confirming import confirm, yes_option
+from barnabas.cli.common.moments import utc_text
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     client_options,
@@ -248,7 +248,7 @@ def _producer_row(tp: TopicPartition, each: ActiveProducer) -> tuple[object, ...
 def _moment(timestamp: int) -> str | None:
     if timestamp < 0:
         return None
-    return datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc_text(timestamp, "seconds")
 
 
 def _producer_json(tp: TopicPartition, each: ActiveProducer) -> dict[str, Any]:

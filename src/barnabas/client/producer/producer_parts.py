@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.runtime.rng import Rng
 
-__all__ = ["ProducerParts", "take_parts"]
+__all__ = ["PARTITIONERS", "ProducerParts", "take_parts"]
 
 PartitionFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 _ROUND_ROBIN = "round_robin"
 # Names of the two built-in partitioners in properties files and in other clients.
-_NAMES = {
+PARTITIONERS = {
     "default": "",
     "sticky": "",
     "murmur2_random": "",
     "round_robin": _ROUND_ROBIN,
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": _ROUND_ROBIN,
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "",
 }
 
 
@@ -79,13 +80,13 @@ def take_parts(given: Mapping[str, Any]) -> tuple[ProducerParts, dict[str, Any]]
     left = dict(given)
     partitioner = left.pop("partitioner", None) or left.pop("partitioner_class", None) or ""
     if isinstance(partitioner, str):
-        if partitioner and partitioner not in _NAMES:
-            names = ", ".join(name for name in _NAMES if "." not in name)
+        if partitioner and partitioner not in PARTITIONERS:
+            names = ", ".join(name for name in PARTITIONERS if "." not in name)
             raise ClientConfigError(
                 f"partitioner={partitioner} is neither one of {names} nor a function of "
                 f"(key, partitions, available)"
             )
-        partitioner = _NAMES.get(partitioner, "")
+        partitioner = PARTITIONERS.get(partitioner, "")
     elif not callable(partitioner):
         raise ClientConfigError(f"partitioner={partitioner!r} is not callable")
     chain: Sequence[ProducerInterceptor] = left.pop("interceptors", None) or ()

@@ -14,6 +14,7 @@ from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.delta.table_partitions import check_partition_types
 from barnabas.spark.errors import OptionError
 from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
+from barnabas.spark.shown_errors import message_first
 from barnabas.spark.table_option_values import absolute_address, parse_switch
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _OPTIONS = frozenset({"path", "partitioncolumns", "mergeschema", "overwriteschem
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
 
+@message_first
 class DeltaSink(DataSource):
     """A Delta table as a sink; `deltalake`, DuckDB, Spark's Delta jar and others can read it."""
 

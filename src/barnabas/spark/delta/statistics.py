@@ -32,8 +32,12 @@ def column_statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
         valued = [each for each, chunk in zip(found, chunks, strict=True) if each.num_values]
         if not valued or not all(each.has_min_max for each in valued):
             continue
-        least = _json_value(min(each.min for each in valued))
-        most = _json_value(max(each.max for each in valued))
+        try:
+            least = _json_value(min(each.min for each in valued))
+            most = _json_value(max(each.max for each in valued))
+        except OverflowError:
+            # Python has no dates after the year 9999, which Spark has. Bounds are optional.
+            continue
         if least is not None and most is not None:
             smallest[name], largest[name] = least, most
     return {

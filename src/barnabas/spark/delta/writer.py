@@ -18,6 +18,7 @@ from barnabas.spark.delta.table import commit_files, load_table, open_files, rem
 from barnabas.spark.errors import OptionError
 from barnabas.spark.partitioned_files import write_all
 from barnabas.spark.row_types import refuse_disguised_types
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,6 +41,7 @@ class WrittenFiles(WriterCommitMessage):
     query_id: str
 
 
+@message_first
 class DeltaWriter(DataSourceArrowWriter):
     """Writes a DataFrame in one commit."""
 
@@ -63,6 +65,7 @@ class DeltaWriter(DataSourceArrowWriter):
         remove_unnamed(self._options, _gather(messages)[0])
 
 
+@message_first
 class DeltaStreamWriter(DataSourceStreamArrowWriter):
     """Writes each micro-batch in one commit, exactly once."""
 

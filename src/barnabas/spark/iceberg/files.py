@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.iceberg.errors import IcebergTableError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.io import FileIO
+    from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.schema import Schema
@@ -58,22 +60,13 @@ class _DataFileWriter:
         return int(self._output.tell())
 
     def close(self) -> DataFile:
-        from pyiceberg.io.pyarrow import (
-            compute_statistics_plan,
-            data_file_statistics_from_parquet_metadata,
-            parquet_path_to_id_mapping,
-        )
         from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
         from pyiceberg.typedef import Record
 
         self._writer.close()
         size = self._output.tell()
         self._output.close()
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=self._writer.writer.metadata,
-            stats_columns=compute_statistics_plan(self._schema, self._plan.table_properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(self._schema),
-        )
+        statistics = self._statistics()
         file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=self._path,
@@ -87,6 +80,31 @@ class _DataFileWriter:
         )
         file.spec_id = self._plan.parsed()[1].spec_id
         return file
+
+    def _statistics(self) -> DataFileStatistics:
+        from pyiceberg.io.pyarrow import (
+            MetricModeTypes,
+            MetricsMode,
+            compute_statistics_plan,
+            data_file_statistics_from_parquet_metadata,
+            parquet_path_to_id_mapping,
+        )
+        from pyiceberg.types import DateType, TimestampType, TimestamptzType
+
+        columns = compute_statistics_plan(self._schema, self._plan.table_properties)
+        metadata = self._writer.writer.metadata
+        names = parquet_path_to_id_mapping(self._schema)
+        try:
+            return data_file_statistics_from_parquet_metadata(metadata, columns, names)
+        except OverflowError:
+            # Python has no dates after the year 9999, which Spark has. Bounds are optional.
+            counts = MetricsMode(MetricModeTypes.COUNTS)
+            times = (DateType, TimestampType, TimestamptzType)
+            columns = {
+                key: replace(each, mode=counts) if isinstance(each.iceberg_type, times) else each
+                for key, each in columns.items()
+            }
+            return data_file_statistics_from_parquet_metadata(metadata, columns, names)
 
     def delete(self) -> None:
         if not self._output.closed:

@@ -15,6 +15,7 @@ from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
 from barnabas.spark.iceberg.partitions import parse_terms
 from barnabas.spark.iceberg.sink_options import SinkOptions
 from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
+from barnabas.spark.shown_errors import message_first
 from barnabas.spark.table_option_values import parse_switch
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _OPTIONS = frozenset({"path", "table", "catalog", "partitioncolumns", "mergesche
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
 
+@message_first
 class IcebergSink(DataSource):
     """An Iceberg table as a sink; `pyiceberg`, DuckDB, Polars, Spark's jar and others read it."""
 

@@ -18,6 +18,7 @@ from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.layout import prepare_table
 from barnabas.spark.partitioned_files import write_all
 from barnabas.spark.row_types import refuse_disguised_types
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +42,7 @@ class WrittenDataFiles(WriterCommitMessage):
     since_ms: int
 
 
+@message_first
 class _TableWriter:
     """What both writers share. Spark makes one for each batch."""
 
@@ -70,6 +72,7 @@ class _TableWriter:
             remove_unnamed(self._name, found.files, found.since_ms)
 
 
+@message_first
 class IcebergWriter(_TableWriter, DataSourceArrowWriter):
     """Writes a DataFrame in one commit."""
 
@@ -84,6 +87,7 @@ class IcebergWriter(_TableWriter, DataSourceArrowWriter):
         self._abort(messages)
 
 
+@message_first
 class IcebergStreamWriter(_TableWriter, DataSourceStreamArrowWriter):
     """Writes each micro-batch in one commit, exactly once."""
 

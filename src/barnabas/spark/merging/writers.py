@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
 from barnabas.spark.batch_identity import BatchIdentity, task_query_id
 from barnabas.spark.merging.staging import StagedFile, latest_rows, read_staged
 from barnabas.spark.partitioned_files import write_all
+from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,6 +101,7 @@ class _MergingWriter:
                     storage.delete(path)
 
 
+@message_first
 class MergingWriter(_MergingWriter, DataSourceArrowWriter):
     """Merges a DataFrame in one commit."""
 
@@ -112,6 +114,7 @@ class MergingWriter(_MergingWriter, DataSourceArrowWriter):
         self._delete_staged(messages)
 
 
+@message_first
 class MergingStreamWriter(_MergingWriter, DataSourceStreamArrowWriter):
     """Merges each micro-batch in one commit, exactly once."""
 

@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.config import is_secret
 from barnabas.spark.options import NAMES
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _STATEFUL = {
 # Parts of a relation that differ between two equal definitions: numbers of plans and lines of code.
 _NOISE = {"common", "plan_id"}
 # Options that are compared, in lower case. Others may hold secrets, so they are not noted.
-_NOTED_OPTIONS = {*NAMES, "kafka.bootstrap.servers", "path"}
+_NOTED_OPTIONS = {*(name for name in NAMES if not is_secret(name)), "path"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from barnabas.spark.shown_errors import message_first
 from barnabas.spark.sink.rows import SinkRows
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class WrittenRecords(WriterCommitMessage):
     records: int
 
 
+@message_first
 class TopicWriter(DataSourceArrowWriter):
     """Writes a DataFrame to topics.
 
@@ -67,6 +69,7 @@ class TopicWriter(DataSourceArrowWriter):
         abort_slices(self._options, messages)
 
 
+@message_first
 class TopicStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches; without transactions, a repeated batch is written again."""
 

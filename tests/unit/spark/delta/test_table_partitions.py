@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -20,16 +21,19 @@ from deltalake import DeltaTable, write_deltalake
 from duckdb import DuckDBPyConnection
 from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, StructField, StructType
 
+from barnabas.spark.delta.columns import columns_of
 from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.files import TableFiles, WrittenFile
+from barnabas.spark.delta.plan import plan_write
 from barnabas.spark.delta.sink import parse_options
-from barnabas.spark.delta.table import TableOptions, commit_files, open_files, remove_unnamed
+from barnabas.spark.delta.table import commit_files, open_files, remove_unnamed
+from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.delta.table_partitions import partition_directory, partition_text
 from barnabas.spark.errors import OptionError
 from barnabas.spark.partitioned_files import write_all
 from barnabas.spark.tables.delta_table import MaintainedDelta
 from spark.iceberg_tables import now_ms, stored_files
-from spark.partitioned_delta import PARTITION_BY, SCHEMA, TEXTS, rows, write
+from spark.partitioned_delta import PARTITION_BY, SCHEMA, TEXTS, rows, write, write_batch
 from spark.tables import duckdb_connection
 
 Row = dict[str, Any]
@@ -99,13 +103,14 @@ def test_files_are_in_the_directories_that_delta_rs_uses(tmp_path: Path) -> None
 def test_a_table_of_flat_files_is_continued_in_directories(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("kind", pa.string())])
     options = TableOptions(str(tmp_path), ("kind",))
-    old = pa.record_batch({"id": [1], "kind": ["a/b"]}, schema)
-    for number, batch in enumerate((old, old)):
-        [file] = write_all(TableFiles(open_files(options), schema, ("kind",)), [batch])
-        if number == 0:
-            (tmp_path / file.path).rename(tmp_path / "flat.parquet")
-            file = WrittenFile("flat.parquet", *_after_path(file))
-        commit_files(options, schema, [file], False, None)
+    row = {"id": 1, "kind": "a/b"}
+    [file] = write_batch(options, [row], schema)
+    shutil.rmtree(tmp_path / "_delta_log")
+    (tmp_path / file.path).rename(tmp_path / "flat.parquet")
+    plan = plan_write(options, columns_of(schema), None, removes_rows=False)
+    flat = WrittenFile("flat.parquet", *_after_path(file))
+    commit_files(options, plan, [flat], None)
+    write_batch(options, [row], schema)
     assert DeltaTable(tmp_path).to_pyarrow_table()["kind"].to_pylist() == ["a/b", "a/b"]
     assert MaintainedDelta(options).compact(1 << 20, lambda *_: None).removed_files == 2
     assert pl.scan_delta(tmp_path).filter(pl.col("kind") == "a/b").collect().height == 2
@@ -121,7 +126,8 @@ def test_committed_files_stay_and_other_files_go(tmp_path: Path) -> None:
     tasks = [
         write_all(TableFiles(open_files(options), SCHEMA, PARTITION_BY), [batch]) for _ in range(2)
     ]
-    commit_files(options, SCHEMA, tasks[0], False, None)
+    plan = plan_write(options, columns_of(SCHEMA), None, removes_rows=False)
+    commit_files(options, plan, tasks[0], None)
     remove_unnamed(options, [*tasks[0], *tasks[1]])
     assert stored_files(tmp_path) == {Path(each.path).name for each in tasks[0]}
 

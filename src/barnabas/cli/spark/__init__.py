@@ -1,0 +1,1 @@
+"""`barnabas spark`: checks of Spark jobs."""
