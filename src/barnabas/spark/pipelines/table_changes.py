@@ -62,7 +62,7 @@ def find_table_changes(
         before = (stored.columns or {}).get(name)
         if before is not None and not _is_mergeable(before, type_):
             now, then = type_.simpleString(), before.simpleString()
-            new = f"give the new values a column of their own, or cast {name} to {then}"
+            new = f"cast {name} to {then}, or give the new values a column of their own"
             yield Change(
                 flow.flow,
                 flow.target,
