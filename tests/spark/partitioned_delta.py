@@ -73,7 +73,9 @@ def write(directory: Path, written: Iterable[dict[str, Any]]) -> None:
     write_batch(TableOptions(str(directory), PARTITION_BY), list(written), SCHEMA)
 
 
-def write_batch(options: TableOptions, written: list[Row], schema: pa.Schema) -> list[WrittenFile]:
+def write_batch(
+    options: TableOptions, written: list[dict[str, Any]], schema: pa.Schema
+) -> list[WrittenFile]:
     """Add rows to a table by one commit of one task."""
     plan = plan_write(options, columns_of(schema), load_table(options), removes_rows=False)
     batch = pa.RecordBatch.from_pylist(written, schema)

@@ -52,7 +52,8 @@ def test_a_new_project_runs_goes_on_and_refuses_what_does_not_fit(
     first = pipeline.run()
     assert keys(pipeline.rows("records")) == {("a", 0, 0): 1, ("b", 0, 1): 1}
     (batch,) = (each for each in first if each["event"] == "progress" and each["lag"])
-    assert (batch["rows"], batch["lag"]) == (3, {topic: 0})
+    assert (batch["rows_read"], batch["rows_written"]) == (3, 2)
+    assert batch["lag"] == {topic: 0}
     assert batch["expectations"] == {"has a value": {"otherwise": "drop", "rows": 3, "failed": 1}}
 
     fill(topic, 1, [(b"d", b"three")])
@@ -63,9 +64,10 @@ def test_a_new_project_runs_goes_on_and_refuses_what_does_not_fit(
         pipeline.replace(f'"subscribe", "{topic}"', '"subscribe", "elsewhere"')
         last = list(events(again))
     assert again.returncode == 1, pipeline.log()
-    (change,) = [each for each in last if each["event"] == "change"]
+    change, missing = [each for each in last if each["event"] == "change"]
     assert f"no longer reads {topic}, but elsewhere" in change["problem"]
-    assert change["remedy"] == "start it anew: barnabas pipeline reset records"
+    assert change["remedy"].startswith(f"read {topic} again, or all")
+    assert "no such topic" in missing["problem"]
     assert last[-1] == {"event": "ended", "result": "refused"}
 
     expected = {("a", 0, 0): 1, ("b", 0, 1): 1, ("d", 1, 0): 1}

@@ -18,9 +18,11 @@ class DataLossError(RuntimeError):
     def __init__(self, what: str) -> None:
         super().__init__(
             f"{what} Some data may have been lost: it was deleted by retention before it was "
-            "read, or the topic was deleted or recreated. To continue without them, set the "
-            "option failOnDataLoss=false; to start again, use another checkpoint location; to "
-            "prevent this, raise retention.ms or retention.bytes of the topic."
+            "read, or the topic was deleted or recreated. First check that the query reads the "
+            "topics of its checkpoint, in the same order. To prevent this, raise retention.ms or "
+            "retention.bytes of the topic. If the records are gone: failOnDataLoss=false "
+            "continues without them, so the results lack them; another checkpoint location "
+            "starts from startingOffsets, so the sink gets rows that it has already a second time."
         )
 
 

@@ -193,7 +193,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, problem: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLossError(problem)
-        logger.warning("%s The query continues, because failOnDataLoss=false", problem)
+        logger.warning("%s The lost records are left out, because failOnDataLoss=false", problem)
 
     # Reading
 

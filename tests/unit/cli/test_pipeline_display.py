@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, short, shown
+from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, rows_text, short, shown
 
 RECORDS, OUT = "spark_catalog.default.records/records", "out/to_topic"
 
@@ -16,11 +16,12 @@ def flow(key: str, state: str, error: str | None = None) -> dict[str, Any]:
     return {"event": "flow", "flow": key, "state": state, "error": error}
 
 
-def batch(key: str, rows: int, **more: Any) -> dict[str, Any]:
+def batch(key: str, read: int, written: int | None, **more: Any) -> dict[str, Any]:
     plain = {
         "lag": {}, "watermark": None, "state_rows": None, "late_rows": 0, "expectations": {},
     }  # fmt: skip
-    return {"event": "progress", "flow": key, "batch": 4, "rows": rows, **plain, **more}
+    rows = {"rows_read": read, "rows_written": written}
+    return {"event": "progress", "flow": key, "batch": 4, **rows, **plain, **more}
 
 
 def lines_of(capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> list[str]:
@@ -45,6 +46,23 @@ def test_the_lag_names_topics_if_there_are_several() -> None:
     assert lag_text({"t": 4, "u": None}) == "t 4, u -"
 
 
+@pytest.mark.parametrize(
+    ("read", "written", "text"),
+    [(4, 4, "4 rows written"), (4, 3, "3 rows written of 4 read"), (4, None, "4 rows read")],
+)
+def test_rows_are_those_written_and_the_read_ones_are_named(
+    read: int, written: int | None, text: str
+) -> None:
+    assert rows_text(read, written) == text
+
+
+def test_the_total_of_a_flow_whose_written_rows_are_unknown_has_the_read_ones() -> None:
+    totals = RunTotals()
+    for written in (4, None, 6):
+        totals.take(batch(RECORDS, 6, written))
+    assert (totals.flows[RECORDS].rows_read, totals.flows[RECORDS].rows_written) == (18, None)
+
+
 def test_a_batch_is_a_line_with_all_that_it_has(capsys: pytest.CaptureFixture[str]) -> None:
     expectations = {"a key": {"otherwise": "drop", "rows": 9, "failed": 2}}
     (line,) = lines_of(
@@ -52,6 +70,7 @@ def test_a_batch_is_a_line_with_all_that_it_has(capsys: pytest.CaptureFixture[st
         batch(
             RECORDS,
             9,
+            7,
             lag={"t": 3},
             watermark="2026-11-27T05:57:23.501Z",
             state_rows=7,
@@ -60,8 +79,8 @@ def test_a_batch_is_a_line_with_all_that_it_has(capsys: pytest.CaptureFixture[st
         ),
     )
     assert line == (
-        "records: batch 4, 9 rows, lag 3, watermark 2026-11-27T05:57:23.501Z, state 7 rows, "
-        "1 rows too late, 2 of 9 rows without 'a key' (drop)"
+        "records: batch 4, 7 rows written of 9 read, lag 3, watermark 2026-11-27T05:57:23.501Z, "
+        "state 7 rows, 1 rows too late, 2 of 9 rows without 'a key' (drop)"
     )
 
 
@@ -85,8 +104,8 @@ def test_the_table_sums_batches_and_leaves_out_empty_columns() -> None:
     for event in (
         {"event": "starting"},
         flow(RECORDS, "running"),
-        batch(RECORDS, 5, lag={"t": 6}),
-        batch(RECORDS, 6, lag={"t": 0}),
+        batch(RECORDS, 5, 4, lag={"t": 6}),
+        batch(RECORDS, 6, 6, lag={"t": 0}),
         flow(RECORDS, "completed"),
         {"event": "ended", "result": "completed"},
     ):
@@ -96,5 +115,5 @@ def test_the_table_sums_batches_and_leaves_out_empty_columns() -> None:
         console.print(render(totals))
     head, columns, row = (line.split() for line in captured.get().splitlines())
     assert head == ["barnabas", "pipeline", "completed"]
-    assert columns == ["flow", "state", "batches", "rows", "lag"]
-    assert row == ["records", "completed", "2", "11", "0"]
+    assert columns == ["flow", "state", "batches", "read", "written", "lag"]
+    assert row == ["records", "completed", "2", "11", "10", "0"]

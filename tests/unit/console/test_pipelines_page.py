@@ -34,7 +34,8 @@ def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> Non
         flow.write(project)
         progress = {
             "query": flow.query_id,
-            "rows": 1,
+            "rows_read": 4,
+            "rows_written": 1,
             "state_rows": 7,
             "expectations": {"has a key": {"otherwise": "drop", "rows": 4, "failed": 3}},
         }
@@ -44,7 +45,7 @@ def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> Non
         with ConsoleInProcess(settings) as console:
             answer = console.get("/pipelines")
     assert answer.status == 200, answer.text
-    assert cells(answer.text)[7:] == ["records", "0", "1", "1", "–", "7", "has a key: 3 of 4"]
+    assert cells(answer.text)[8:] == ["records", "0", "4", "1", "1", "–", "7", "has a key: 3 of 4"]
     assert re.search(r"flights\s*<span class=\"tag\">completed</span>", answer.text)
     assert 'href="/pipelines"' in answer.text
 

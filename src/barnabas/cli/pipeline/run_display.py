@@ -24,7 +24,17 @@ _STYLES: dict[str, Callable[[object], object]] = {
     "skipped": bad,
     "running": warn,
 }
-_COLUMNS = ("flow", "state", "batches", "rows", "lag", "watermark", "state rows", "unmet")
+_COLUMNS = (
+    "flow",
+    "state",
+    "batches",
+    "read",
+    "written",
+    "lag",
+    "watermark",
+    "state rows",
+    "unmet",
+)
 # States of flows that were not asked for.
 _HIDDEN_STATES = ("excluded", "queued", "planning", "idle")
 
@@ -35,7 +45,9 @@ class FlowTotals:
 
     state: str = "queued"
     batches: int = 0
-    rows: int = 0
+    rows_read: int = 0
+    # None if Spark does not count the written rows of the flow.
+    rows_written: int | None = 0
     # The last progress; empty before the first batch.
     progress: Mapping[str, Any] = field(default_factory=dict)
     # By expectation: rows of this run that did not meet it.
@@ -62,7 +74,8 @@ class RunTotals:
         elif kind == "progress":
             totals = self.flows.setdefault(event["flow"], FlowTotals())
             totals.batches += 1
-            totals.rows += event["rows"]
+            totals.rows_read += event["rows_read"]
+            totals.rows_written = _sum(totals.rows_written, event["rows_written"])
             totals.progress = event
             for name, counts in event["expectations"].items():
                 totals.failed[name] = totals.failed.get(name, 0) + counts["failed"]
@@ -92,7 +105,8 @@ def _live(totals: RunTotals) -> Iterator[Show]:
     ) as live:
 
         def show(event: Mapping[str, Any]) -> None:
-            if event["event"] in ("problem", "change"):
+            # The table has the states of flows, but not their errors.
+            if event["event"] in ("problem", "change") or event.get("error"):
                 live.console.print(Text(printable_lines(_line(event) or "")), soft_wrap=True)
 
         yield show
@@ -108,7 +122,8 @@ def render(totals: RunTotals) -> RenderableType:
             short(flow),
             _STYLES.get(each.state, dim)(each.state),
             each.batches or None,
-            each.rows if each.batches else None,
+            each.rows_read if each.batches else None,
+            each.rows_written if each.batches else None,
             lag_text(each.progress.get("lag", {})),
             _seconds_only(each.progress.get("watermark")),
             each.progress.get("state_rows"),
@@ -162,7 +177,7 @@ def _line(event: Mapping[str, Any]) -> str | None:
 
 
 def _progress_line(event: Mapping[str, Any]) -> str:
-    parts = [f"batch {event['batch']}", f"{event['rows']} rows"]
+    parts = [f"batch {event['batch']}", rows_text(event["rows_read"], event["rows_written"])]
     if event["lag"]:
         parts.append(f"lag {lag_text(event['lag'])}")
     if event["watermark"]:
@@ -177,6 +192,17 @@ def _progress_line(event: Mapping[str, Any]) -> str:
         if counts["failed"]
     ]
     return f"{short(event['flow'])}: {', '.join(parts)}"
+
+
+def rows_text(read: int, written: int | None) -> str:
+    """Return the number of written rows, and that of read rows if it is another one."""
+    if written is None:
+        return f"{read} rows read"
+    return f"{written} rows written" + (f" of {read} read" if read != written else "")
+
+
+def _sum(total: int | None, more: int | None) -> int | None:
+    return None if total is None or more is None else total + more
 
 
 def short(flow: str) -> str:

@@ -78,7 +78,8 @@ def status(
     for each, tp, count in lost:
         warning(
             f"{short(each.checkpoint.key)}: {count} records of {tp} were deleted before they were "
-            "read. The next run fails, unless the source has failOnDataLoss=false"
+            "read. The next run fails. With failOnDataLoss=false the source goes on without these "
+            "records, and they are lost"
         )
     if lost:
         sys.exit(EXIT_FAILED)
@@ -89,6 +90,7 @@ def _echo_status(statuses: Sequence[FlowStatus], *, running: bool, last_result: 
         (
             short(each.checkpoint.key),
             each.checkpoint.committed_batch if each.checkpoint.committed_batch >= 0 else None,
+            each.progress.get("rows_written"),
             lag_text(each.lag_by_topic),
             moment(each.checkpoint.watermark_ms),
             each.state_rows,
@@ -96,7 +98,7 @@ def _echo_status(statuses: Sequence[FlowStatus], *, running: bool, last_result: 
         )
         for each in statuses
     ]
-    columns = ("flow", "batch", "lag", "watermark", "state rows", "")
+    columns = ("flow", "batch", "rows written", "lag", "watermark", "state rows", "")
     # Scripts get all columns.
     echo_table(*(filled(columns, rows) if sys.stdout.isatty() else (columns, rows)))
     if running:
@@ -124,6 +126,9 @@ def _status_json(status: FlowStatus) -> dict[str, object]:
             }
             for tp, offset in sorted(checkpoint.topic_offsets.items())
         ],
+        # Of the last batch, as the run reported it; null if it did not.
+        "rows_read": status.progress.get("rows_read"),
+        "rows_written": status.progress.get("rows_written"),
         "watermark": moment(checkpoint.watermark_ms),
         "operators": list(checkpoint.operators),
         "state_rows": status.state_rows,

@@ -162,7 +162,8 @@ def has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
     raise DeltaTableError(
         f"{address} has batch {last} of this query already, and the checkpoint is at batch "
         f"{identity.batch_id}: it is older than the table. Restore the table to the version that "
-        "matches the checkpoint, or start with a new checkpoint and table"
+        "matches the checkpoint. Or start with a new checkpoint and a new table: it lacks the rows "
+        "whose records were deleted"
     )
 
 

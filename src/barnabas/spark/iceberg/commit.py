@@ -156,7 +156,8 @@ def has_batch(table: Table, identity: BatchIdentity, name: str) -> bool:
     raise IcebergTableError(
         f"{name} has batch {last} of this query already, and the checkpoint is at batch "
         f"{identity.batch_id}: it is older than the table. Roll the table back to the snapshot "
-        "that matches the checkpoint, or start with a new checkpoint and table"
+        "that matches the checkpoint. Or start with a new checkpoint and a new table: it lacks the "
+        "rows whose records were deleted"
     )
 
 

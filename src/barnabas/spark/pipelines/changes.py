@@ -7,10 +7,12 @@ others it continues, and loses rows or state, or writes rows twice. Measured wit
 |---|---|
 | a stateful operator is removed | fails: STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA |
 | the source has another topic | our source fails: the partitions of the checkpoint are missing |
+| the sides of a join change places | our source fails in the same way |
 | the sink has another topic | continues: the new topic gets new rows only |
 | a flow has another name | begins anew: its target gets all rows a second time |
 | a table has another name | begins anew: the old table and its checkpoint stay |
 | a table has another column | adds it, with null in old rows; so this is no change here |
+| another `spark.sql.shuffle.partitions` | continues with the number of the checkpoint |
 
 Flows in SQL files are not examined, because only Spark parses them, nor flows of Auto CDC. The
 state of a flow in Python that reads a view of an SQL file is not examined either.
@@ -18,10 +20,12 @@ state of a flow in Python that reads a view of an SQL file is not examined eithe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.spark.offsets import parse_partitions
+from barnabas.spark.pipelines.advice import or_reset, short
+from barnabas.spark.pipelines.checkpoints import is_of_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,20 +40,23 @@ _STARTING = (
     "startingoffsetsbytimestamp",
     "startingoffsetsbytimestampstrategy",
 )
+_BROKERS = "kafka.bootstrap.servers"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A difference between a definition and its checkpoint."""
+    """A difference between a definition and its checkpoint, or something that the run lacks."""
 
     flow: str
-    # The dataset or sink to reset.
+    # The dataset or sink of the flow.
     target: str
     # What differs and what would happen, and how to go on.
     problem: str
     remedy: str
     # Whether the run must not start. Otherwise the change is only reported.
     is_refused: bool = True
+    # Whether a reset of the target removes the difference.
+    is_of_checkpoint: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,8 @@ class Definitions:
     flows: Sequence[FlowDefinition]
     # Whether SQL files or Auto CDC define further flows, which are not examined.
     is_partial: bool = False
+    # By key of a flow: settings of Spark with which it is to run.
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def find_changes(
@@ -66,7 +75,7 @@ def find_changes(
     checkpoints: Sequence[Checkpoint],
     noted: Mapping[str, FlowDefinition],
 ) -> list[Change]:
-    """Return the changes since the checkpoints were made, refused ones first.
+    """Return the changes since the checkpoints were made.
 
     Args:
         definitions: the definitions of the next run.
@@ -79,66 +88,173 @@ def find_changes(
     for flow in definitions.flows:
         checkpoint = by_key.get(flow.key)
         if checkpoint is not None and checkpoint.planned_batch >= 0:
-            found += _changes_of_flow(flow, checkpoint, noted.get(flow.key))
+            compared = _Compared(flow, checkpoint, noted.get(flow.key), definitions)
+            found += compared.changes()
     if not definitions.is_partial:
         found += _renamed_and_removed(definitions.flows, by_key, noted)
-    return sorted(found, key=lambda change: not change.is_refused)
+    return found
 
 
-def _changes_of_flow(
-    flow: FlowDefinition, checkpoint: Checkpoint, before: FlowDefinition | None
-) -> Iterator[Change]:
-    reset = f"barnabas pipeline reset {_short(flow.target)}"
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A flow beside its checkpoint and its definition of the last run."""
 
-    def refused(problem: str, remedy: str = "") -> Change:
-        return Change(flow.flow, flow.target, problem, remedy or f"start it anew: {reset}")
+    flow: FlowDefinition
+    checkpoint: Checkpoint
+    before: FlowDefinition | None
+    definitions: Definitions
 
-    def noticed(problem: str, remedy: str) -> Change:
-        return Change(flow.flow, flow.target, problem, remedy, is_refused=False)
+    def changes(self) -> Iterator[Change]:
+        if not self.flow.is_streaming:
+            yield self._refused(
+                "it was a stream and is none now. Its checkpoint would be ignored, and the table "
+                "written anew from what the source has today",
+                "read its source with readStream again, or give the new dataset a name of its own",
+            )
+            return
+        yield from self._lost_topics()
+        yield from self._state_changes()
+        yield from self._setting_changes()
+        if self.before is None:
+            return
+        if _shape(self.flow.sources) != _shape(self.before.sources):
+            yield self._refused(
+                f"it reads {_named(self.flow.sources)}, before {_named(self.before.sources)}. "
+                "Checkpoints have offsets by the position of a source, so these offsets would go "
+                "to a wrong one",
+                f"read {_named(self.before.sources)} again, in this order",
+            )
+        else:
+            yield from self._option_changes(self.before)
+        yield from self._sink_changes(self.before)
 
-    if not flow.is_streaming:
-        yield refused(
-            "it was a stream and is none now. Its checkpoint would be ignored, and the table "
-            "written anew from what the source has today"
-        )
-        return
-    yield from map(refused, _lost_topics(flow, checkpoint))
-    yield from map(refused, _state_changes(flow, checkpoint, before))
-    if before is None:
-        return
-    if _shape(flow.sources) != _shape(before.sources):
-        yield refused(
-            f"it reads {_named(flow.sources)}, before {_named(before.sources)}. Checkpoints have "
-            "offsets by the position of a source, so these offsets would go to a wrong one"
-        )
-    else:
-        yield from _option_changes(flow, before, noticed)
-    if flow.sink != before.sink and flow.sink is not None and before.sink is not None:
+    def _refused(self, problem: str, safe: str) -> Change:
+        """Return a refused change; `safe` goes on without loss and without repeated rows."""
+        remedy = or_reset(safe, self.flow, self.definitions.flows)
+        return Change(self.flow.flow, self.flow.target, problem, remedy)
+
+    def _noticed(self, problem: str, safe: str) -> Change:
+        remedy = or_reset(safe, self.flow, self.definitions.flows)
+        return Change(self.flow.flow, self.flow.target, problem, remedy, is_refused=False)
+
+    def _lost_topics(self) -> Iterator[Change]:
+        """Find topics that the checkpoint has and the definition no longer reads, or elsewhere."""
+        if not self.flow.is_complete:
+            return
+        topics: set[str] = set()
+        for source in self.flow.sources:
+            read = _topics(source)
+            if source.format != "table" and read is None:
+                return
+            topics |= read or set()
+        ends = self.checkpoint.planned_ends
+        had = {topic for end in ends if is_of_topics(end) for topic in end}
+        gone = sorted(had - topics)
+        if gone and topics:
+            yield self._refused(
+                f"it no longer reads {', '.join(gone)}, but {', '.join(sorted(topics))}. Its "
+                f"checkpoint has offsets of {', '.join(sorted(had))}: the query would fail, or "
+                "skip what it has not read of the old topic",
+                f"read {', '.join(gone)} again, or all: subscribe={','.join(sorted(had | topics))}",
+            )
+        elif not gone and _are_moved(self.flow.sources, ends):
+            order = ", ".join("+".join(sorted(end)) if is_of_topics(end) else "…" for end in ends)
+            yield self._refused(
+                f"it reads {_named(self.flow.sources)}, but its checkpoint has the offsets in "
+                f"another order: {order}. The sides of a join or a union have changed places, so "
+                "offsets would go to a wrong source",
+                "put the sources back in the order of the checkpoint",
+            )
+
+    def _state_changes(self) -> Iterator[Change]:
+        flow, before = self.flow, self.before
+        has = ", ".join(self.checkpoint.operators)
+        if not flow.is_complete:
+            return
+        restore = "undo this change"
+        if flow.sink is None:
+            restore += ", or define the changed table under a new name: the old one stays as it is"
+        if self.checkpoint.operators and not flow.operators:
+            problem = (
+                f"it no longer keeps state, but its checkpoint has that of {has}. Spark would "
+                "refuse it; rows that are in the state only, such as open windows, would be lost"
+            )
+        elif (
+            flow.operators and not self.checkpoint.operators
+            and self.checkpoint.committed_batch >= 0
+        ):  # fmt: skip
+            problem = (
+                f"it keeps state now ({_kinds(flow)}), and its checkpoint has none: what was read "
+                "already would not be in it"
+            )
+        elif before is None or flow.operators == before.operators:
+            return
+        elif [each.kind for each in flow.operators] != [each.kind for each in before.operators]:
+            problem = (
+                f"its state is of {_kinds(flow)}, before of {_kinds(before)}, which does not fit"
+            )
+        else:
+            problem = (
+                f"the keys, windows or functions of its {_kinds(flow)} changed. Spark would fail, "
+                "or mix new results with old state"
+            )
+        yield self._refused(problem, restore)
+
+    def _setting_changes(self) -> Iterator[Change]:
+        """Find settings that have no effect, because the state was made with other ones."""
+        if not self.checkpoint.operators:
+            return
+        fixed = self.checkpoint.settings
+        for name, value in self.definitions.settings.get(self.flow.key, {}).items():
+            if name in fixed and fixed[name] != value:
+                yield self._noticed(
+                    f"{name} is {value}, but its state was made with {fixed[name]}. Spark goes on "
+                    f"with {fixed[name]}",
+                    f"set {name} to {fixed[name]}; nothing is lost or repeated either way",
+                )
+
+    def _option_changes(self, before: FlowDefinition) -> Iterator[Change]:
+        for now, then in zip(self.flow.sources, before.sources, strict=True):
+            differing = _differing(now.options, then.options)
+            starting = {name: values for name, values in differing.items() if name in _STARTING}
+            if starting:
+                yield self._noticed(
+                    f"{_assignments(starting)} has no effect: the checkpoint says where to go on",
+                    "nothing needs to be done to go on from there",
+                )
+            if _BROKERS in differing:
+                yield self._noticed(
+                    f"{_assignments({_BROKERS: differing[_BROKERS]})}. Offsets of the checkpoint "
+                    "mean nothing in another cluster",
+                    "nothing needs to be done if these brokers are of the same cluster",
+                )
+
+    def _sink_changes(self, before: FlowDefinition) -> Iterator[Change]:
+        flow = self.flow
+        if flow.sink == before.sink or flow.sink is None or before.sink is None:
+            return
         differing = _differing(flow.sink.options, before.sink.options)
-        if flow.sink.format != before.sink.format or set(differing) & {"topic", "path"}:
-            yield refused(
+        if "table" not in before.sink.options:
+            # Notes of earlier versions lack this option.
+            differing.pop("table", None)
+        if flow.sink.format != before.sink.format or set(differing) & {"topic", "path", "table"}:
+            yield self._refused(
                 f"its sink is another one ({_assignments(differing) or flow.sink.format}). Rows "
                 "that the old sink has would not come to the new one",
-                f"give the new sink a new name, or write all rows to it: {reset}",
+                "give the new sink a new name: it gets all rows, and the old one stays as it is",
             )
 
 
-def _lost_topics(flow: FlowDefinition, checkpoint: Checkpoint) -> Iterator[str]:
-    """Describe topics that the checkpoint has and the definition no longer reads."""
-    topics: set[str] = set()
-    for source in flow.sources:
-        read = _topics(source)
-        if source.format != "table" and read is None:
-            return
-        topics |= read or set()
-    had = {tp.topic for tp in checkpoint.topic_offsets}
-    gone = sorted(had - topics)
-    if gone and topics:
-        yield (
-            f"it no longer reads {', '.join(gone)}, but {', '.join(sorted(topics))}. Its "
-            f"checkpoint has offsets of {', '.join(sorted(had))}: the query would fail, or skip "
-            "what it has not read of the old topic"
-        )
+def _are_moved(sources: Sequence[StreamSource], ends: Sequence[object]) -> bool:
+    """Return whether a source has the position of another source in the checkpoint."""
+    if len(sources) != len(ends):
+        # Spark reads equal sources once.
+        return False
+    for source, end in zip(sources, ends, strict=True):
+        topics = _topics(source) or set()
+        if isinstance(end, dict) and is_of_topics(end) and not set(end) <= topics:
+            return True
+    return False
 
 
 def _topics(source: StreamSource) -> set[str] | None:
@@ -153,57 +269,8 @@ def _topics(source: StreamSource) -> set[str] | None:
     return None
 
 
-def _state_changes(
-    flow: FlowDefinition, checkpoint: Checkpoint, before: FlowDefinition | None
-) -> Iterator[str]:
-    has = ", ".join(checkpoint.operators)
-    if not flow.is_complete:
-        return
-    if checkpoint.operators and not flow.operators:
-        yield (
-            f"it no longer keeps state, but its checkpoint has that of {has}. Spark would refuse "
-            "it; rows that are in the state only, such as open windows, would be lost"
-        )
-    elif flow.operators and not checkpoint.operators and checkpoint.committed_batch >= 0:
-        kinds = ", ".join(operator.kind for operator in flow.operators)
-        yield (
-            f"it keeps state now ({kinds}), and its checkpoint has none: what was read already "
-            "would not be in it"
-        )
-    elif before is not None and flow.operators != before.operators:
-        if [each.kind for each in flow.operators] != [each.kind for each in before.operators]:
-            what = f"its state is of {_kinds(flow)}, before of {_kinds(before)}, which does not fit"
-        else:
-            what = (
-                f"the keys, windows or functions of its {_kinds(flow)} changed. Spark would fail, "
-                "or mix new results with old state"
-            )
-        yield what
-
-
 def _kinds(flow: FlowDefinition) -> str:
     return ", ".join(operator.kind for operator in flow.operators) or "nothing"
-
-
-def _option_changes(
-    flow: FlowDefinition, before: FlowDefinition, noticed: object
-) -> Iterator[Change]:
-    assert callable(noticed)
-    for now, then in zip(flow.sources, before.sources, strict=True):
-        differing = _differing(now.options, then.options)
-        starting = {name: values for name, values in differing.items() if name in _STARTING}
-        if starting:
-            yield noticed(
-                f"{_assignments(starting)} has no effect: the checkpoint says where to go on",
-                f"to read from there: barnabas pipeline reset {_short(flow.target)}",
-            )
-        if "kafka.bootstrap.servers" in differing:
-            yield noticed(
-                f"{_assignments({k: differing[k] for k in ('kafka.bootstrap.servers',)})}. Offsets "
-                "of the checkpoint mean nothing in another cluster",
-                "reset it if these brokers are of another cluster: "
-                f"barnabas pipeline reset {_short(flow.target)}",
-            )
 
 
 def _renamed_and_removed(
@@ -225,20 +292,20 @@ def _renamed_and_removed(
                 yield Change(
                     flow.flow,
                     flow.target,
-                    f"it is new, and flow {old.flow}, which wrote to {_short(flow.target)} too, is "
+                    f"it is new, and flow {old.flow}, which wrote to {short(flow.target)} too, is "
                     f"gone. If it was renamed, it would read all of its source again, and "
-                    f"{_short(flow.target)} would have these rows twice",
-                    f"name it {old.flow} again, or write all rows anew: barnabas pipeline reset "
-                    f"{_short(flow.target)}",
+                    f"{short(flow.target)} would have these rows twice",
+                    or_reset(f"name it {old.flow} again", flow, flows),
                 )
     for old in removed:
         if old.key not in explained:
             yield Change(
                 old.flow,
                 old.target,
-                f"no definition has it any more. {_short(old.target)} and its checkpoint stay as "
+                f"no definition has it any more. {short(old.target)} and its checkpoint stay as "
                 "they are; under a new name a dataset begins anew",
-                f"if it is not needed, delete {old.path.parent}",
+                f"nothing needs to be done. {old.path.parent} is its checkpoint: without it, a "
+                "flow that is defined again under this name writes all its rows once more",
                 is_refused=False,
             )
 
@@ -250,7 +317,10 @@ def _shape(sources: Sequence[StreamSource]) -> list[tuple[str, str]]:
 
 def _named(sources: Sequence[StreamSource]) -> str:
     return ", ".join(
-        source.options["name"] if source.format == "table" else source.format for source in sources
+        source.options["name"]
+        if source.format == "table"
+        else "+".join(sorted(_topics(source) or {source.format}))
+        for source in sources
     )
 
 
@@ -266,8 +336,3 @@ def _differing(
 
 def _assignments(differing: Mapping[str, tuple[str | None, str | None]]) -> str:
     return ", ".join(f"{name} {then} → {now}" for name, (then, now) in differing.items())
-
-
-def _short(name: str) -> str:
-    """Return a dataset's own name, without catalog and database."""
-    return name.rsplit(".", 1)[-1]

@@ -8,13 +8,13 @@ follows. Spark keeps the newest hundred of them.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.offsets import Offsets, from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from barnabas.spark.pipelines.project import Project
@@ -38,6 +38,10 @@ class Checkpoint:
     committed_batch: int = -1
     # Where the finished batch ended, by source: offsets of partitions, or another source's JSON.
     ends: tuple[Any, ...] = ()
+    # Where the planned batch ends, by source. It fixes the order of the sources.
+    planned_ends: tuple[Any, ...] = ()
+    # Settings of Spark that the checkpoint fixes for all its batches.
+    settings: Mapping[str, str] = field(default_factory=dict)
     # Milliseconds since 1970; 0 without watermark.
     watermark_ms: int = 0
     # Names of the stateful operators, in the order of their directories.
@@ -53,7 +57,7 @@ class Checkpoint:
         """The next offset to read of each partition, of all sources that are topics."""
         found: Offsets = {}
         for end in self.ends:
-            if _is_of_topics(end):
+            if is_of_topics(end):
                 found |= from_json(end)
         return found
 
@@ -87,15 +91,14 @@ def _query_directories(root: Path) -> Iterator[Path]:
 
 def _read(target: str, flow: str, path: Path) -> Checkpoint:
     planned, committed = _newest(path / "offsets"), _newest(path / "commits")
-    ends: tuple[Any, ...] = ()
+    planned_metadata, *planned_ends = _offsets(path, planned)
+    metadata, *ends = _offsets(path, committed)
     watermark = 0
     if committed >= 0:
-        nothing: list[Any] = [{}]
-        commit, *_rest = _lines(path / "commits" / str(committed)) or nothing
-        watermark = int(commit.get("nextBatchWatermarkMs", 0))
-        metadata, *sources = _lines(path / "offsets" / str(committed)) or nothing
-        ends = tuple(sources)
-        watermark = max(watermark, int(metadata.get("batchWatermarkMs", 0)))
+        commit, *_rest = _lines(path / "commits" / str(committed)) or [{}]
+        watermark = max(
+            int(commit.get("nextBatchWatermarkMs", 0)), int(metadata.get("batchWatermarkMs", 0))
+        )
     return Checkpoint(
         target=target,
         flow=flow,
@@ -103,10 +106,17 @@ def _read(target: str, flow: str, path: Path) -> Checkpoint:
         query_id=json.loads((path / "metadata").read_text())["id"],
         planned_batch=planned,
         committed_batch=committed,
-        ends=ends,
+        ends=tuple(ends),
+        planned_ends=tuple(planned_ends),
+        settings=planned_metadata.get("conf", {}),
         watermark_ms=watermark,
         operators=_operators(path / "state"),
     )
+
+
+def _offsets(path: Path, batch: int) -> list[Any]:
+    """Return the metadata of a batch and the end of each source; empty metadata without any."""
+    return (_lines(path / "offsets" / str(batch)) if batch >= 0 else []) or [{}]
 
 
 def _newest(directory: Path) -> int:
@@ -155,7 +165,8 @@ def _operator_name(path: Path) -> str:
     return "unknown"
 
 
-def _is_of_topics(end: Any) -> bool:
+def is_of_topics(end: Any) -> bool:
+    """Return whether a source's end in a checkpoint has offsets of topics."""
     return (
         isinstance(end, dict)
         and bool(end)

@@ -10,7 +10,6 @@ import hashlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.config import is_secret
 from barnabas.spark.options import NAMES
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _STATEFUL = {
 # Parts of a relation that differ between two equal definitions: numbers of plans and lines of code.
 _NOISE = {"common", "plan_id"}
 # Options that are compared, in lower case. Others may hold secrets, so they are not noted.
-_NOTED_OPTIONS = {*(name for name in NAMES if not is_secret(name)), "path"}
+_NOTED_OPTIONS = {*(name for name in NAMES if "password" not in name), "path", "table"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,8 @@ class FlowDefinition:
     sink: StreamSource | None = None
     # Whether all that the flow reads is known; not if it reads what SQL files may define.
     is_complete: bool = True
+    # The types of the flow's rows by column, as Spark names them; empty if they are unknown.
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -88,7 +89,19 @@ class FlowDefinition:
             tuple(StatefulOperator(**operator) for operator in value["operators"]),
             None if sink is None else StreamSource(**sink),
             value["is_complete"],
+            value.get("columns", {}),
         )
+
+
+def topic_reads(root: Any) -> Iterator[dict[str, str]]:
+    """Yield the options of each read of topics, of batches too; they may hold secrets."""
+    for relation in relations(root):
+        if relation.WhichOneof("rel_type") == "read":
+            read = relation.read
+            if read.WhichOneof("read_type") == "data_source" and (
+                read.data_source.format == "barnabas"
+            ):
+                yield dict(read.data_source.options)
 
 
 def noted_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -107,16 +120,16 @@ def define_flow(target: str, flow: str, plan: Any, sink: StreamSource | None) ->
         sink: the sink; None if the target is a table.
     """
     root = plan.root if "root" in {each.name for each in plan.DESCRIPTOR.fields} else plan
-    relations = [relation for relation in _relations(root) if _is_streaming(relation)]
+    streamed = [relation for relation in relations(root) if is_streaming(relation)]
     sources = tuple(
         source
-        for relation in relations
+        for relation in streamed
         if relation.WhichOneof("rel_type") == "read"
         for source in (_source(relation.read),)
     )
     operators = tuple(
         StatefulOperator(_STATEFUL[kind], _digest(getattr(relation, kind)))
-        for relation in relations
+        for relation in streamed
         for kind in (relation.WhichOneof("rel_type"),)
         if kind in _STATEFUL and (kind != "join" or _joins_streams(relation.join))
     )
@@ -156,7 +169,7 @@ def inline_views(
     )
 
 
-def _relations(message: Any) -> Iterator[Any]:
+def relations(message: Any) -> Iterator[Any]:
     """Yield all relations of a message, inputs after the relation that reads them."""
     if message.DESCRIPTOR.name == "Relation":
         yield message
@@ -164,7 +177,7 @@ def _relations(message: Any) -> Iterator[Any]:
         if descriptor.type != descriptor.TYPE_MESSAGE or _is_map(descriptor):
             continue
         for each in value if _is_repeated(value) else (value,):
-            yield from _relations(each)
+            yield from relations(each)
 
 
 def _is_repeated(value: Any) -> bool:
@@ -176,15 +189,16 @@ def _is_map(descriptor: Any) -> bool:
     return kind is not None and bool(kind.GetOptions().map_entry)
 
 
-def _is_streaming(relation: Any) -> bool:
+def is_streaming(relation: Any) -> bool:
+    """Return whether a relation reads a stream."""
     return any(
         each.WhichOneof("rel_type") == "read" and each.read.is_streaming
-        for each in _relations(relation)
+        for each in relations(relation)
     )
 
 
 def _joins_streams(join: Any) -> bool:
-    return _is_streaming(join.left) and _is_streaming(join.right)
+    return is_streaming(join.left) and is_streaming(join.right)
 
 
 def _source(read: Any) -> StreamSource:

@@ -11,7 +11,22 @@ from barnabas.spark.pipelines.expectations import expectation_counts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import DataFrame
+
+# The name under which Spark reports the rows that a flow gives to its target.
+_WRITTEN = "barnabas/written"
 _NO_WATERMARK = "1970-01-01T00:00:00.000Z"
+
+
+def count_written(frame: DataFrame) -> DataFrame:
+    """Return the rows of a flow, and let Spark report their number with each batch.
+
+    Spark itself counts the rows that a batch reads. It counts written rows for some sinks only, and
+    not for its tables of files.
+    """
+    from pyspark.sql import functions as f
+
+    return frame.observe(_WRITTEN, f.count(f.lit(1)).alias("rows"))
 
 
 def progress_event(flow: str, text: str) -> dict[str, Any]:
@@ -37,7 +52,9 @@ def progress_event(flow: str, text: str) -> dict[str, Any]:
         "query": progress["id"],
         "batch": progress["batchId"],
         "time": progress["timestamp"],
-        "rows": progress["numInputRows"],
+        "rows_read": progress["numInputRows"],
+        # None for flows of SQL files, except into sinks that count.
+        "rows_written": _written(progress),
         "seconds": progress["batchDuration"] / 1000,
         # By topic, then by partition: the next offset to read.
         "offsets": ends,
@@ -49,3 +66,11 @@ def progress_event(flow: str, text: str) -> dict[str, Any]:
         "late_rows": sum(each["numRowsDroppedByWatermark"] for each in operators),
         "expectations": expectation_counts(progress.get("observedMetrics", {})),
     }
+
+
+def _written(progress: Mapping[str, Any]) -> int | None:
+    observed = progress.get("observedMetrics", {}).get(_WRITTEN)
+    if observed is not None:
+        return int(observed["rows"])
+    counted = int(progress["sink"]["numOutputRows"])
+    return counted if counted >= 0 else None

@@ -19,7 +19,8 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SPEC = Template("""\
 # A pipeline of Spark. `barnabas pipeline run` runs it.
 name: $name
-# Checkpoints, tables and catalog. Deleting this directory resets the pipeline.
+# Checkpoints, tables and catalog. Without them, all rows are written to the sinks again, and rows
+# of the tables are lost if their records were deleted.
 storage: $storage
 database: default
 # Settings of Spark, with text as values.

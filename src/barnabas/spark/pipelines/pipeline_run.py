@@ -13,21 +13,23 @@ from pyspark.pipelines import cli
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from barnabas.spark.pipelines.changes import find_changes
+from barnabas.spark.pipelines.advice import short as own_name
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.definition_checks import DefinitionChecks
 from barnabas.spark.pipelines.errors import ProjectError
-from barnabas.spark.pipelines.explained import explain, is_summary
+from barnabas.spark.pipelines.explained import explain, is_summary, named_in
 from barnabas.spark.pipelines.flow_progress import progress_event
 from barnabas.spark.pipelines.notes import read_notes, write_notes
 from barnabas.spark.pipelines.project import file_address
 from barnabas.spark.pipelines.recording_registry import RecordingRegistry
+from barnabas.spark.pipelines.source_lines import place_in_traceback, place_of_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from barnabas.spark.pipelines.changes import Change, Definitions
+    from barnabas.spark.pipelines.changes import Change
     from barnabas.spark.pipelines.definition import FlowDefinition
     from barnabas.spark.pipelines.project import Project
     from barnabas.spark.pipelines.run_request import RunRequest
@@ -40,6 +42,8 @@ _FLOW = re.compile(r"Flow '?([^\s']+)'? (?:(?:is|has) )?([A-Z]{3,})")
 _PROGRESS_WAIT_S = 5.0
 _PROGRESS_PAUSE_S = 0.05
 _ERROR = re.compile(r"\nError: (.*)", re.DOTALL)
+# Of flows that Spark does not start.
+_UNRESOLVED = re.compile(r"Failed to resolve flow( due to upstream failure)?: '([^']+)'")
 
 
 class PipelineRun(StreamingQueryListener):
@@ -81,12 +85,13 @@ class PipelineRun(StreamingQueryListener):
         """
         try:
             graph_id, registry = self._register()
-        except (PySparkException, SyntaxError, ImportError, NameError, TypeError) as error:
-            self._emit({"event": "problem", "flow": None, "text": explain(str(error))})
+        except Exception as error:  # noqa: BLE001 - definitions are the user's code
+            self._emit({"event": "problem", "flow": None, "text": self._definition_error(error)})
             return self._ended("failed")
         self._check_names(registry.outputs)
-        definitions = registry.definitions()
-        changes = self._changes(definitions)
+        checks = DefinitionChecks(self._project, self._session, registry, self._request.settings)
+        definitions = checks.definitions
+        changes = self._changes(checks)
         for change in changes:
             self._emit({"event": "change", **_change_json(change)})
         if any(change.is_refused for change in changes):
@@ -94,7 +99,7 @@ class PipelineRun(StreamingQueryListener):
         self._started = set()
         self._flows = {flow.flow: flow for flow in definitions.flows}
         try:
-            self._let_spark_run(graph_id)
+            self._let_spark_run(graph_id, registry)
         except PySparkException as error:
             if not is_summary(str(error)):
                 self._emit({"event": "problem", "flow": None, "text": explain(str(error))})
@@ -122,17 +127,28 @@ class PipelineRun(StreamingQueryListener):
                     f"no dataset is called {name}. {hint}There are {', '.join(sorted(outputs))}"
                 )
 
-    def _changes(self, definitions: Definitions) -> Sequence[Change]:
-        anew = {self._project.qualified(name) for name in self._request.full_refresh}
-        return [
-            change
-            for change in find_changes(
-                definitions, read_checkpoints(self._project), self._notes.definitions
-            )
-            if change.target not in anew and change.flow not in self._request.accepted
-        ]
+    def _definition_error(self, error: Exception) -> str:
+        """Return what is wrong with a definition that was not registered, after its line."""
+        place = place_in_traceback(error, self._project.directory)
+        is_of_spark = isinstance(error, PySparkException)
+        text = explain(str(error)) if is_of_spark else f"{type(error).__name__}: {error}"
+        return text if place is None else f"{place}: {text}"
 
-    def _let_spark_run(self, graph_id: str) -> None:
+    def _changes(self, checks: DefinitionChecks) -> Sequence[Change]:
+        """Return the changes that the request does not accept, refused ones first."""
+        anew = {self._project.qualified(name) for name in self._request.full_refresh}
+        found = checks.changes(read_checkpoints(self._project), self._notes.definitions)
+        return sorted(
+            (
+                change
+                for change in found
+                if change.flow not in self._request.accepted
+                and not (change.is_of_checkpoint and change.target in anew)
+            ),
+            key=lambda change: not change.is_refused,
+        )
+
+    def _let_spark_run(self, graph_id: str, registry: RecordingRegistry) -> None:
         results = start_run(
             self._session,
             graph_id,
@@ -144,29 +160,40 @@ class PipelineRun(StreamingQueryListener):
         )
         for result in results:
             if "pipeline_event_result" in result:
-                self._on_message(result["pipeline_event_result"].event.message)
+                self._on_message(result["pipeline_event_result"].event.message, registry)
 
-    def _on_message(self, message: str) -> None:
-        found = _FLOW.match(message)
-        if found is None:
-            return
-        name, state = found[1], found[2].lower()
-        definition = self._flows.get(name.replace("`", "").rsplit(".", 1)[-1])
+    def _on_message(self, message: str, registry: RecordingRegistry) -> None:
         error = _ERROR.search(message)
+        text = error[1] if error is not None else None
+        unresolved = _UNRESOLVED.match(message)
+        if unresolved is not None:
+            if unresolved[1]:
+                self._on_flow(unresolved[2], "skipped", explain(text or ""))
+            else:
+                self._on_flow(unresolved[2], "failed", self._placed(unresolved[2], text, registry))
+            return
+        found = _FLOW.match(message)
+        if found is not None:
+            self._on_flow(found[1], found[2].lower(), explain(text) if text else None)
+
+    def _placed(self, flow: str, text: str | None, registry: RecordingRegistry) -> str:
+        """Return what is wrong with a definition, after its line."""
+        error, place = text or "", registry.place(own_name(flow))
+        if place is None:
+            return explain(error)
+        where = place_of_name(place, named_in(error), self._project.directory)
+        return f"{where}: {explain(error)}"
+
+    def _on_flow(self, name: str, state: str, error: str | None) -> None:
+        definition = self._flows.get(own_name(name))
         if state == "running" and definition is not None and definition.is_streaming:
             # From now on the checkpoint is one of this definition.
             self._started.add(definition.key)
             with self._lock:
                 self._notes.definitions[definition.key] = definition
                 write_notes(self._project.notes, self._notes)
-        self._emit(
-            {
-                "event": "flow",
-                "flow": definition.key if definition is not None else name,
-                "state": state,
-                "error": explain(error[1]) if error is not None else None,
-            }
-        )
+        key = definition.key if definition is not None else name
+        self._emit({"event": "flow", "flow": key, "state": state, "error": error})
 
     def _await_progress(self) -> None:
         """Wait for the progress of the last batches, which arrives in another thread."""

@@ -57,6 +57,12 @@ class Project:
         """The directory of the tables' files: Spark's warehouse."""
         return self.storage / "tables"
 
+    def table_directory(self, target: str) -> Path:
+        """Return where Spark keeps the files of a table, given its name with all parts."""
+        _catalog, database, table = target.rsplit(".", 2)
+        parent = self.tables if database == "default" else self.tables / f"{database}.db"
+        return parent / table
+
     @property
     def metastore(self) -> Path:
         """The directory of the embedded catalog."""

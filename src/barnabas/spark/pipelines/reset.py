@@ -80,7 +80,8 @@ def plan_reset(found: Found, names: Sequence[str]) -> ResetPlan:
                 short = _named(found.project, reader.target)
                 raise ProjectError(
                     f"{short} reads {name} as a stream: it would get all its rows a second time. "
-                    f"Reset both: barnabas pipeline reset {' '.join([*names, short])}"
+                    f"See what it costs to reset both: barnabas pipeline reset "
+                    f"{' '.join([*names, short])}"
                 )
     return ResetPlan(tuple(_reset(found, name, target) for name, target in targets.items()))
 
@@ -182,9 +183,8 @@ def _is_sink(project: Project, target: str) -> bool:
 
 
 def _size(project: Project, target: str) -> int:
-    _catalog, database, table = target.rsplit(".", 2)
-    parent = project.tables if database == "default" else project.tables / f"{database}.db"
-    return sum(path.stat().st_size for path in (parent / table).rglob("*") if path.is_file())
+    files = project.table_directory(target).rglob("*")
+    return sum(path.stat().st_size for path in files if path.is_file())
 
 
 def _named(project: Project, target: str) -> str:

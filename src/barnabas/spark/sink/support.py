@@ -45,6 +45,7 @@ def has_transactions(options: SinkOptions, apis: Container[int]) -> bool:
         raise OptionError(
             f"exactlyOnce=true needs transactions, and the brokers at "
             f"{options.client['bootstrap.servers']} do not serve {', '.join(missing)}: use brokers "
-            "with transactions, or set exactlyOnce=false to write at least once"
+            "with transactions. With exactlyOnce=false, tasks that Spark repeats write their rows "
+            "twice"
         )
     return not missing

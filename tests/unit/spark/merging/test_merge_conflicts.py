@@ -9,12 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, Schema
-from deltalake.exceptions import DeltaError
 
 from barnabas.spark.batch_identity import BatchIdentity
+from barnabas.spark.delta.columns import columns_of
+from barnabas.spark.delta.errors import DeltaTableError
+from barnabas.spark.delta.merge import DeltaMerge
+from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.iceberg.catalog import open_table
 from barnabas.spark.iceberg.merge import FILES_READ
-from barnabas.spark.merging.merge_options import MergeOptions
+from barnabas.spark.merging.merge_options import DELETED, MergeOptions
 from spark.iceberg_tables import live_files, named, now_ms, stored_files
 from spark.merged_tables import MERGED_KINDS, MergedDelta, MergedIceberg, MergedTable, Row
 
@@ -103,6 +106,16 @@ def test_a_young_staged_file_survives_an_expiry(table: MergedTable) -> None:
     storage.open_input(path).close()
 
 
+@pytest.mark.parametrize("term", ["bucket(4, id)", "truncate(7, id)", "part"])
+def test_rows_of_iceberg_partitions_by_transforms_are_merged(tmp_path: Path, term: str) -> None:
+    table = MergedIceberg(tmp_path, SCHEMA, MergeOptions(("id",), "seq"), (term,))
+    table.write(rows(*range(40)), batch=0)
+    table.write(rows(*range(30, 50), seq=2), rows(1, seq=0), batch=1)
+    assert table.rows() == sorted(
+        rows(*range(30)) + rows(*range(30, 50), seq=2), key=lambda row: repr(row["id"])
+    )
+
+
 class TestDelta:
     """What only Delta tables have."""
 
@@ -110,7 +123,7 @@ class TestDelta:
         table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))
         table.write(rows(1), batch=0)
         DeltaTable(table.path).alter.add_constraint({"positive": "seq > 0"})
-        with pytest.raises(DeltaError, match="failed validation check"):
+        with pytest.raises(DeltaTableError, match=r"2 of 3 rows .* CHECK constraint positive"):
             table.write(rows(1, 2, seq=-5), [{"id": 3, "part": 0, "seq": 9}], batch=1)
         assert table.rows() == rows(1)
 
@@ -119,20 +132,38 @@ class TestDelta:
         schema = pa.schema([SCHEMA.field("id"), pa.field("part", pa.int64(), False), SCHEMA[2]])
         DeltaTable.create(table.path, schema)
         table.write(rows(1), batch=0)
-        with pytest.raises(DeltaError):
+        with pytest.raises(DeltaTableError, match="part is NOT NULL"):
             table.write([{"id": 1, "part": None, "seq": 2}], batch=1)
         assert table.rows() == rows(1)
 
-    def test_wrong_values_of_a_generated_column_are_refused(self, tmp_path: Path) -> None:
+    def test_a_table_with_a_generated_column_is_refused(self, tmp_path: Path) -> None:
         table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))
         rule = {"delta.generationExpression": "id * 2"}
         columns = [Field("id", "long"), Field("part", "long", metadata=rule), Field("seq", "long")]
         DeltaTable.create(table.path, Schema(columns))
-        right = [{"id": 1, "part": 2, "seq": 1}]
-        table.write(right, batch=0)
-        with pytest.raises(DeltaError, match="failed validation check"):
-            table.write([{"id": 1, "part": 999, "seq": 2}], batch=1)
-        assert table.rows() == right
+        with pytest.raises(DeltaTableError, match=r"generatedColumns \(of part\)"):
+            table.write([{"id": 1, "part": 2, "seq": 1}], batch=0)
+
+    def test_a_table_that_only_takes_new_rows_is_refused(self, tmp_path: Path) -> None:
+        table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))
+        DeltaTable.create(table.path, SCHEMA, configuration={"delta.appendOnly": "true"})
+        with pytest.raises(DeltaTableError, match="appendOnly"):
+            table.write(rows(1), batch=0)
+
+    def test_merge_schema_adds_a_column(self, tmp_path: Path) -> None:
+        table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))
+        table.write(rows(1, 2), batch=0)
+        wider = SCHEMA.append(pa.field("kind", pa.string()))
+        options = TableOptions(table.path, merge_schema=True)
+        new = [{"id": 2, "part": 0, "seq": 2, "kind": "x"}, {"id": 3, "part": 0, "seq": 2}]
+        target = DeltaMerge(options, table.merge, columns_of(wider))
+        marked = pa.Table.from_pylist(new, wider).append_column(DELETED, pa.array([False, False]))
+        target.merge_rows(marked, BatchIdentity("query", 1))
+        assert [each.get("kind") for each in table.rows()] == [None, "x", None]
+        # A row without the column leaves its value.
+        table.target = DeltaMerge(options, table.merge, columns_of(SCHEMA))
+        table.write(rows(2, seq=3), batch=2)
+        assert [(each["seq"], each["kind"]) for each in table.rows()][1] == (3, "x")
 
     def test_only_files_with_room_for_a_key_are_read(self, tmp_path: Path) -> None:
         table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))

@@ -11,8 +11,10 @@ import pytest
 from barnabas.spark.pipelines.changes import Change, Definitions, find_changes
 from barnabas.spark.pipelines.checkpoints import Checkpoint
 from barnabas.spark.pipelines.definition import FlowDefinition, StatefulOperator, StreamSource
+from unit.spark.safe_advice import assert_safe
 
 RECORDS, HOURS, OUT = "spark_catalog.default.records", "spark_catalog.default.hours", "out"
+JOINED = "spark_catalog.default.joined"
 TOPIC = StreamSource("barnabas", {"subscribe": "t", "startingoffsets": "earliest"})
 TABLE = StreamSource("table", {"name": "records"})
 WINDOW = StatefulOperator("aggregation", "1111")
@@ -21,12 +23,14 @@ SINK = StreamSource("barnabas", {"topic": "t-out"})
 RECORDS_FLOW = FlowDefinition(RECORDS, "records", (TOPIC,))
 HOURS_FLOW = FlowDefinition(HOURS, "hours", (TOPIC,), (WINDOW,))
 OUT_FLOW = FlowDefinition(OUT, "to_topic", (TABLE,), sink=SINK)
-ALL = (RECORDS_FLOW, HOURS_FLOW, OUT_FLOW)
+OTHER_TOPIC = StreamSource("barnabas", {"subscribe": "u", "startingoffsets": "earliest"})
+JOIN = StatefulOperator("join of streams", "3333")
+JOINED_FLOW = FlowDefinition(JOINED, "joined", (TOPIC, OTHER_TOPIC), (JOIN,))
+ALL = (RECORDS_FLOW, HOURS_FLOW, OUT_FLOW, JOINED_FLOW)
+PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def checkpoint(
-    flow: FlowDefinition, end: object = None, operators: tuple[str, ...] = ()
-) -> Checkpoint:
+def checkpoint(flow: FlowDefinition, *ends: object, operators: tuple[str, ...] = ()) -> Checkpoint:
     return Checkpoint(
         target=flow.target,
         flow=flow.flow,
@@ -34,15 +38,18 @@ def checkpoint(
         query_id="q",
         planned_batch=3,
         committed_batch=3,
-        ends=(end,),
+        ends=ends,
+        planned_ends=ends,
+        settings={PARTITIONS: "2"},
         operators=operators,
     )
 
 
 CHECKPOINTS = (
     checkpoint(RECORDS_FLOW, {"t": {"0": 5}}),
-    checkpoint(HOURS_FLOW, {"t": {"0": 5}}, ("stateStoreSave",)),
+    checkpoint(HOURS_FLOW, {"t": {"0": 5}}, operators=("stateStoreSave",)),
     checkpoint(OUT_FLOW, {"logOffset": 3}),
+    checkpoint(JOINED_FLOW, {"t": {"0": 5}}, {"u": {"0": 5}}, operators=("symmetricHashJoin",)),
 )
 
 
@@ -53,7 +60,10 @@ def changes(
     given = {flow.key: flow for flow in flows}
     now = [given.pop(flow.key, flow) for flow in ALL] + list(given.values())
     noted = {flow.key: flow for flow in notes}
-    return find_changes(Definitions(now, is_partial), CHECKPOINTS, noted)
+    found = find_changes(Definitions(now, is_partial), CHECKPOINTS, noted)
+    for change in found:
+        assert_safe(change.remedy)
+    return found
 
 
 def refused(*flows: FlowDefinition, notes: Sequence[FlowDefinition] = ALL) -> Change:
@@ -71,7 +81,11 @@ def test_another_topic_is_refused(notes: Sequence[FlowDefinition]) -> None:
     other = replace(RECORDS_FLOW, sources=(StreamSource("barnabas", {"subscribe": "u"}),))
     change = next(each for each in changes(other, notes=notes) if each.is_refused)
     assert "no longer reads t, but u" in change.problem
-    assert change.remedy == "start it anew: barnabas pipeline reset records"
+    assert change.remedy == (
+        "read t again, or all: subscribe=t,u. Or start anew: barnabas pipeline reset records, "
+        "which empties records and fills it from what its sources have today: rows whose records "
+        "were deleted are lost; out gets all its rows a second time"
+    )
 
 
 def test_one_more_topic_is_no_change() -> None:
@@ -139,7 +153,41 @@ def test_another_source_is_refused() -> None:
 
 def test_another_number_of_sources_is_refused() -> None:
     change = refused(replace(RECORDS_FLOW, sources=(TOPIC, TABLE)))
-    assert "it reads barnabas, records, before barnabas" in change.problem
+    assert "it reads t, records, before t" in change.problem
+
+
+@pytest.mark.parametrize("notes", [ALL, ()], ids=["noted", "without notes"])
+def test_sides_of_a_join_that_changed_places_are_refused(notes: Sequence[FlowDefinition]) -> None:
+    change = refused(replace(JOINED_FLOW, sources=(OTHER_TOPIC, TOPIC)), notes=notes)
+    assert "it reads u, t, but its checkpoint has the offsets in another order: t, u" in (
+        change.problem
+    )
+    assert change.remedy.startswith("put the sources back in the order of the checkpoint. Or")
+
+
+def test_a_table_in_the_place_of_a_topic_is_refused_without_notes() -> None:
+    both = (TABLE, TOPIC, OTHER_TOPIC)
+    flow = replace(JOINED_FLOW, sources=both)
+    ends: list[object] = [{"t": {"0": 5}}, {"logOffset": 1}, {"u": {"0": 5}}]
+    before = checkpoint(flow, *ends, operators=("symmetricHashJoin",))
+    (change,) = find_changes(Definitions([flow]), [before], {})
+    assert "another order: t, …, u" in change.problem
+
+
+def test_topics_of_a_flow_that_reads_what_sql_files_may_define_are_not_judged() -> None:
+    view = StreamSource("table", {"name": "view_of_a_file"})
+    flow = replace(JOINED_FLOW, sources=(view, TOPIC), is_complete=False)
+    before = checkpoint(flow, {"u": {"0": 5}}, {"t": {"0": 5}})
+    assert find_changes(Definitions([flow]), [before], {}) == []
+
+
+def test_another_number_of_shuffle_partitions_is_noted_for_flows_with_state() -> None:
+    settings = {flow.key: {PARTITIONS: "8"} for flow in ALL}
+    noted = {flow.key: flow for flow in ALL}
+    found = find_changes(Definitions(ALL, settings=settings), CHECKPOINTS, noted)
+    assert [(each.flow, each.is_refused) for each in found] == [("hours", False), ("joined", False)]
+    assert f"{PARTITIONS} is 8, but its state was made with 2" in found[0].problem
+    assert_safe(found[0].remedy)
 
 
 def test_a_flow_that_is_no_stream_any_more_is_refused() -> None:
@@ -160,7 +208,10 @@ def test_another_prefix_of_a_sink_is_no_change() -> None:
 def without(flow: FlowDefinition, *more: FlowDefinition, is_partial: bool = False) -> list[Change]:
     now = [each for each in ALL if each is not flow] + list(more)
     noted = {each.key: each for each in ALL}
-    return find_changes(Definitions(now, is_partial), CHECKPOINTS, noted)
+    found = find_changes(Definitions(now, is_partial), CHECKPOINTS, noted)
+    for change in found:
+        assert_safe(change.remedy)
+    return found
 
 
 def test_a_renamed_flow_of_a_sink_is_refused() -> None:
@@ -186,12 +237,6 @@ def test_a_new_flow_into_a_table_with_another_flow_is_no_change() -> None:
 
 def test_the_state_of_a_flow_that_is_not_complete_is_not_judged() -> None:
     assert changes(replace(HOURS_FLOW, operators=(), is_complete=False)) == []
-
-
-def test_refused_changes_come_first() -> None:
-    latest = StreamSource("barnabas", {**TOPIC.options, "startingoffsets": "latest"})
-    found = changes(replace(RECORDS_FLOW, sources=(latest,)), replace(HOURS_FLOW, operators=()))
-    assert [change.is_refused for change in found] == [True, False]
 
 
 def test_definitions_survive_their_notes() -> None:

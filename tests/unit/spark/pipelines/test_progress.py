@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from barnabas.spark.pipelines.explained import explain, is_summary
+import pytest
+
+from barnabas.spark.pipelines.explained import explain, is_summary, named_in
 from barnabas.spark.pipelines.flow_progress import progress_event
 
 # As Spark 4.2.1 reported it, without the parts that are not used.
@@ -32,13 +34,16 @@ BATCH: dict[str, Any] = {
     "observedMetrics": {
         "expectation/drop/has a key": {"rows": 100, "failed": 3},
         "own": {"rows": 100},
+        "barnabas/written": {"rows": 97},
     },
+    "sink": {"description": "FileSink", "numOutputRows": -1},
 }
 
 
 def test_a_batch_has_lag_state_and_expectations() -> None:
     event = progress_event("t/minutes", json.dumps(BATCH))
-    assert (event["batch"], event["rows"], event["seconds"]) == (2, 100, 22.414)
+    assert (event["batch"], event["seconds"]) == (2, 22.414)
+    assert (event["rows_read"], event["rows_written"]) == (100, 97)
     assert event["lag"] == {"numbers": 10}
     assert event["offsets"] == {"numbers": {"0": 90, "1": 5}}
     assert event["watermark"] == "2026-11-27T05:57:23.501Z"
@@ -52,6 +57,15 @@ def test_a_flow_without_state_and_watermark_has_none() -> None:
     assert (event["watermark"], event["state_rows"], event["expectations"]) == (None, None, {})
 
 
+@pytest.mark.parametrize(("counted", "written"), [(12, 12), (-1, None)])
+def test_the_rows_of_flows_in_sql_are_those_that_their_sink_counts(
+    counted: int, written: int | None
+) -> None:
+    plain = {k: v for k, v in BATCH.items() if k != "observedMetrics"}
+    text = json.dumps({**plain, "sink": {"numOutputRows": counted}})
+    assert progress_event("t/f", text)["rows_written"] == written
+
+
 def test_an_error_of_our_source_is_found_in_its_traceback() -> None:
     error = (
         "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_STREAMING] "
@@ -63,9 +77,35 @@ def test_an_error_of_our_source_is_found_in_its_traceback() -> None:
     assert explain(error) == "Partitions are gone: t-0. Raise retention.ms."
 
 
-def test_an_error_of_spark_keeps_its_class() -> None:
-    error = "[UNRESOLVED_COLUMN] A column `topic` cannot be resolved. SQLSTATE: 42703;\n'Aggregate"
-    assert explain(error) == "[UNRESOLVED_COLUMN] A column `topic` cannot be resolved.; 'Aggregate"
+COLUMN = "[UNRESOLVED_COLUMN] A column `vaule` cannot be resolved. Did you mean [`value`]?"
+
+
+@pytest.mark.parametrize("end", [";\n'Aggregate", "; line 1 pos 5;\n'Project\n+- 'Filter", ""])
+def test_an_error_of_spark_is_its_sentence_without_plan(end: str) -> None:
+    error = f"{COLUMN} SQLSTATE: 42703{end}"
+    assert explain(error) == COLUMN
+    assert named_in(error) == "vaule"
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        ("[TABLE_OR_VIEW_NOT_FOUND] The table `c`.`default`.`recrods` cannot be found", "recrods"),
+        ("[UNRESOLVED_ROUTINE] Cannot resolve routine `upperr` on path [`system`]", "upperr"),
+        ("[PARSE_SYNTAX_ERROR] Syntax error at or near 'AS'. SQLSTATE: 42601", "AS"),
+        ('[DATATYPE_MISMATCH] Cannot resolve "(a - b)" due to data type mismatch', None),
+    ],
+)
+def test_an_error_names_what_is_wrong_before_its_suggestions(error: str, name: str | None) -> None:
+    assert named_in(error) == name
+
+
+def test_the_class_of_java_and_the_text_of_a_query_are_left_out() -> None:
+    error = (
+        "(org.apache.spark.sql.pipelines.graph.DatasetManager$TableMaterializationException) "
+        "org.apache.spark.SparkException: [CANNOT_MERGE] Failed. SQLSTATE: 42825\n== SQL ==\nx"
+    )
+    assert explain(error) == "[CANNOT_MERGE] Failed."
 
 
 def test_long_errors_are_cut() -> None:

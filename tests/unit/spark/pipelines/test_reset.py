@@ -66,7 +66,7 @@ def test_a_sink_that_reads_the_table_gets_its_rows_again(found: Found) -> None:
 def test_a_table_that_reads_the_table_must_be_reset_too(found: Found) -> None:
     hours = FlowDefinition("spark_catalog.default.hours", "hours", (TABLE,))
     known = changed(found, notes(records(topic()), hours))
-    with pytest.raises(ProjectError, match="Reset both: barnabas pipeline reset records hours"):
+    with pytest.raises(ProjectError, match="reset both: barnabas pipeline reset records hours"):
         plan_reset(known, ["records"])
     assert plan_reset(known, ["records", "hours"]).tables == ("records", "hours")
 
