@@ -37,7 +37,7 @@ _SOURCE_NAMES = {
         "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
         "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
         "maxTriggerDelay", "includeHeaders", "groupIdPrefix", "mirrorOffsets",
-        "valueFormat", "valueSchema", "valueErrors",
+        "valueFormat", "valueSchema", "valueErrors", "deadLetterTopic",
         "registry", "registryUser", "registryPassword", "registryCaFile",
         "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     )
@@ -174,7 +174,7 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=_duration(options, "maxtriggerdelay", 15 * 60_000),
-        value_format=parse_value_format(options, _topics_of(selection)),
+        value_format=parse_value_format(options, _topics_of(selection), streaming=streaming),
         poll_timeout_ms=_number(options, "kafkaconsumer.polltimeoutms"),
     )
 
