@@ -17,6 +17,7 @@ from barnabas.spark.pipelines.definition import (
     inline_views,
     noted_options,
 )
+from barnabas.spark.pipelines.expectations import collect_quarantine_flows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.pipelines.flow import Flow
     from pyspark.sql import DataFrame, SparkSession
 
+    from barnabas.spark.pipelines.expectations import QuarantineFlow
     from barnabas.spark.pipelines.project import Project
 
 
@@ -59,7 +61,16 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):
             self._plans.append((flow, plan.to_proto(self._connect.client)))
             return frame
 
-        super().register_flow(dataclasses.replace(flow, func=recorded))
+        with collect_quarantine_flows() as quarantines:
+            super().register_flow(dataclasses.replace(flow, func=recorded))
+        for each in quarantines:
+            self._register_quarantine(each, flow)
+
+    def _register_quarantine(self, given: QuarantineFlow, of: Flow) -> None:
+        """Register the flow of the rows that an expectation of another flow removes."""
+        self.register_flow(
+            dataclasses.replace(of, name=given.name, target=given.target, func=lambda: given.rows)
+        )
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         """Register an SQL file, which Spark parses."""
