@@ -112,36 +112,43 @@ def test_a_reset_fills_a_table_again_and_state_reaches_the_status(
 def test_expectations_and_tables_as_on_the_page(
     pipeline: Pipeline, fill: Fill, topic: str, tmp_path: Path
 ) -> None:
-    expectations, lake = (
+    expectations, quarantine, lake = (
         block.text
         for section in sections_of("docs/pipelines.md")
         for block in section.blocks
-        if block.checked_by
+        if block.checked_by == "tests/spark/test_pipelines.py"
     )
     pipeline.replace(
         '    return expect(rows, "has a value", f.col("value").isNotNull(), otherwise="drop")\n',
-        f"{indent(expectations, '    ')}    return rows\n\n\n"
+        f"{indent(expectations, '    ')}    return rows\n\n\n{quarantine}\n\n"
         + lake.replace("/data/flights", f"{tmp_path}/lake").replace("/data/", f"{tmp_path}/"),
     )
-    fill(topic, 0, [(b"a", b"one"), (None, b"two")])
+    long = b"l" * 1000
+    fill(topic, 0, [(b"a", b"one"), (None, b"two"), (b"c", long)])
     counts = {}
     for event in pipeline.run():
         counts |= event.get("expectations", {})
     assert counts == {
-        "has a key": {"otherwise": "drop", "rows": 2, "failed": 1},
-        "is fresh": {"otherwise": "keep", "rows": 1, "failed": 1},
-        "is valid": {"otherwise": "fail", "rows": 1, "failed": 0},
+        "has a key": {"otherwise": "drop", "rows": 3, "failed": 1},
+        "is fresh": {"otherwise": "keep", "rows": 2, "failed": 2},
+        "is valid": {"otherwise": "fail", "rows": 2, "failed": 0},
+        "is short": {"otherwise": "quarantine", "rows": 2, "failed": 1},
     }
+    assert keys(pipeline.rows("short_records")) == {("a", 0, 0): 1}
+    [row] = pipeline.rows("long_records")
+    assert (row["key"], row["value"], row["quarantine_reason"]) == ("c", long.decode(), "is short")
     fill(topic, 0, [(b"b", b"")])
     with pipeline.start() as failing:
         problems = [each["text"] for each in events(failing) if each["event"] == "problem"]
     assert failing.returncode == 1
     assert any("does not meet the expectation 'is valid'" in each for each in problems), problems
-    assert keys(pipeline.rows("records")) == {("a", 0, 0): 1}
-    assert keys(DeltaTable(tmp_path / "lake").to_pyarrow_table().to_pylist()) == {("a", 0, 0): 1}
+    good = {("a", 0, 0): 1, ("c", 0, 2): 1}
+    assert keys(pipeline.rows("records")) == good
+    assert keys(DeltaTable(tmp_path / "lake").to_pyarrow_table().to_pylist()) == good
+    assert len(pipeline.rows("long_records")) == 1
     properties = {"uri": f"sqlite:///{tmp_path}/catalog.db"}
     iceberg = open_table(TableName("lake.flights", properties=properties)).scan().to_arrow()
-    assert keys(iceberg.to_pylist()) == {("a", 0, 0): 1}
+    assert keys(iceberg.to_pylist()) == good
 
 
 def committed_batches(pipeline: Pipeline) -> int:

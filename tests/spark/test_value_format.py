@@ -128,7 +128,7 @@ def test_a_damaged_value_fails_the_read_or_is_null(
     ("options", "message"),
     [
         ({"valueFormat": "avro"}, "valueFormat=avro needs registry"),
-        ({"valueFormat": "xml"}, "expected 'binary' or 'avro'"),
+        ({"valueFormat": "xml"}, "expected 'binary', 'avro', 'json'"),
         ({"registry": "http://127.0.0.1:1"}, "registry has no meaning without valueFormat"),
         ({"valueFormat": "avro", "registry": "{url}"}, "Register a schema for this subject first"),
     ],

@@ -36,6 +36,12 @@ _WRITE_DEFAULTS = {
 _TRANSACTION_DEFAULTS = {"transaction.timeout.ms": "600000"}
 # The marker of a slice is read after open transactions that contain it.
 _TRANSACTION_SETTINGS = {"isolation.level": "read_committed"}
+# Dead letters have their own producer: a sink of the same process must not report their errors.
+# They may be as large as the records that were read.
+_DEAD_LETTER_DEFAULTS = {
+    "client.id": "barnabas-spark-dead-letters",
+    "max.request.size": str(32 << 20),
+}
 # Committing progress to a group must not delay the query.
 _MIRROR_DEFAULTS = {"client.id": "barnabas-spark-progress"}
 _MIRROR_LIMITS = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
@@ -94,9 +100,22 @@ def partitioner(options: Mapping[str, str]) -> dict[str, str]:
     return {"partitioner_class": name} if name else {}
 
 
+def dead_letter_producer(options: Mapping[str, str]) -> SharedProducer:
+    """Return this process's producer for the dead letters of sources with these options."""
+    return _producer(getpid(), _items(_DEAD_LETTER_DEFAULTS | dict(options)))
+
+
 def discard_producer(options: Mapping[str, str]) -> None:
     """Close the producer without sending its pending records, after a failed task."""
-    items = _items(_WRITE_DEFAULTS | dict(options))
+    _discard(_items(_WRITE_DEFAULTS | dict(options)))
+
+
+def discard_dead_letters(options: Mapping[str, str]) -> None:
+    """Close the producer of dead letters without sending its pending records."""
+    _discard(_items(_DEAD_LETTER_DEFAULTS | dict(options)))
+
+
+def _discard(items: _Items) -> None:
     client, failed = _client(getpid(), items), _producer(getpid(), items)
     _producer.cache_clear()
     _client.cache_clear()

@@ -40,3 +40,24 @@ class RecordTimeError(ValueError):
 
 class RowError(ValueError):
     """A row cannot be written to a topic."""
+
+
+class ValueDecodeError(ValueError):
+    """A record's value does not have the format of the option `valueFormat`."""
+
+    def __init__(self, tp: TopicPartition, offset: int, reason: Exception) -> None:
+        super().__init__(
+            f"{tp}, offset {offset}: the value cannot be decoded: {reason}. To continue, set "
+            f"deadLetterTopic to send such records to a topic, or valueErrors to null or drop."
+        )
+
+
+class DeadLetterError(RuntimeError):
+    """A record for the option `deadLetterTopic` was not acknowledged."""
+
+    def __init__(self, topic: str, reason: Exception) -> None:
+        super().__init__(
+            f"deadLetterTopic {topic}: a record that cannot be decoded was not written: {reason}. "
+            f"The task fails, because the record would be lost. Check that the topic exists, and "
+            f"that its max.message.bytes allows the records of the topics that are read."
+        )

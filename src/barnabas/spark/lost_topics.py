@@ -85,8 +85,8 @@ def without_lost_ends(until: Offsets, ids_of: IdsOf, *, fail_on_data_loss: bool)
     ]
     if problems and fail_on_data_loss:
         raise DataLossError(
-            f"{problems[0]} With failOnDataLoss=false the query reads the new topic from its "
-            "beginning."
+            f"{problems[0]} With failOnDataLoss=false these records are lost, and the query "
+            "reads the new topic from its beginning."
         )
     for problem in problems:
         logger.warning("%s The query continues, because failOnDataLoss=false", problem)

@@ -215,13 +215,22 @@ OPTIONS = (
     ),
     Option(
         "valueFormat", _READ, _ADDED,
-        "`avro`: the column `value` is a struct of the fields of Avro records (docs/schemas.md); "
-        "`binary` is the default.",
+        "`avro` or `json`: the column `value` is a struct of the fields of Avro records "
+        "(docs/schemas.md) or of JSON objects; `binary` is the default.",
     ),
-    Option("valueSchema", _READ, _ADDED, "The schema of the column `value`, for `valueFormat`."),
+    Option(
+        "valueSchema", _READ, _ADDED,
+        "The schema of the column `value`: of Avro, or Spark's columns for `json`; `infer` finds "
+        "these in a batch.",
+    ),
     Option(
         "valueErrors", _READ, _ADDED,
-        "`fail` or `null`: what to do with a value that cannot be decoded.",
+        "`fail`, `null` or `drop`: what to do with a value that cannot be decoded. The default is "
+        "`fail`; with `deadLetterTopic` it is `drop`.",
+    ),
+    Option(
+        "deadLetterTopic", _READ, _ADDED,
+        "The topic to which records with such a value are also sent.",
     ),
     Option("registry", _READ, _ADDED, "The URL of the schema registry, for `valueFormat`."),
     Option("registryUser", _READ, _ADDED, "The user of the schema registry."),

@@ -161,7 +161,9 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=_duration(options, "maxtriggerdelay", 15 * 60_000),
-        value_format=parse_value_format(options, tuple(selection.named_topics)),
+        value_format=parse_value_format(
+            options, tuple(selection.named_topics), streaming=streaming
+        ),
         poll_timeout_ms=_number(options, "kafkaconsumer.polltimeoutms"),
         warnings=_warnings(options, selection, streaming=streaming),
     )

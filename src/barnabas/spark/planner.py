@@ -33,6 +33,7 @@ class Planner:
         # Whether topics were missing at the last request. If so, the next request lists all topics,
         # because a lookup of missing topics takes a second.
         self._has_missing_topics = False
+        self._is_dead_letter_topic_known = False
 
     def partitions(self, may_be_gone: Container[str] = ()) -> list[TopicPartition]:
         """Return all partitions selected now, sorted; a pattern may match new topics each time.
@@ -42,11 +43,13 @@ class Planner:
 
         Raises:
             UnknownTopicError: another selected topic or partition does not exist.
+            OptionError: the topic for dead letters does not exist, or is read.
         """
         selection = self._options.selection
         topics = selection.named_topics
         if self._pattern is not None:
             topics = [name for name in self._client.topics() if self._pattern.search(name)]
+        self._check_dead_letters(topics)
         found = {
             TopicPartition(topic, partition)
             for topic, partitions in self._described(topics, may_be_gone).items()
@@ -58,6 +61,27 @@ class Planner:
             if tp not in found and tp.topic not in may_be_gone:
                 raise UnknownTopicError(f"partition {tp} of option assign")
         return [tp for tp in selection.partitions if tp in found]
+
+    def _check_dead_letters(self, topics: Container[str]) -> None:
+        given = self._options.value_format
+        if given is None or not given.dead_letter_topic:
+            return
+        name = given.dead_letter_topic
+        if name in topics:
+            raise OptionError(
+                f"deadLetterTopic={name!r} is also read: each dead letter would make another one; "
+                f"choose a name that subscribePattern does not match"
+            )
+        if self._is_dead_letter_topic_known:
+            return
+        try:
+            self._client.describe_topics([name])
+        except UnknownTopicError:
+            raise OptionError(
+                f"deadLetterTopic={name!r} does not exist: create it, for instance with "
+                f"`barnabas topics create {name}`"
+            ) from None
+        self._is_dead_letter_topic_known = True
 
     def _described(
         self, topics: list[str], may_be_gone: Container[str]

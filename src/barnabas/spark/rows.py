@@ -12,7 +12,6 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.arrow_arrays import header_rows, keys_and_values
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
 from barnabas.spark.errors import RecordTimeError
-from barnabas.spark.value_format import ValueColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from barnabas.record.decoded_columns import Int64s
-    from barnabas.spark.value_format import ValueFormat
+    from barnabas.spark.value_reader import ValueReader
 
 # Record sets are joined until a batch has this many rows or bytes. Small batches are slow in Spark.
 # Joining copies all columns, so a typical record set of 4 MB is a batch of its own.
@@ -39,16 +38,14 @@ class RowBatches:
         topic: str,
         partition: int,
         schema: StructType,
-        value_format: ValueFormat | None = None,
+        values: ValueReader | None = None,
     ) -> None:
         self._topic = topic
         self._partition = partition
         # Spark requires the schema of the first batch to be equal to this one.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         # None for values as bytes.
-        self._value_column: ValueColumn | None = None
-        if value_format is not None:
-            self._value_column = ValueColumn(value_format, self._schema.field(1).type)
+        self._values = values
         self._with_headers = len(self._schema) > _COLUMNS
         # Columns of the record sets that are not yet emitted, with their rows and bytes.
         self._parts: list[list[pa.Array]] = []
@@ -62,19 +59,28 @@ class RowBatches:
 
         Raises:
             CorruptBatchError: the bytes are malformed.
+            ValueDecodeError: a value cannot be decoded, and valueErrors is `fail`.
+            RegistryError: the schema registry was not reached, or refused a request.
+            DeadLetterError: a record that cannot be decoded was not written to its topic.
         """
         for decoded in decode_record_set(upgraded(data), aborted):
             wanted = decoded.between(first, end)
             if not len(wanted.offsets):
                 continue
             self._parts.append(self._arrays(wanted))
-            self._rows += len(wanted.offsets)
+            self._rows += len(self._parts[-1][0])
             self._bytes += len(wanted.buffer)
             if self._rows >= ROWS_MIN or self._bytes >= BYTES_MIN:
                 yield self._take()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Yield the remaining rows after the last `add`."""
+        """Yield the remaining rows after the last `add`.
+
+        Raises:
+            DeadLetterError: a record that cannot be decoded was not written to its topic.
+        """
+        if self._values is not None:
+            self._values.close()
         if self._rows:
             yield self._take()
 
@@ -89,8 +95,9 @@ class RowBatches:
     def _arrays(self, records: DecodedRecords) -> list[pa.Array]:
         count = len(records.offsets)
         keys, values = keys_and_values(records)
-        if self._value_column is not None:
-            values = self._value_column.array(values)
+        dropped = None
+        if self._values is not None:
+            values, dropped = self._values.read(records, keys, values, self._schema.field(1).type)
         arrays = [
             keys,
             values,
@@ -102,7 +109,10 @@ class RowBatches:
         ]
         if self._with_headers:
             arrays.append(header_rows(records, self._schema.field(7).type))
-        return arrays
+        if dropped is None:
+            return arrays
+        kept = pa.array(np.delete(np.arange(count), dropped))
+        return [array.take(kept) for array in arrays]
 
     def _microseconds(self, records: DecodedRecords) -> Int64s:
         """Return the times of the records in microseconds.

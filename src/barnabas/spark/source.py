@@ -75,8 +75,7 @@ class BarnabasSource(DataSource):
         from barnabas.spark.options import parse_source_options
         from barnabas.spark.reader import TopicReader
 
-        options = _resolved(parse_source_options(self.options, streaming=False))
-        self._check_schema(schema, options)
+        options = self._planned(parse_source_options(self.options, streaming=False), schema)
         options.log_warnings()
         return TopicReader(options, schema)
 
@@ -88,8 +87,7 @@ class BarnabasSource(DataSource):
         from barnabas.spark.stream_reader import TopicStreamReader
 
         try:
-            options = _resolved(parse_source_options(self.options, streaming=True))
-            self._check_schema(schema, options)
+            options = self._planned(parse_source_options(self.options, streaming=True), schema)
         except OptionError as error:
             return MisconfiguredStreamReader(error)
         options.log_warnings()
@@ -137,21 +135,45 @@ class BarnabasSource(DataSource):
             options, columns, is_transactional=is_transactional(options, default=True)
         )
 
-    def _check_schema(self, schema: StructType, options: SourceOptions) -> None:
-        given = tuple((column.name, column.dataType.simpleString()) for column in schema.fields)
-        if given != self._columns(options):
+    def _planned(self, options: SourceOptions, schema: StructType) -> SourceOptions:
+        """Return the options with the schema of the column `value`; check the columns."""
+        given = [(column.name, column.dataType.simpleString()) for column in schema.fields]
+        if _is_json(options):
+            from barnabas.spark.json_column import check_type
+
+            # Spark has parsed the text of `valueSchema`: its type is the schema.
+            expected = [*self._columns(options)]
+            expected[1] = given[1]
+            check_type(schema.fields[1].dataType)
+        else:
+            options = _resolved(options)
+            expected = [*self._columns(options)]
+        if given != expected:
             raise OptionError(
                 "the columns of a topic are fixed: leave .schema(...) out, and parse `value` with "
                 "from_json, from_csv or a cast"
             )
+        return options
+
+
+def _is_json(options: SourceOptions) -> bool:
+    """Return whether the type of the column `value` is the one that Spark gives to a reader."""
+    if options.value_format is None:
+        return False
+    from barnabas.spark.value_format import Format
+
+    return options.value_format.format is Format.JSON
 
 
 def _resolved(options: SourceOptions) -> SourceOptions:
-    """Return the options with the schema of the column `value`, for which the registry is asked."""
+    """Return the options with the schema of the column `value`.
+
+    This may ask the registry, or read a sample of the topic.
+    """
     if options.value_format is None:
         return options
     from dataclasses import replace
 
     from barnabas.spark.value_format import resolve
 
-    return replace(options, value_format=resolve(options.value_format))
+    return replace(options, value_format=resolve(options.value_format, options.client))

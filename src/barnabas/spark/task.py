@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.spark.options import SourceOptions
     from barnabas.spark.ranges import OffsetRange
+    from barnabas.spark.value_reader import ValueReader
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +35,13 @@ def read_range(
 
     Raises:
         DataLossError: records of the range were deleted, and failOnDataLoss is on.
+        ValueDecodeError: a value cannot be decoded, and valueErrors is `fail`.
+        RegistryError: the schema registry was not reached, or refused a request.
+        DeadLetterError: a record that cannot be decoded was not written to its topic.
     """
     client = reading_client(options.client | _poll_timeout(options))
-    rows = RowBatches(wanted.topic, wanted.partition, schema, options.value_format)
     tp = wanted.topic_partition
+    rows = RowBatches(wanted.topic, wanted.partition, schema, _value_reader(options, tp))
     position: int | None = wanted.start
     while position is not None and position < wanted.end:
         try:
@@ -52,6 +56,17 @@ def read_range(
                 ) from problem
             position = _after_gap(client, tp, position, wanted.end)
     yield from rows.rest()
+
+
+def _value_reader(options: SourceOptions, tp: TopicPartition) -> ValueReader | None:
+    """Return the reader of values; None if values are bytes."""
+    given = options.value_format
+    if given is None:
+        return None
+    from barnabas.spark.dead_letters import DeadLetters
+    from barnabas.spark.value_reader import ValueReader
+
+    return ValueReader(given, tp, DeadLetters(options) if given.dead_letter_topic else None)
 
 
 def _poll_timeout(options: SourceOptions) -> dict[str, str]:

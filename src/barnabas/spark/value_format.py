@@ -1,12 +1,14 @@
-"""The option `valueFormat=avro`: the column `value` has the fields of the records.
+"""The option `valueFormat`: the column `value` has the fields of the records.
 
-The schema of the column is fixed when a query is planned: `valueSchema`, or the latest schema of
-the topic's subject. Records of other versions are converted to it.
+The type of the column is fixed when a query is planned. For Avro it is `valueSchema`, or the latest
+schema of the topic's subject; records of other versions are converted to it. For JSON it is
+`valueSchema`, the columns as Spark's DDL.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
@@ -17,16 +19,44 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from barnabas.serializers.registry import SchemaRegistry
+    from barnabas.spark.client_options import ClientOptions
 
-__all__ = ["ValueColumn", "ValueFormat", "column_type", "parse_value_format", "resolve"]
+__all__ = ["Format", "ValueErrors", "ValueFormat", "column_type", "parse_value_format", "resolve"]
 
-_NEEDING_A_FORMAT = {
+# The text of `valueSchema` with which a batch read infers the columns.
+INFER = "infer"
+_OF_REGISTRY = {
     "registry": "registry",
     "registryuser": "registryUser",
     "registrypassword": "registryPassword",
     "registrycafile": "registryCaFile",
-    "valueschema": "valueSchema",
-    "valueerrors": "valueErrors",
+}
+_OF_ERRORS = {"valueerrors": "valueErrors", "deadlettertopic": "deadLetterTopic"}
+
+
+class Format(Enum):
+    """How values are encoded."""
+
+    AVRO = "avro"
+    JSON = "json"
+
+
+class ValueErrors(Enum):
+    """What becomes of a record whose value cannot be decoded."""
+
+    # The read fails; Spark's FAILFAST.
+    FAIL = "fail"
+    # The row's value is null; Spark's PERMISSIVE.
+    NULL = "null"
+    # There is no row; Spark's DROPMALFORMED.
+    DROP = "drop"
+
+
+# The options that have a meaning, by format, with names in lower case.
+_OPTIONS: dict[Format | None, dict[str, str]] = {
+    None: {},
+    Format.AVRO: _OF_REGISTRY | _OF_ERRORS | {"valueschema": "valueSchema"},
+    Format.JSON: _OF_ERRORS | {"valueschema": "valueSchema"},
 }
 
 
@@ -34,67 +64,139 @@ _NEEDING_A_FORMAT = {
 class ValueFormat:
     """How values are decoded; plain values, because Spark pickles them for its workers."""
 
-    registry: str
-    # The JSON of the column's schema; "" until `resolve` has found it.
+    format: Format
+    # URL of the schema registry; "" for formats without a registry.
+    registry: str = ""
+    # Avro: the JSON of the column's schema. JSON: DDL, or `infer`. "" until `resolve` has found it.
     schema: str = ""
-    # The topic whose latest schema is used; "" if the option gives the schema.
+    # The topic whose schema is used; "" if the option gives the schema.
     topic: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
     ca_file: str = ""
-    # Whether a record that cannot be decoded has a null value.
-    null_on_error: bool = False
+    errors: ValueErrors = ValueErrors.FAIL
+    # The topic that receives records whose value cannot be decoded; "" for none.
+    dead_letter_topic: str = ""
 
 
-def parse_value_format(options: Mapping[str, str], topics: tuple[str, ...]) -> ValueFormat | None:
+def parse_value_format(
+    options: Mapping[str, str], topics: tuple[str, ...], *, streaming: bool
+) -> ValueFormat | None:
     """Return the format of values; None for bytes.
 
     Args:
         options: The options, with names in lower case.
         topics: The topics that are read; empty if a pattern selects them.
+        streaming: Whether the options are those of a stream.
 
     Raises:
         OptionError: An option is wrong or missing.
     """
-    name = options.get("valueformat", "binary").strip().lower()
-    if name not in ("binary", "avro"):
-        raise OptionError(f"valueFormat={name!r}; expected 'binary' or 'avro'")
-    if name == "binary":
-        for key, option in _NEEDING_A_FORMAT.items():
-            if key in options:
-                raise OptionError(f"{option} has no meaning without valueFormat=avro")
+    chosen = _format(options)
+    for names in _OPTIONS.values():
+        for key, option in names.items():
+            if key in options and key not in _OPTIONS[chosen]:
+                meant = " or ".join(
+                    f"valueFormat={each.value}" for each in Format if key in _OPTIONS[each]
+                )
+                raise OptionError(f"{option} has no meaning without {meant}")
+    if chosen is None:
         return None
-    registry = options.get("registry", "").strip()
-    if not registry:
-        raise OptionError("valueFormat=avro needs registry: give the URL of the schema registry")
-    errors = options.get("valueerrors", "fail").lower()
-    if errors not in ("fail", "null"):
-        raise OptionError(f"valueErrors={errors!r}; expected 'fail' or 'null'")
     schema = options.get("valueschema", "").strip()
-    if not schema and len(topics) != 1:
+    if chosen is Format.JSON:
+        _check_json(schema, topics, streaming=streaming)
+    registry = options.get("registry", "").strip()
+    if chosen is not Format.JSON and not registry:
         raise OptionError(
-            "valueFormat=avro with several topics needs valueSchema: give the schema of the column"
+            f"valueFormat={chosen.value} needs registry: give the URL of the schema registry"
+        )
+    is_found = not schema or schema.lower() == INFER
+    if is_found and len(topics) != 1:
+        raise OptionError(
+            f"valueFormat={chosen.value} with several topics needs valueSchema: give the schema of "
+            f"the column"
         )
     return ValueFormat(
+        chosen,
         registry,
         schema,
-        "" if schema else topics[0],
+        topics[0] if is_found else "",
         options.get("registryuser", ""),
         options.get("registrypassword", ""),
         options.get("registrycafile", ""),
-        errors == "null",
+        *_errors(options, topics),
     )
 
 
-def resolve(given: ValueFormat) -> ValueFormat:
-    """Return the format with the schema of the column. This may ask the registry.
+def _format(options: Mapping[str, str]) -> Format | None:
+    name = options.get("valueformat", "binary").strip().lower()
+    if name == "binary":
+        return None
+    try:
+        return Format(name)
+    except ValueError:
+        valid = ", ".join(f"'{each.value}'" for each in Format)
+        raise OptionError(f"valueFormat={name!r}; expected 'binary', {valid}") from None
+
+
+def _check_json(schema: str, topics: tuple[str, ...], *, streaming: bool) -> None:
+    if schema and not (streaming and schema.lower() == INFER):
+        return
+    topic = topics[0] if topics else "TOPIC"
+    problem = (
+        "valueSchema=infer is for spark.read: the columns of a stream would change between two runs"
+        if schema
+        else "valueFormat=json needs valueSchema"
+    )
+    raise OptionError(
+        f"{problem}. Give the columns, such as 'origin STRING, delay BIGINT'; "
+        f"`barnabas topics schema {topic}` prints those that the records have"
+    )
+
+
+def _errors(options: Mapping[str, str], topics: tuple[str, ...]) -> tuple[ValueErrors, str]:
+    """Return what becomes of a value that cannot be decoded, and the topic for dead letters."""
+    letters = options.get("deadlettertopic", "").strip()
+    if "deadlettertopic" in options and not letters:
+        raise OptionError("deadLetterTopic is empty: leave it out, or name a topic")
+    if letters in topics:
+        raise OptionError(
+            f"deadLetterTopic={letters!r} is also read: each dead letter would make another one"
+        )
+    default = ValueErrors.DROP if letters else ValueErrors.FAIL
+    name = options.get("valueerrors", default.value).strip().lower()
+    try:
+        errors = ValueErrors(name)
+    except ValueError:
+        raise OptionError(f"valueErrors={name!r}; expected 'fail', 'null' or 'drop'") from None
+    if letters and errors is ValueErrors.FAIL:
+        raise OptionError(
+            "deadLetterTopic has no meaning with valueErrors=fail: use 'drop', or 'null' to keep "
+            "the row"
+        )
+    return errors, letters
+
+
+def resolve(given: ValueFormat, client: ClientOptions) -> ValueFormat:
+    """Return the format with the schema of the column.
+
+    This may ask the registry, and reads a sample of the topic for `valueSchema=infer`.
 
     Raises:
         OptionError: The registry has no schema of the topic, was not reached, or the packages of
-            the extra are missing.
+            the extra are missing. Or the sample has no JSON objects.
     """
-    if given.schema:
+    if not given.topic:
         return given
+    if given.format is Format.JSON:
+        from barnabas.spark.clients import planning_client
+        from barnabas.spark.json_inference import SAMPLE_SIZE, InferenceError, infer_topic
+
+        try:
+            found = infer_topic(planning_client(client), given.topic, SAMPLE_SIZE)
+            return replace(given, schema=found.ddl())
+        except InferenceError as error:
+            raise OptionError(f"valueSchema=infer: {error}") from None
     from barnabas.serializers.errors import RegistryError, SchemaError
 
     subject = f"{given.topic}-value"
@@ -140,6 +242,9 @@ def column_type(given: ValueFormat) -> str:
     Raises:
         OptionError: The schema is invalid, or has no type of columns.
     """
+    if given.format is Format.JSON:
+        text = given.schema
+        return text if text.lower().startswith("struct<") else f"struct<{text}>"
     from barnabas.serializers.avro.arrow import arrow_type
     from barnabas.serializers.avro.schema import AvroSchema
     from barnabas.serializers.errors import SchemaError
@@ -148,31 +253,6 @@ def column_type(given: ValueFormat) -> str:
         return _spark_type(arrow_type(AvroSchema(given.schema)))
     except SchemaError as error:
         raise OptionError(f"valueFormat=avro: {error}") from None
-
-
-class ValueColumn:
-    """Decodes the values of a task.
-
-    Args:
-        given: The format, with its schema.
-        target: The Arrow type that Spark expects.
-    """
-
-    def __init__(self, given: ValueFormat, target: pa.DataType) -> None:
-        from barnabas.serializers.avro.arrow import AvroColumn
-        from barnabas.serializers.avro.schema import AvroSchema
-
-        self._null_on_error = given.null_on_error
-        self._column = AvroColumn(open_registry(given), AvroSchema(given.schema), target)
-
-    def array(self, values: pa.Array) -> pa.Array:
-        """Return the decoded values of a binary array.
-
-        Raises:
-            SchemaError: A value cannot be decoded, unless such values are null.
-            RegistryError: The registry was not reached, or refused a request.
-        """
-        return self._column.array(values.to_pylist(), null_on_error=self._null_on_error)
 
 
 def _spark_type(kind: pa.DataType) -> str:

@@ -20,6 +20,7 @@ from barnabas.serializers import (
 )
 from barnabas.serializers.avro.arrow import AvroColumn, arrow_type
 from barnabas.serializers.avro.schema import AvroSchema
+from barnabas.serializers.decoded_column import decoded_array
 
 ALL = {
     "type": "record",
@@ -110,9 +111,28 @@ def test_values_without_fields_and_none_at_all_are_arrays_too(registry: SchemaRe
 def test_a_damaged_record_is_an_error_or_null(registry: SchemaRegistry) -> None:
     data = AvroSerializer(registry, '"string"').serialize("names", "JFK")
     column = AvroColumn(registry, AvroSchema('"string"'))
+    values = [data, b"plain text", None]
     with pytest.raises(WireFormatError):
-        column.array([data, b"plain text"])
-    assert column.array([data, b"plain text"], null_on_error=True).to_pylist() == ["JFK", None]
+        decoded_array(column, values)
+    failures: dict[int, SchemaError] = {}
+    assert decoded_array(column, values, failures).to_pylist() == ["JFK", None, None]
+    assert {row: type(error) for row, error in failures.items()} == {1: WireFormatError}
+
+
+def test_only_the_records_that_do_not_fit_the_type_fail(registry: SchemaRegistry) -> None:
+    time = {"type": "long", "logicalType": "timestamp-millis"}
+    writing = AvroSerializer(registry, time)
+    column = AvroColumn(registry, AvroSchema(json.dumps(time)), pa.timestamp("ns", "UTC"))
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    late = at.replace(year=2900)
+    values = [writing.serialize("times", each) for each in (at, late, at)]
+    failures: dict[int, SchemaError] = {}
+    assert decoded_array(column, values, failures).cast(pa.timestamp("us", "UTC")).to_pylist() == [
+        at,
+        None,
+        at,
+    ]
+    assert [*failures] == [1]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from barnabas.spark.options import (
     parse_sink_options,
     parse_source_options,
 )
+from barnabas.spark.value_format import ValueErrors, column_type
 
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
 
@@ -292,6 +293,7 @@ def test_the_poll_timeout_limits_how_long_a_task_waits() -> None:
 
 
 AVRO = {"valueFormat": "avro", "registry": "http://h:8081"}
+JSON = {"valueFormat": "json", "valueSchema": "a INT"}
 
 
 def test_values_are_bytes_unless_a_format_is_given() -> None:
@@ -299,23 +301,57 @@ def test_values_are_bytes_unless_a_format_is_given() -> None:
     assert batch(valueFormat="binary").value_format is None
     found = stream(**AVRO, registryUser="ana", registryPassword=SECRET).value_format
     assert found is not None
-    assert (found.topic, found.schema, found.null_on_error) == ("t", "", False)
+    assert (found.topic, found.schema, found.errors) == ("t", "", ValueErrors.FAIL)
     assert SECRET not in repr(found)
     given = batch(**AVRO, valueSchema='"int"', valueErrors="null").value_format
     assert given is not None
-    assert (given.topic, given.schema, given.null_on_error) == ("", '"int"', True)
+    assert (given.topic, given.schema, given.errors) == ("", '"int"', ValueErrors.NULL)
+
+
+def test_dead_letters_are_dropped_unless_their_rows_are_kept() -> None:
+    found = stream(**JSON, deadLetterTopic="dead").value_format
+    assert found is not None
+    assert (found.dead_letter_topic, found.errors) == ("dead", ValueErrors.DROP)
+    found = stream(**JSON, deadLetterTopic="dead", valueErrors="null").value_format
+    assert found is not None
+    assert found.errors is ValueErrors.NULL
+
+
+@pytest.mark.parametrize("text", ["a INT, b STRING", "struct<a INT, b STRING>"])
+def test_the_columns_of_json_are_spark_ddl(text: str) -> None:
+    found = stream(valueFormat="json", valueSchema=text).value_format
+    assert found is not None
+    assert column_type(found) == "struct<a INT, b STRING>"
+
+
+def test_a_batch_infers_the_columns_of_one_topic() -> None:
+    found = batch(valueFormat="json", valueSchema="INFER").value_format
+    assert found is not None
+    assert found.topic == "t"
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         ({"valueFormat": "avro"}, "needs registry"),
-        ({"valueFormat": "json"}, "expected 'binary' or 'avro'"),
+        ({"valueFormat": "xml"}, "expected 'binary', 'avro', 'json'"),
+        ({"valueFormat": "json"}, "valueFormat=json needs valueSchema.*topics schema t"),
+        (JSON | {"registry": "http://h"}, "registry has no meaning without valueFormat=avro"),
         ({"valueErrors": "null"}, "valueErrors has no meaning without"),
-        (AVRO | {"valueErrors": "skip"}, "expected 'fail' or 'null'"),
+        ({"deadLetterTopic": "dead"}, "deadLetterTopic has no meaning without"),
+        (AVRO | {"valueErrors": "skip"}, "expected 'fail', 'null' or 'drop'"),
         (AVRO | {"subscribe": "t,u"}, "several topics needs valueSchema"),
+        (JSON | {"subscribe": "t,u", "valueSchema": "infer"}, "several topics needs valueSchema"),
+        (JSON | {"deadLetterTopic": " "}, "deadLetterTopic is empty"),
+        (JSON | {"deadLetterTopic": "t"}, "deadLetterTopic='t' is also read"),
+        (JSON | {"deadLetterTopic": "dead", "valueErrors": "fail"}, "no meaning with valueErrors"),
     ],
 )
 def test_a_wrong_option_of_values_is_named(more: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         batch(**more)
+
+
+def test_a_stream_does_not_infer_its_columns() -> None:
+    with pytest.raises(OptionError, match=r"infer is for spark.read: .* topics schema t"):
+        stream(valueFormat="json", valueSchema="infer")

@@ -21,6 +21,7 @@ from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, strong, warn
 from barnabas.cli.common.topic_names import topic_argument, topic_arguments
 from barnabas.cli.topics.purge import purge_topics
+from barnabas.cli.topics.schema import schema_of_topic
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 
@@ -38,6 +39,7 @@ Examples:
   barnabas topics describe flights
   barnabas topics alter flights --partitions 12 --delete-config retention.ms
   barnabas topics purge flights --before-time 2026-01-31T12:00
+  barnabas topics schema flights
   barnabas topics delete flights
 """
 
@@ -48,6 +50,7 @@ def topics() -> None:
 
 
 topics.add_command(purge_topics)
+topics.add_command(schema_of_topic)
 
 
 @topics.command("list", epilog="\b\nExamples:\n  barnabas topics list 'flights.*' --long\n")

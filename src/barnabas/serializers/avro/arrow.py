@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from barnabas.serializers.avro.schema import MARKS, AvroSchema, node_type
 from barnabas.serializers.avro.serializers import AvroDeserializer, parse_registered
+from barnabas.serializers.decoded_column import decoded_array
 from barnabas.serializers.errors import SchemaError
 from barnabas.serializers.schema import schema_text
 from barnabas.serializers.wire_format import schema_id_of
@@ -87,7 +88,7 @@ def avro_to_arrow(
         schema = parse_registered(registry, registry.schema(schema_id_of(first)))
     else:
         schema = AvroSchema(schema_text(reader_schema))
-    return AvroColumn(registry, schema).array(given)
+    return decoded_array(AvroColumn(registry, schema), given)
 
 
 def arrow_type(schema: AvroSchema) -> pa.DataType:
@@ -122,32 +123,15 @@ class AvroColumn:
         self._decode = AvroDeserializer(registry, plain_text(schema))
         self._convert = _converter(schema.root, schema.names)
 
-    def array(self, values: Iterable[bytes | None], *, null_on_error: bool = False) -> pa.Array:
-        """Return records as an array.
-
-        Args:
-            values: The bytes of the records.
-            null_on_error: Whether a record that cannot be decoded is null, and no error.
+    def decode(self, data: bytes) -> Any:
+        """Return the value of a record.
 
         Raises:
-            SchemaError: A record cannot be decoded.
+            SchemaError: The record cannot be decoded.
             RegistryError: The registry was not reached, or refused a request.
         """
-        decoded = []
-        for data in values:
-            try:
-                value = self._decode(data)
-            except SchemaError:
-                if not null_on_error:
-                    raise
-                value = None
-            if value is not None and self._convert is not None:
-                value = self._convert(value)
-            decoded.append(value)
-        try:
-            return pa.array(decoded, type=self.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise SchemaError(f"the values do not fit the Arrow type: {error}"[:500]) from None
+        value = self._decode(data)
+        return value if value is None or self._convert is None else self._convert(value)
 
 
 def _columns(node: AvroNode, names: Mapping[str, AvroNode], known: dict[str, int]) -> int:

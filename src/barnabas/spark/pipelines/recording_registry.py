@@ -22,6 +22,7 @@ from barnabas.spark.pipelines.definition import (
     noted_options,
     topic_reads,
 )
+from barnabas.spark.pipelines.expectations import collect_quarantine_flows
 from barnabas.spark.pipelines.flow_progress import count_written
 from barnabas.spark.pipelines.source_lines import Place
 from barnabas.spark.pipelines.topic_changes import TopicUse
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.pipelines.flow import Flow
     from pyspark.sql import DataFrame, SparkSession
 
+    from barnabas.spark.pipelines.expectations import QuarantineFlow
     from barnabas.spark.pipelines.project import Project
 
 
@@ -77,7 +79,16 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):
             is_counted = flow.target not in self._views and is_streaming(proto.root)
             return count_written(frame) if is_counted else frame
 
-        super().register_flow(dataclasses.replace(flow, func=recorded))
+        with collect_quarantine_flows() as quarantines:
+            super().register_flow(dataclasses.replace(flow, func=recorded))
+        for each in quarantines:
+            self._register_quarantine(each, flow)
+
+    def _register_quarantine(self, given: QuarantineFlow, of: Flow) -> None:
+        """Register the flow of the rows that an expectation of another flow removes."""
+        self.register_flow(
+            dataclasses.replace(of, name=given.name, target=given.target, func=lambda: given.rows)
+        )
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         """Register an SQL file, which Spark parses."""
