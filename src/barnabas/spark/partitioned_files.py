@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from barnabas.spark.worker_python import freeze_imports
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -49,6 +51,7 @@ class TaskFiles(Protocol[Written]):
 
 def write_all(files: TaskFiles[Written], batches: Iterable[pa.RecordBatch]) -> list[Written]:
     """Write rows, close the files and return their descriptions; delete them after an error."""
+    freeze_imports()
     try:
         for batch in batches:
             if batch.num_rows:

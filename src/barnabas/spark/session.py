@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.spark.java import prepare_java
+from barnabas.spark.worker_python import prepare_local_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,7 @@ def spark_session(
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
+            prepare_local_workers()
             settings = _LOCAL_DEFAULTS | settings
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -56,6 +56,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
         # End offsets of an AvailableNow query, constant once set; None for other triggers.
         self._target: Offsets | None = None
+        # What `latestOffset` found, until Spark asks for it by `reportLatestOffset` in the same
+        # trigger.
+        self._found: Offsets | None = None
         # Time of the last trigger with records, in ms, for maxTriggerDelay.
         self._triggered_ms: float | None = None
         self._mirror_paused_until_ms = 0.0
@@ -99,7 +102,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             may_be_gone = {tp.topic for tp in begin}
             if not self._options.fail_on_data_loss:
                 may_be_gone |= self._selected_topics()
-            latest = self._latest(may_be_gone)
+            latest = self._found = self._latest(may_be_gone)
         latest = self._checked(begin, latest)
         if isinstance(limit, ReadMaxRows):
             begin |= self._planning().earliest(tp for tp in latest if tp not in begin)
@@ -112,7 +115,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Json:
         """Return the end of each partition; Spark's progress derives the lag from it."""
-        return to_json(self._latest(self._selected_topics()))
+        latest, self._found = self._found, None
+        if latest is None:
+            latest = self._latest(self._selected_topics())
+        return to_json(latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the offsets at which the query ends."""

@@ -9,6 +9,7 @@ from barnabas.client.errors import OffsetOutOfRangeError, RangeStalledError, Unk
 from barnabas.spark.clients import reading_client
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.rows import RowBatches
+from barnabas.spark.worker_python import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,7 @@ def read_range(
     Raises:
         DataLossError: records of the range were deleted, and failOnDataLoss is on.
     """
+    freeze_imports()
     client = reading_client(options.client | _poll_timeout(options))
     rows = RowBatches(wanted.topic, wanted.partition, schema, options.value_format)
     tp = wanted.topic_partition

@@ -29,6 +29,8 @@ class FixedPlanner:
         self.made_anew: list[str] = []
         # Topics that do not exist, though they are selected.
         self.gone: set[str] = set()
+        # Number of requests for the ends.
+        self.lookups = 0
 
     def partitions(self, may_be_gone: Container[str] = ()) -> list[TopicPartition]:
         for topic in self.gone:
@@ -40,6 +42,7 @@ class FixedPlanner:
         return self.made_anew
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        self.lookups += 1
         return {tp: self.ends[tp] for tp in partitions}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -94,6 +97,16 @@ def test_available_now_never_passes_its_target() -> None:
     assert stream.latestOffset(offset, ReadMaxRows(8)) == {"t": {"0": 10}}
     assert stream.latestOffset({"t": {"0": 10}}, ReadMaxRows(8)) == {"t": {"0": 10}}
     assert stream.reportLatestOffset() == {"t": {"0": 99, "1": 99}}
+
+
+def test_a_trigger_looks_up_the_ends_once() -> None:
+    stream, planner, _ = reader({A: 10})
+    start = stream.initialOffset()
+    for end in range(20, 50, 10):
+        planner.ends = {A: end}
+        start = stream.latestOffset(start, ReadAllAvailable())
+        assert stream.reportLatestOffset() == start == {"t": {"0": end}}
+    assert planner.lookups == 3
 
 
 def test_a_minimum_waits_until_the_longest_delay_is_over() -> None:
