@@ -97,6 +97,7 @@ bench: setup
 	$(BIN)/python -m bench.tls
 	$(BIN)/python -m bench.clients
 	$(BIN)/python -m bench.spark_read
+	$(BIN)/python -m bench.spark_stream
 	$(BIN)/python -m bench.spark_write
 	$(BIN)/python -m bench.spark_tables
 	$(BIN)/python -m bench.pipelines

@@ -22,7 +22,7 @@ from rich.table import Table
 from bench import brokers, loads
 from bench.brokers import Broker
 from bench.report import machine, new_console, write_figures
-from bench.spark_read import SIZE, Figure, cpu_seconds
+from bench.spark_read import SIZE, Figure, best_of, cpu_seconds
 from bench.spark_write import add_load, make_session, topic_stream
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def measure(
         console.print(f"  run {run}: {sink}: {found.rate:.2f}, {found.cpu_us:.2f} µs")
         # The first warms up.
         if run:
-            figures[sink] = found.or_better(figures.get(sink, found))
+            figures[sink] = best_of([found, figures.get(sink, found)])
     return figures
 
 

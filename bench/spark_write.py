@@ -28,7 +28,7 @@ from barnabas.spark.sink.support import is_transactional
 from bench import brokers, loads
 from bench.brokers import Broker
 from bench.report import installed, machine, new_console, write_figures
-from bench.spark_read import SIZE, Figure, cpu_seconds
+from bench.spark_read import SIZE, Figure, best_of, cpu_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +101,8 @@ def measure(
         console.print(f"  run {run}: {kind}, {broker.name}: {found.rate:.2f}")
         # The first run is a warm-up.
         if run:
-            figures[broker.name, kind] = found.or_better(figures.get((broker.name, kind), found))
+            key = broker.name, kind
+            figures[key] = best_of([found, figures.get(key, found)])
     return figures
 
 

@@ -31,6 +31,7 @@ NEEDED = (
     "barnabas/__main__.py",
     "barnabas/protocol/messages/produce.py",
     "barnabas/spark/java_home/bin/java",
+    "barnabas/spark/python_home/bin/python3",
     "barnabas/testing/plugin.py",
     "pyspark_barnabas/__init__.py",
     "pyspark_barnabas_delta/__init__.py",

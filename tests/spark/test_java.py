@@ -1,4 +1,4 @@
-"""Sessions of `spark_session`: on a machine without Java, and with another Python on the path."""
+"""Sessions of `spark_session`: its Java, and the Python of its workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from shutil import which
 
+import pyspark
 import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 from barnabas.testing.broker_process import BrokerProcess
 
@@ -42,6 +45,18 @@ def test_a_session_starts_with_no_java_on_the_path(tmp_path: Path) -> None:
     )
     assert "sum 45" in answer.stdout, answer.stderr
     assert "java 21" in answer.stdout
+
+
+def worker_facts(_: object) -> tuple[str, str]:
+    import pyspark
+
+    return pyspark.__file__, os.environ["PYTHON_UNIX_DOMAIN_ENABLED"].lower()
+
+
+def test_workers_import_the_installed_pyspark_and_use_unix_sockets(spark: SparkSession) -> None:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    facts = spark.sparkContext.parallelize([0], 1).map(worker_facts).first()
+    assert facts == (pyspark.__file__, "true")
 
 
 SOURCE_PROGRAM = """

@@ -69,8 +69,9 @@ def test_no_page_and_no_message_says_that_the_package_is_on_an_index() -> None:
     assert not [page.name for page in pages if said.search(page.read_text())]
 
 
-def test_the_java_launcher_stays_executable_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    mode = wheel.getinfo("barnabas/spark/java_home/bin/java").external_attr >> 16
+@pytest.mark.parametrize("launcher", ["java_home/bin/java", "python_home/bin/python3"])
+def test_a_launcher_stays_executable_in_the_wheel(wheel: zipfile.ZipFile, launcher: str) -> None:
+    mode = wheel.getinfo(f"barnabas/spark/{launcher}").external_attr >> 16
     assert mode & 0o111 == 0o111
 
 

@@ -7,14 +7,9 @@ and only the thread and process that created it may use it.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.admin.admin_client import AdminClient
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.client.admin.plan import run
-from barnabas.client.admin.plans.topics import create_topic_ids
-from barnabas.client.admin.results import errors_of, raise_failed
-from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import ClientError
@@ -36,8 +31,10 @@ from barnabas.client.topic_partition import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from barnabas.client.admin.admin_client import AdminClient
     from barnabas.client.admin.cluster.cluster_info import ClusterDescription
-    from barnabas.client.admin.configs.configs import ConfigEntry
+    from barnabas.client.admin.configs.configs import ConfigEntry, ConfigResource
+    from barnabas.client.admin.topics.topics import NewTopic
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import BrokerError, NoBrokersError
     from barnabas.client.fetch.record_set import RecordSet
@@ -74,11 +71,8 @@ class Client(ClosedByUser, WithBlock):
         self.config = ClientConfig.parse(keys_with_servers(bootstrap_servers, config))
         self._session = Session(self.config)
         self._cluster = self._session.cluster
-        coordinators = self._session.coordinators
-        self._groups = GroupOffsets(self._cluster, coordinators)
+        self._groups = GroupOffsets(self._cluster, self._session.coordinators)
         self._wait = self._session.wait
-        # All admin calls; the methods below cover the most frequent ones.
-        self.admin = AdminClient(self._cluster, coordinators, self._session.waiter)
         # Open producers and streams of this client; they remove themselves when they are closed.
         self._producers: list[SharedProducer] = []
         self._streams: list[RecordStream] = []
@@ -369,6 +363,16 @@ class Client(ClosedByUser, WithBlock):
 
     # Admin
 
+    # Imported at its first use: the modules of the admin calls take half of the client's imports,
+    # and each worker of Spark imports the client.
+    @cached_property
+    def admin(self) -> AdminClient:
+        """All admin calls; the methods below cover the most frequent ones."""
+        from barnabas.client.admin.admin_client import AdminClient
+
+        session = self._session
+        return AdminClient(self._cluster, session.coordinators, session.waiter)
+
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, raise_errors: bool = True
     ) -> dict[str, BrokerError | None]:
@@ -385,6 +389,10 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             AdminResultsError: Some topics were not created, and `raise_errors` is True.
         """
+        from barnabas.client.admin.plan import run
+        from barnabas.client.admin.plans.topics import create_topic_ids
+        from barnabas.client.admin.results import errors_of, raise_failed
+
         plan = create_topic_ids(self.admin.sender, list(topics), validate_only=validate_only)
         ids = run(plan, self._session.waiter)
         created = {name: each for name, each in ids.items() if isinstance(each, bytes)}
@@ -413,6 +421,8 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             BrokerError: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, ...
         """
+        from barnabas.client.admin.topics.topics import NewTopic
+
         new = NewTopic(name, partitions, replication_factor, configs or {})
         error = self.create_topics([new], raise_errors=False)[name]
         if error is not None:
@@ -455,6 +465,8 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             ClientError: The configs of a topic could not be described.
         """
+        from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         return {resource.name: found for resource, found in self._configs(resources).items()}
 
@@ -464,6 +476,8 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             ClientError: The configs of the broker could not be described.
         """
+        from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+
         resource = ConfigResource(ResourceType.BROKER, str(node_id))
         return self._configs([resource])[resource]
 
@@ -477,6 +491,8 @@ class Client(ClosedByUser, WithBlock):
 
     def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configs of a topic; the value None resets a config to its default."""
+        from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+
         self.admin.alter_configs(ConfigResource(ResourceType.TOPIC, name), changes)
 
     def describe_cluster(self) -> ClusterDescription:

@@ -1,4 +1,8 @@
-"""Decoded records as Arrow arrays, without one object per record."""
+"""Decoded records as Arrow arrays, without one object per record.
+
+The arrays are made from buffers. `pa.array` and `pa.scalar` would import pandas, if it is
+installed, and that takes longer than a small read.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,26 @@ from barnabas.record.reader import read_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from numpy.typing import NDArray
 
     from barnabas.record.decoded_columns import DecodedRecords, Int64s
 
-__all__ = ["header_rows", "keys_and_values"]
+__all__ = ["fixed_width", "header_rows", "keys_and_values", "repeated"]
+
+
+def fixed_width(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Return an array without nulls of a type of fixed width, over the memory of `values`."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def repeated(text: str, count: int) -> pa.Array:
+    """Return a string array that has `text` in each row."""
+    data = text.encode()
+    bounds = pa.py_buffer(np.array([0, len(data)], np.int32))
+    one = pa.Array.from_buffers(pa.string(), 1, [None, bounds, pa.py_buffer(data)])
+    return pa.repeat(one[0], count)
 
 
 def keys_and_values(records: DecodedRecords) -> tuple[pa.Array, pa.Array]:
@@ -45,7 +63,11 @@ def _taken(elements: pa.Array, indices: NDArray[np.int32], sizes: Int64s) -> pa.
     nulls = sizes < 0
     if nulls.all():
         return pa.nulls(len(indices), pa.binary())
-    return elements.take(pa.array(indices, mask=nulls if nulls.any() else None))
+    validity = None
+    if nulls.any():
+        validity = pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    chosen = pa.Array.from_buffers(pa.int32(), len(indices), [validity, pa.py_buffer(indices)])
+    return elements.take(chosen)
 
 
 def header_rows(records: DecodedRecords, kind: pa.DataType) -> pa.Array:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from barnabas.spark.worker_python import freeze_imports
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -50,6 +52,7 @@ class TaskFiles(Protocol[Written]):
 
 def write_all(files: TaskFiles[Written], batches: Iterable[pa.RecordBatch]) -> list[Written]:
     """Write rows, close the files and return their descriptions; delete them after an error."""
+    freeze_imports()
     try:
         for batch in batches:
             if batch.num_rows:

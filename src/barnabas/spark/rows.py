@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.record.arrow_arrays import header_rows, keys_and_values
+from barnabas.record.arrow_arrays import fixed_width, header_rows, keys_and_values, repeated
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
 from barnabas.spark.errors import RecordTimeError
 
@@ -101,11 +101,11 @@ class RowBatches:
         arrays = [
             keys,
             values,
-            pa.repeat(pa.scalar(self._topic, pa.string()), count),
-            pa.repeat(pa.scalar(self._partition, pa.int32()), count),
-            pa.array(records.offsets),
-            pa.array(self._microseconds(records)).view(self._schema.field(5).type),
-            pa.array(records.timestamp_types.astype(np.int32)),
+            repeated(self._topic, count),
+            fixed_width(np.full(count, self._partition, np.int32), pa.int32()),
+            fixed_width(records.offsets, pa.int64()),
+            fixed_width(self._microseconds(records), self._schema.field(5).type),
+            fixed_width(records.timestamp_types.astype(np.int32), pa.int32()),
         ]
         if self._with_headers:
             arrays.append(header_rows(records, self._schema.field(7).type))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.spark.java import prepare_java
+from barnabas.spark.worker_python import prepare_local_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,8 @@ _LOCAL_DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
+    # On a TCP connection, the end of each Python task waits 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 
 
@@ -48,6 +51,7 @@ def spark_session(
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
+            prepare_local_workers()
             settings = _LOCAL_DEFAULTS | settings
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -59,6 +59,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
         # End offsets of an AvailableNow query, constant once set; None for other triggers.
         self._target: Offsets | None = None
+        # What `latestOffset` found, until Spark asks for it by `reportLatestOffset` in the same
+        # trigger.
+        self._found: Offsets | None = None
         # Time of the last trigger that did not wait, in ms, for maxTriggerDelay.
         self._triggered_ms: float | None = None
         self._mirror_paused_until_ms = 0.0
@@ -102,7 +105,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             may_be_gone = {tp.topic for tp in begin}
             if not self._options.fail_on_data_loss:
                 may_be_gone |= self._selected_topics()
-            latest = self._latest(may_be_gone)
+            latest = self._found = self._latest(may_be_gone)
         lost = self._check_loss(begin, latest)
         if lost:
             return to_json(begin | lost)
@@ -115,7 +118,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Json:
         """Return the end of each partition; Spark's progress derives the lag from it."""
-        return to_json(self._latest(self._selected_topics()))
+        latest, self._found = self._found, None
+        if latest is None:
+            latest = self._latest(self._selected_topics())
+        return to_json(latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the offsets at which the query ends."""

@@ -9,6 +9,7 @@ from barnabas.client.errors import OffsetOutOfRangeError, RangeStalledError, Unk
 from barnabas.spark.clients import reading_client
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.rows import RowBatches
+from barnabas.spark.worker_python import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,7 @@ def read_range(
         RegistryError: the schema registry was not reached, or refused a request.
         DeadLetterError: a record that cannot be decoded was not written to its topic.
     """
+    freeze_imports()
     client = reading_client(options.client | _poll_timeout(options))
     tp = wanted.topic_partition
     rows = RowBatches(wanted.topic, wanted.partition, schema, _value_reader(options, tp))

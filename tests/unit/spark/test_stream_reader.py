@@ -32,6 +32,8 @@ class FixedPlanner:
         self.made_anew: dict[str, bytes] = {}
         # Topics that do not exist, though they are selected.
         self.gone: set[str] = set()
+        # Number of requests for the ends.
+        self.lookups = 0
 
     def partitions(self, may_be_gone: Container[str] = ()) -> list[TopicPartition]:
         for topic in self.gone:
@@ -54,6 +56,7 @@ class FixedPlanner:
         self.ids[topic] = b"another id of it"
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        self.lookups += 1
         return {tp: self.ends[tp] for tp in partitions}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -108,6 +111,16 @@ def test_available_now_never_passes_its_target() -> None:
     assert stream.latestOffset(offset, ReadMaxRows(8)) == {"t": {"0": 10}}
     assert stream.latestOffset({"t": {"0": 10}}, ReadMaxRows(8)) == {"t": {"0": 10}}
     assert stream.reportLatestOffset() == {"t": {"0": 99, "1": 99}}
+
+
+def test_a_trigger_looks_up_the_ends_once() -> None:
+    stream, planner, _ = reader({A: 10})
+    start = stream.initialOffset()
+    for end in range(20, 50, 10):
+        planner.ends = {A: end}
+        start = stream.latestOffset(start, ReadAllAvailable())
+        assert stream.reportLatestOffset() == start == {"t": {"0": end}}
+    assert planner.lookups == 3
 
 
 def test_a_minimum_waits_until_the_longest_delay_is_over() -> None:

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 
 from barnabas.spark.shown_errors import message_first
 from barnabas.spark.sink.rows import SinkRows
+from barnabas.spark.worker_python import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -101,6 +102,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 def _write(
     options: SinkOptions, columns: SinkColumns, batches: Iterable[RecordBatch], job: str | None
 ) -> WriterCommitMessage:
+    freeze_imports()
     if job is None:
         return write_rows(options, columns, batches)
     from barnabas.spark.sink.slices import slice_of_task

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from barnabas.record.arrow_arrays import header_rows, keys_and_values
+from barnabas.record.arrow_arrays import fixed_width, header_rows, keys_and_values, repeated
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
 from barnabas.record.errors import CorruptBatchError
 
@@ -93,11 +93,11 @@ def _record_batch(topic: str, partition: int, records: DecodedRecords) -> pa.Rec
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
     keys, values = keys_and_values(records)
     arrays = [
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
-        pa.array(records.offsets),
-        pa.array(records.timestamps).view(_TIME),
-        pa.array(records.timestamp_types.astype(np.int8)),
+        repeated(topic, count),
+        fixed_width(np.full(count, partition, np.int32), pa.int32()),
+        fixed_width(records.offsets, pa.int64()),
+        fixed_width(records.timestamps, _TIME),
+        fixed_width(records.timestamp_types.astype(np.int8), pa.int8()),
         keys,
         values,
         header_rows(records, _HEADERS),

@@ -1,0 +1,94 @@
+"""The Python processes of Spark: what they import, and what their garbage collections visit."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from barnabas.spark.worker_python import freeze_imports, prepare_local_workers
+
+ARCHIVES = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
+JAR = "/spark/jars/spark-core_2.13-4.2.1.jar"
+
+
+def prepared(**given: str) -> dict[str, str]:
+    environment = dict(given)
+    prepare_local_workers(environment)
+    return environment
+
+
+def path_of_worker(path: str | None) -> str:
+    """Return the PYTHONPATH of a worker that Spark starts with the given one."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | prepared()
+    if path is not None:
+        environment["PYTHONPATH"] = path
+    program = "import os, sys; print(sys.executable, os.environ.get('PYTHONPATH'))"
+    return subprocess.check_output(
+        [environment["PYSPARK_PYTHON"], "-c", program], env=environment, text=True
+    ).strip()
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        (f"{ARCHIVES}:{JAR}", "None"),
+        (f"{ARCHIVES}:{JAR}:/my modules:/spark.zip", "/my modules:/spark.zip"),
+        ("/*", "/*"),
+        (None, "None"),
+    ],
+)
+def test_a_worker_imports_no_package_from_an_archive_of_spark(path: str | None, kept: str) -> None:
+    assert path_of_worker(path) == f"{sys.executable} {kept}"
+
+
+def test_a_python_that_the_user_chose_for_the_workers_is_kept() -> None:
+    environment = prepared(PYSPARK_PYTHON="mine", PYSPARK_DRIVER_PYTHON=sys.executable)
+    assert environment["PYSPARK_PYTHON"] == "mine"
+    assert environment["PYSPARK_DRIVER_PYTHON"].endswith("python_home/bin/python3")
+
+
+def test_workers_of_another_spark_keep_its_archives(tmp_path: Path) -> None:
+    given = {"SPARK_HOME": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
+    assert prepared(**given) == given
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("thawed")
+def test_modules_are_frozen_once_until_more_of_them_are_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    freeze_imports()
+    frozen, objects = gc.get_freeze_count(), [[index] for index in range(1000)]
+    freeze_imports()
+    assert gc.get_freeze_count() < frozen + len(objects)
+    monkeypatch.setitem(sys.modules, "a_new_module", ModuleType("a_new_module"))
+    freeze_imports()
+    assert gc.get_freeze_count() >= frozen + len(objects)
+
+
+# Each worker process would spend more time on these modules than on a small task.
+DEAR = "pandas", "barnabas.client.admin.admin_client"
+IMPORTS = """
+import sys
+import tests.unit.spark.test_rows as rows
+import barnabas.spark.planner, barnabas.spark.stream_reader, barnabas.spark.task
+rows.test_columns_are_exactly_those_that_spark_expects()
+print([name for name in sys.argv[1:] if name in sys.modules])
+"""
+
+
+def test_a_task_imports_neither_pandas_nor_the_admin_calls() -> None:
+    found = subprocess.check_output([sys.executable, "-c", IMPORTS, *DEAR], text=True)
+    assert found.strip() == "[]"
