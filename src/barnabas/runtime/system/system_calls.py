@@ -24,6 +24,7 @@ __all__ = [
     "raise_open_files_limit",
     "request_parent_death_signal",
     "send_file",
+    "set_allocator_option",
     "sync_data",
     "sync_file_system",
     "write_vector",
@@ -185,6 +186,12 @@ def raise_open_files_limit() -> tuple[int | None, OSError | ValueError | None]:
             soft = wanted
             break
     return None if soft == infinite else soft, reason
+
+
+def set_allocator_option(option: int, value: int) -> bool:
+    """Set an option of glibc's allocator (mallopt); return whether the C library knows it."""
+    call = _libc_call("mallopt")
+    return call is not None and call(option, value) == 1
 
 
 def _libc_call(name: str) -> Any:

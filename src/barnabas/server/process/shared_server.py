@@ -24,7 +24,7 @@ from barnabas.raft.config import RaftConfig
 from barnabas.raft.core.unproven_voter import UnprovenVoterFile
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.quorum_contact import has_contact
-from barnabas.runtime.system.memory import keep_freed_memory
+from barnabas.runtime.system.memory import limit_freed_memory
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.change_log import ChangeLog
 from barnabas.server.cluster.cluster_view import ClusterView
@@ -73,9 +73,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Size of the block for `keep_freed_memory`. Several requests with a batch of 1 MB per partition fit
-# into the freed memory that the process keeps, which is at most twice this size.
-_KEPT_BLOCK_BYTES = 4 << 20
+# Several requests with a batch of 1 MB per partition fit into the freed memory that the process
+# keeps.
+_KEPT_BYTES, _KEPT_BLOCK_BYTES = 8 << 20, 4 << 20
 
 
 class SharedServer:
@@ -127,7 +127,7 @@ class SharedServer:
             runtime.rng,
             offload=runtime.offload,
         )
-        keep_freed_memory(_KEPT_BLOCK_BYTES)
+        limit_freed_memory(_KEPT_BYTES, _KEPT_BLOCK_BYTES)
         self.connection_dependencies = ConnectionDependencies(
             runtime.clock, runtime.timer, new_receive_buffer(), self._frame_budget()
         )
