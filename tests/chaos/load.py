@@ -29,6 +29,8 @@ _EARLY = (
     confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
     confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
     confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+    # librdkafka says so for a partition without a leader.
+    confluent_kafka.KafkaError._UNKNOWN_PARTITION,
 )
 # A record expires after this time, so that each record has a result.
 DELIVERY_TIMEOUT_MS = 120_000

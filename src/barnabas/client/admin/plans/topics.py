@@ -56,8 +56,10 @@ def create_topic_ids(
 ) -> Plan[dict[str, bytes | BrokerError]]:
     """Create topics; return the id or the error for each. Old brokers return ids of zeros."""
     metadata = sender.cluster.metadata
-    # Topics that were deleted before, if these can be created.
-    known = {topic.name: metadata.topic_id(topic.name) for topic in new}
+    # Topics that were deleted before, if these can be created. Encoding reports a wrong type.
+    known = {
+        each.name: metadata.topic_id(each.name) for each in new if isinstance(each, topics.NewTopic)
+    }
     call = topics.create_topics(new, sender.timeout_ms, validate_only=validate_only)
     ids = yield from sender.send(CONTROLLER, call)
     if not validate_only:
