@@ -418,11 +418,11 @@ class Load:
         return None if None in times else [each for each in times if each is not None]
 
     def waiting(self) -> list[str]:
-        """Return the clients and partitions that have not started.
+        """Return the producers, and the group, with the partitions in which they have not started.
 
-        These are the producers without an acknowledgement since `mark`, and the group without any
-        commit. Faults begin after its commits: while librdkafka looks for the start of a partition,
-        a change of the leader may make it read the partition twice from there.
+        A producer starts with its first acknowledgement since `mark`, the group with its first
+        commit. A leader must not fail before that: librdkafka may look for the start of the
+        partition again after a change of the leader, and read it twice from there.
         """
         committed = self._committed()
         return [
@@ -515,11 +515,14 @@ class Load:
     def _describe_group(self) -> str:
         """Return the group as its coordinator describes it, and the errors of all clients."""
         group = self.options.group
-        with Client(self.bootstrap, **self.options.keys) as client:
-            coordinator = client.admin.coordinators([group])[group]
-            described = client.admin.describe_groups([group])[group]
-        errors = dict(self.errors.counts)
-        return f"coordinator: {coordinator}\n{described}\nerrors of clients: {errors}"
+        found: list[object] = []
+        try:
+            with Client(self.bootstrap, **self.options.keys) as client:
+                found.append(client.admin.coordinators([group])[group])
+                found.append(client.admin.describe_groups([group])[group])
+        except ClientError as error:
+            found.append(error)
+        return f"coordinator and group: {found}\nerrors of clients: {dict(self.errors.counts)}"
 
 
 def plain_consumer(bootstrap: str, group: str, keys: Mapping[str, str] | None = None) -> Consumer:
