@@ -20,6 +20,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.client.producer.batches.producer_batch import RecordMetadata
 from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, value_of
+from chaos.missing_offsets import assign_again, tells_missing_offsets
 from waiting import PATIENCE_S, eventually
 
 PADDING = b"." * 100
@@ -326,9 +327,11 @@ class GroupReading(Worker):
 
     def _read(self, consumer: Consumer) -> None:
         messages = consumer.consume(500, 0.1)
+        lacks_offsets = False
         for message in messages:
             if message.error():
                 self._errors.add(f"consumer: {message.error().name()}")
+                lacks_offsets |= tells_missing_offsets(message.error())
                 continue
             partition = message.partition()
             run = self._current.get(partition)
@@ -336,8 +339,13 @@ class GroupReading(Worker):
                 run = self._current[partition] = Run(self._name, partition)
                 self.runs.append(run)
             run.add(message.offset(), code_in(message.value()))
-        if not messages:
-            return
+        if messages:
+            self._commit(consumer)
+        if lacks_offsets:
+            assign_again(consumer)
+            self._current.clear()
+
+    def _commit(self, consumer: Consumer) -> None:
         started = time.monotonic()
         try:
             done = consumer.commit(asynchronous=False)
@@ -410,13 +418,19 @@ class Load:
         return None if None in times else [each for each in times if each is not None]
 
     def waiting(self) -> list[str]:
-        """Return the producers and partitions without an acknowledgement since `mark`."""
+        """Return the producers, and the group, with the partitions in which they have not started.
+
+        A producer starts with its first acknowledgement since `mark`, the group with its first
+        commit. A leader must not fail before that: librdkafka may look for the start of the
+        partition again after a change of the leader, and read it twice from there.
+        """
+        committed = self._committed()
         return [
             f"{type(producing).__name__} in {sends.partition}"
             for producing in self.producing
             for sends in producing.sends
             if sends.acknowledged_at is None
-        ]
+        ] + [f"group in {n}" for n in range(self.options.partitions) if n not in committed]
 
     def failures(self) -> int:
         """Return the number of failed records."""
@@ -474,11 +488,7 @@ class Load:
         ends = {number: log.offsets[-1] + 1 if log.offsets else 0 for number, log in logs.items()}
 
         def behind() -> list[str]:
-            committed: dict[int, int] = {}
-            for member in self.members:
-                for commit in list(member.commits):
-                    before = committed.get(commit.partition, 0)
-                    committed[commit.partition] = max(commit.offset, before)
+            committed = self._committed()
             found = []
             for number, end in ends.items():
                 if committed.get(number, 0) < end:
@@ -490,8 +500,29 @@ class Load:
 
         eventually(
             lambda: (self.check_alive(), not behind())[1],
-            lambda: f"readers did not come to the end: {behind()}",
+            lambda: f"readers did not come to the end: {behind()}\n{self._describe_group()}",
         )
+
+    def _committed(self) -> dict[int, int]:
+        """Return the greatest offset that the members have committed, by partition."""
+        committed: dict[int, int] = {}
+        for member in self.members:
+            for commit in list(member.commits):
+                before = committed.get(commit.partition, 0)
+                committed[commit.partition] = max(commit.offset, before)
+        return committed
+
+    def _describe_group(self) -> str:
+        """Return the group as its coordinator describes it, and the errors of all clients."""
+        group = self.options.group
+        found: list[object] = []
+        try:
+            with Client(self.bootstrap, **self.options.keys) as client:
+                found.append(client.admin.coordinators([group])[group])
+                found.append(client.admin.describe_groups([group])[group])
+        except ClientError as error:
+            found.append(error)
+        return f"coordinator and group: {found}\nerrors of clients: {dict(self.errors.counts)}"
 
 
 def plain_consumer(bootstrap: str, group: str, keys: Mapping[str, str] | None = None) -> Consumer:

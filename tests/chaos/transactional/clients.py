@@ -16,6 +16,7 @@ import confluent_kafka
 
 import barnabas
 from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFencedError
+from chaos.missing_offsets import assign_again, tells_missing_offsets
 from chaos.transactional.history import Place
 from chaos.transactional.watchdog import HungCallError, Watchdog
 
@@ -388,11 +389,10 @@ class LibrdkafkaConsumer:
         """Return records one by one: a batch of librdkafka may reach over a rebalance."""
         found: list[Read] = []
         while len(found) < count:
-            message = self._consumer.poll(0 if found else seconds)
+            message = self._poll(0 if found else seconds)
             if message is None:
                 break
             if message.error() is not None:
-                self._errs(message.error())
                 continue
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             assert topic is not None
@@ -400,6 +400,17 @@ class LibrdkafkaConsumer:
             assert offset is not None
             found.append(Read((topic, partition), offset, message.value()))
         return found
+
+    def _poll(self, seconds: float) -> confluent_kafka.Message | None:
+        """Return the next record or error. Note an error, and recover from it."""
+        message = self._consumer.poll(seconds)
+        error = None if message is None else message.error()
+        if error is not None:
+            self._errs(error)
+            if tells_missing_offsets(error):
+                assign_again(self._consumer)
+                self.changes += 1
+        return message
 
     def group_metadata(self) -> Any:
         return self._consumer.consumer_group_metadata()
@@ -428,7 +439,7 @@ class LibrdkafkaConsumer:
                     raise FatalError from error
                 # A seek fails until librdkafka fetches the partition. If another rebalance has
                 # begun, that needs a poll. The record is read again after the seek.
-                self._consumer.poll(0.1)
+                self._poll(0.1)
                 continue
             return
 
