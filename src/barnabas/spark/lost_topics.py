@@ -89,7 +89,9 @@ def without_lost_ends(until: Offsets, ids_of: IdsOf, *, fail_on_data_loss: bool)
             "reads the new topic from its beginning."
         )
     for problem in problems:
-        logger.warning("%s The query continues, because failOnDataLoss=false", problem)
+        logger.warning(
+            "%s These records are lost: the query continues, because failOnDataLoss=false", problem
+        )
     return {tp: offset for tp, offset in until.items() if tp not in lost}
 
 
