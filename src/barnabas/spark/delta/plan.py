@@ -15,6 +15,7 @@ from barnabas.spark.delta.constraints import Constraint, table_constraints
 from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.evolution import differences, merged, replaced, unstorable
 from barnabas.spark.delta.features import TableState, check_features
+from barnabas.spark.delta.replaced_files import unreplaceable_path
 from barnabas.spark.delta.row_checks import check_constraints, check_not_null
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def plan_write(
         )
     state = table_state(table, options.address)
     check_features(state, removes_rows=removes_rows)
+    if removes_rows:
+        _check_paths(table, options.address)
     partition_by = _partition_columns(table, options)
     columns = _columns_after(options, rows, state, removes_rows=removes_rows)
     lost = [each for each in partition_by if each not in {column["name"] for column in columns}]
@@ -155,6 +158,16 @@ def table_state(table: DeltaTable, address: str) -> TableState:
         table.metadata().configuration,
         json.loads(table.schema().to_json())["fields"],
     )
+
+
+def _check_paths(table: DeltaTable, address: str) -> None:
+    path = unreplaceable_path(table)
+    if path is not None:
+        raise DeltaTableError(
+            f"{address} has the file {path!r}, which delta-rs cannot replace: the log would get"
+            " another path, and the old rows would stay. Nothing was written. Append to the"
+            " table, or replace and merge its rows with Spark and Delta's jar"
+        )
 
 
 def _partition_columns(table: DeltaTable, options: TableOptions) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.spark.delta.decimals import decimal_columns, file_properties
 from barnabas.spark.delta.merge import old_staged_files
 from barnabas.spark.delta.plan import table_state
+from barnabas.spark.delta.replaced_files import unreplaceable_path
 from barnabas.spark.delta.table import open_files
 from barnabas.spark.tables.errors import MaintenanceError
 from barnabas.spark.tables.reports import SMALL_SHARE, Compaction, Expiry, TableStatus
@@ -65,7 +66,7 @@ class MaintainedDelta:
             try:
                 table = self._load()
                 columns = table_state(table, self._options.address).columns
-                self._check_partitions(table, columns)
+                self._check_files(table, columns)
                 metrics = table.optimize.compact(
                     target_size=target_bytes,
                     min_commit_interval=_COMMIT_INTERVAL,
@@ -107,13 +108,21 @@ class MaintainedDelta:
         progress(len(files), len(files))
         return Expiry((), tuple(files))
 
-    def _check_partitions(self, table: DeltaTable, columns: list[Column]) -> None:
-        """Refuse to rewrite partitions whose values delta-rs would spoil.
+    def _check_files(self, table: DeltaTable, columns: list[Column]) -> None:
+        """Refuse to rewrite files that delta-rs cannot replace, or whose partitions it would spoil.
 
         Raises:
-            MaintenanceError: the table has partitions of negative decimals.
+            MaintenanceError: the table has such files.
         """
         import pyarrow as pa
+
+        path = unreplaceable_path(table)
+        if path is not None:
+            raise MaintenanceError(
+                f"{self._options.address} has the file {path!r}, which delta-rs cannot replace: it"
+                " would write another path to the log, and the rows would be there twice. Nothing"
+                " was changed. Compact the table with Spark and Delta's jar (OPTIMIZE)"
+            )
 
         values = pa.table(table.get_add_actions(flatten=True))
         for name in decimal_columns(columns, table.metadata().partition_columns):

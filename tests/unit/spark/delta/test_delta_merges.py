@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from barnabas.spark.merging.errors import MergeError
 from barnabas.spark.merging.merge_options import MergeOptions
 from barnabas.spark.tables.errors import MaintenanceError
 from spark.delta_tables import column, create_table, listing, stored_rows, write
-from spark.merged_tables import MergedDelta
+from spark.merged_tables import MergedDelta, Row
 
 BY_ID = MergeOptions(("id",))
 # Only the last digit differs, and no binary floating-point number has these digits.
@@ -107,6 +108,44 @@ def test_the_empty_text_is_null_in_a_partition_of_merged_rows(tmp_path: Path) ->
     logs = sorted(Path(table.path, "_delta_log").glob("*.json"))
     assert not [log for log in logs if '"partitionValues":{"region":""}' in log.read_text()]
     assert [each["region"] for each in table.rows()] == [None, None]
+
+
+@pytest.fixture
+def sparks_paths(tmp_path: Path) -> MergedDelta:
+    """A table of two files whose partition is in their paths as Spark's Delta writes it."""
+    schema = pa.schema([("id", pa.int64()), ("city", pa.string())])
+    table = MergedDelta(tmp_path, schema, BY_ID, ("city",))
+    for key in range(2):
+        rows = pa.Table.from_pylist([{"id": key, "city": "Köln"}], schema)
+        write(TableOptions(table.path, ("city",)), rows)
+    Path(table.path, "city=K%C3%B6ln").rename(Path(table.path, "city=Köln"))
+    for log in Path(table.path, "_delta_log").glob("*.json"):
+        log.write_text(log.read_text().replace("city=K%25C3%25B6ln", "city=Köln"))
+    return table
+
+
+def merge(table: MergedDelta, row: Row) -> None:
+    table.write([row])
+
+
+def overwrite(table: MergedDelta, row: Row) -> None:
+    write(TableOptions(table.path), pa.Table.from_pylist([row], table.schema), overwrite=True)
+
+
+def compact(table: MergedDelta, row: Row) -> None:
+    table.maintained.compact(2**27, lambda done, total: None)
+
+
+@pytest.mark.parametrize("change", [merge, overwrite, compact])
+def test_files_are_not_replaced_if_the_log_would_name_other_paths(
+    sparks_paths: MergedDelta, change: Callable[[MergedDelta, Row], None]
+) -> None:
+    table, row = sparks_paths, {"id": 0, "city": "Bonn"}
+    with pytest.raises((DeltaTableError, MaintenanceError), match="'city=Köln/part"):
+        change(table, row)
+    assert [each["id"] for each in table.rows()] == [0, 1]
+    write(TableOptions(table.path), pa.Table.from_pylist([row], table.schema))
+    assert [each["id"] for each in table.rows()] == [0, 0, 1]
 
 
 NARROW = pa.struct([("a", pa.string())])
