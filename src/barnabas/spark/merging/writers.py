@@ -58,6 +58,7 @@ class StagedRows(WriterCommitMessage):
     query_id: str
 
 
+@message_first
 class _MergingWriter:
     """What both writers share."""
 
