@@ -49,6 +49,9 @@ class Constraint:
     expression: str
     # These columns, or fields of structs, as paths in the row.
     paths: tuple[tuple[str, ...], ...]
+    # Whether the names have the case of the columns, and no text is in double quotes: the MERGE of
+    # delta-rs evaluates the untranslated text.
+    is_exact: bool
 
 
 def table_constraints(state: TableState, columns: list[Column]) -> tuple[Constraint, ...]:
@@ -106,6 +109,7 @@ def translated(description: str, text: str, columns: list[Column]) -> Constraint
     # Path and type of each name of a column.
     used: dict[tuple[str, ...], DeltaType] = {}
     written: list[str] = []
+    is_exact = not any(word.startswith('"') for _, word in words)
     position = 0
     while position < len(words):
         kind, word = words[position]
@@ -122,10 +126,11 @@ def translated(description: str, text: str, columns: list[Column]) -> Constraint
             names, position = _path(words, position)
             path, column_type = _resolved(names, columns)
             used.setdefault(path, column_type)
+            is_exact = is_exact and tuple(names) == path
             written.append(f"c{list(used).index(path)}")
         position += 1
     _refuse_ambiguous_types(used, has_text=any(kind == "text" for kind, _ in words))
-    return Constraint(description, " ".join(written), tuple(used))
+    return Constraint(description, " ".join(written), tuple(used), is_exact)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.commit_retries import retry_conflicts
 from barnabas.spark.delta.columns import delta_schema
+from barnabas.spark.delta.decimals import decimal_columns, file_properties, is_rounded
+from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.plan import plan_write
 from barnabas.spark.delta.table import add_columns, has_batch, load_table, open_files
+from barnabas.spark.merging.errors import MergeError
 from barnabas.spark.merging.merge_options import DELETED
 from barnabas.spark.merging.sorted_keys import SortedKeys
 from barnabas.spark.merging.staging import STAGING_DIRECTORY
@@ -63,7 +66,23 @@ class DeltaMerge:
         Raises:
             DeltaTableError: the rows do not fit, or the sink does not support the table.
         """
-        return plan_write(self.options, self.columns, table, removes_rows=True)
+        plan = plan_write(self.options, self.columns, table, removes_rows=True)
+        address = self.options.address
+        decimals = decimal_columns(plan.columns, plan.partition_by)
+        if decimals:
+            raise DeltaTableError(
+                f"{address} is partitioned by the decimal {', '.join(decimals)}, and the MERGE of"
+                " delta-rs writes negative decimals that no reader accepts. Nothing was written."
+                " Partition a table for mergeKeys by columns of other types"
+            )
+        for constraint in plan.constraints:
+            if not constraint.is_exact:
+                raise DeltaTableError(
+                    f"{address} has {constraint.description}, and the MERGE of delta-rs cannot"
+                    " check it. Nothing was written. Drop the constraint, and add it again with the"
+                    " columns' names in the same case as in the table, and texts in single quotes"
+                )
+        return plan
 
     @property
     def staging_directory(self) -> str:
@@ -101,9 +120,9 @@ class DeltaMerge:
         if identity is not None and has_batch(table, identity, self.options.address):
             return
         plan = self.plan(table)
-        self._check_rows(plan, rows)
+        fitted = self._fitted(plan, rows)
         add_columns(self.options, plan, table)
-        self._execute(table, rows, properties)
+        self._execute(table, plan, fitted, properties)
         if identity is not None and not has_batch(table, identity, self.options.address):
             # A MERGE that changes no row is no commit.
             table.create_write_transaction(
@@ -132,26 +151,46 @@ class DeltaMerge:
             table = DeltaTable(options.address, storage_options=options.storage)
         return table
 
-    def _check_rows(self, plan: WritePlan, rows: pa.Table) -> None:
-        """Check the rows that are inserted or updated.
+    def _fitted(self, plan: WritePlan, rows: pa.Table) -> pa.Table:
+        """Return the rows with all columns of the table, and check those that are not deletions.
 
         Raises:
             DeltaTableError: a row violates NOT NULL, a CHECK constraint or an invariant.
+            MergeError: a key is the empty text, which a partition cannot have.
         """
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        kept = rows.filter(pc.invert(rows[DELETED])).select([each["name"] for each in self.columns])
-        for _ in plan.fitted(kept.to_batches()):
+        names = [each["name"] for each in self.columns]
+        for _ in plan.fitted(rows.filter(pc.invert(rows[DELETED])).select(names).to_batches()):
             pass
+        batches = [
+            plan.conformed(each).append_column(DELETED, each[DELETED]) for each in rows.to_batches()
+        ]
+        schema = plan.schema.append(pa.field(DELETED, pa.bool_()))
+        fitted = pa.Table.from_batches(batches, schema)
+        for name in self.merge.keys:
+            if fitted[name].null_count:
+                raise MergeError(
+                    f"{name} is the empty text in {fitted[name].null_count} rows, and mergeKeys"
+                    " names it: Delta stores the empty text as NULL in a partition. Filter these"
+                    " rows out, or give them another text"
+                )
+        return fitted
 
-    def _execute(self, table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
+    def _execute(
+        self, table: DeltaTable, plan: WritePlan, rows: pa.Table, properties: CommitProperties
+    ) -> None:
         sequence = self.merge.stored_sequence
         newer = ""
         if sequence is not None:
             stored, given = _column("t", sequence), _column("s", sequence)
             newer = f" AND ({stored} IS NULL OR {given} >= {stored})"
         deleted = _column("s", DELETED)
-        names = [each["name"] for each in self.columns]
+        names = [each["name"] for each in plan.columns]
+        has_rounded_keys = any(
+            is_rounded(each) for each in plan.columns if each["name"] in self.merge.keys
+        )
         values = {_quoted(name): _column("s", name) for name in names}
         (
             table.merge(
@@ -159,8 +198,10 @@ class DeltaMerge:
                 self._matches(table, rows),
                 source_alias="s",
                 target_alias="t",
-                # Rows in memory have statistics, by which delta-rs leaves out files.
-                streamed_exec=False,
+                # Rows in memory have statistics, by which delta-rs leaves out files: wrong ones if
+                # it rounds the statistics of the files.
+                streamed_exec=has_rounded_keys,
+                writer_properties=file_properties(plan.columns, "SNAPPY"),
                 commit_properties=properties,
             )
             .when_matched_delete(f"{deleted}{newer}")
@@ -203,7 +244,11 @@ def _key_ranges(table: DeltaTable, rows: pa.Table, keys: tuple[str, ...]) -> str
             continue
         if actions[low].null_count or actions[high].null_count:
             continue
-        return _ranges_of(name, SortedKeys(rows[name]), actions.select([low, high]))
+        try:
+            return _ranges_of(name, SortedKeys(rows[name]), actions.select([low, high]))
+        except OverflowError:
+            # Python has no dates after the year 9999, which Spark has.
+            return None
     return None
 
 
@@ -235,4 +280,5 @@ def _column(alias: str, name: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return f"`{name}`"
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"

@@ -50,12 +50,13 @@ class WritePlan:
             DeltaTableError: a row violates NOT NULL, a CHECK constraint or an invariant.
         """
         for batch in batches:
-            fitted = self._fitted(batch)
+            fitted = self.conformed(batch)
             check_not_null(fitted, self.columns, self.address)
             check_constraints(fitted, self.constraints, self.address)
             yield fitted
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with the columns and types of the table, unchecked."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

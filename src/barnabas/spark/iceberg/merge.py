@@ -212,7 +212,7 @@ class _Merge:
 
         condition: BooleanExpression = AlwaysTrue()
         for name in self._keys:
-            condition = And(condition, _key_condition(name, self._rows[name]))
+            condition = And(condition, _key_condition(name, _physical(self._rows[name])))
         yield from table.scan(row_filter=condition).plan_files()
 
     def _can_have_keys(self, file: DataFile, table: Table) -> bool:
@@ -366,4 +366,5 @@ def _physical(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     if pa.types.is_date(column.type):
         return column.cast(pa.int32())
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    is_time = pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
+    return column.cast(pa.int64()) if is_time else column

@@ -70,7 +70,7 @@ class StagedFile:
         """Append rows, and whether each deletes its key.
 
         Raises:
-            MergeError: a key or sequence is NULL.
+            MergeError: a key or sequence is NULL, or a sequence is NaN.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -79,7 +79,7 @@ class StagedFile:
             [batch.column(each.name).cast(each.type) for each in self._rows],
             schema=pa.schema([each.with_nullable(True) for each in self._rows]),
         )
-        self._check_nulls(batch)
+        self._check_keys(batch)
         names = [
             name
             for name in batch.schema.names
@@ -117,10 +117,20 @@ class StagedFile:
         found = pads.dataset(batch).to_table(columns={DELETED: self._condition})
         return pc.fill_null(found[DELETED].combine_chunks(), False)
 
-    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+    def _check_keys(self, batch: pa.RecordBatch) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         sequence = self._merge.sequence
         for name in (*self._merge.keys, *(() if sequence is None else (sequence,))):
             count = batch.column(name).null_count
+            is_float = pa.types.is_floating(batch.schema.field(name).type)
+            nan_count = pc.sum(pc.is_nan(batch.column(name))).as_py() if is_float else 0
+            if nan_count:
+                raise MergeError(
+                    f"{name} is NaN in {nan_count} rows, and sequenceColumn names it: NaN has no"
+                    " order, so filter these rows out"
+                )
             if count:
                 option = "mergeKeys" if name in self._merge.keys else "sequenceColumn"
                 raise MergeError(

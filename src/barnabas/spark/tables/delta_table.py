@@ -7,7 +7,9 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.delta.decimals import decimal_columns, file_properties
 from barnabas.spark.delta.merge import old_staged_files
+from barnabas.spark.delta.plan import table_state
 from barnabas.spark.delta.table import open_files
 from barnabas.spark.tables.errors import MaintenanceError
 from barnabas.spark.tables.reports import SMALL_SHARE, Compaction, Expiry, TableStatus
@@ -15,6 +17,7 @@ from barnabas.spark.tables.reports import SMALL_SHARE, Compaction, Expiry, Table
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from barnabas.spark.delta.columns import Column
     from barnabas.spark.delta.table_options import TableOptions
     from barnabas.spark.tables.reports import Progress
 
@@ -36,7 +39,9 @@ class MaintainedDelta:
         import pyarrow as pa
 
         table = self._load()
-        actions: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        # Statistics may have dates that Python does not have.
+        found = pa.table(table.get_add_actions(flatten=True)).select(["size_bytes", "num_records"])
+        actions: list[dict[str, Any]] = found.to_pylist()
         history = table.history()
         sizes = [each["size_bytes"] for each in actions]
         return TableStatus(
@@ -58,8 +63,13 @@ class MaintainedDelta:
         progress(0, total)
         for attempt in range(_ATTEMPTS):
             try:
-                metrics = self._load().optimize.compact(
-                    target_size=target_bytes, min_commit_interval=_COMMIT_INTERVAL
+                table = self._load()
+                columns = table_state(table, self._options.address).columns
+                self._check_partitions(table, columns)
+                metrics = table.optimize.compact(
+                    target_size=target_bytes,
+                    min_commit_interval=_COMMIT_INTERVAL,
+                    writer_properties=file_properties(columns, "ZSTD"),
                 )
                 break
             except CommitFailedError:
@@ -96,6 +106,26 @@ class MaintainedDelta:
         files = sorted([*files, *staged])
         progress(len(files), len(files))
         return Expiry((), tuple(files))
+
+    def _check_partitions(self, table: DeltaTable, columns: list[Column]) -> None:
+        """Refuse to rewrite partitions whose values delta-rs would spoil.
+
+        Raises:
+            MaintenanceError: the table has partitions of negative decimals.
+        """
+        import pyarrow as pa
+
+        values = pa.table(table.get_add_actions(flatten=True))
+        for name in decimal_columns(columns, table.metadata().partition_columns):
+            if any(
+                each is not None and each < 0 for each in values[f"partition.{name}"].to_pylist()
+            ):
+                raise MaintenanceError(
+                    f"{self._options.address} has partitions of negative decimals ({name}), and"
+                    " delta-rs would write their values so that no reader accepts them. Nothing was"
+                    " changed. Compact the table with Spark and Delta's jar, or partition it by"
+                    " another column"
+                )
 
     def _load(self) -> DeltaTable:
         from deltalake import DeltaTable

@@ -160,10 +160,10 @@ class TestDelta:
         marked = pa.Table.from_pylist(new, wider).append_column(DELETED, pa.array([False, False]))
         target.merge_rows(marked, BatchIdentity("query", 1))
         assert [each.get("kind") for each in table.rows()] == [None, "x", None]
-        # A row without the column leaves its value.
+        # A row replaces the whole row: the column that it lacks becomes NULL.
         table.target = DeltaMerge(options, table.merge, columns_of(SCHEMA))
         table.write(rows(2, seq=3), batch=2)
-        assert [(each["seq"], each["kind"]) for each in table.rows()][1] == (3, "x")
+        assert [(each["seq"], each["kind"]) for each in table.rows()][1] == (3, None)
 
     def test_only_files_with_room_for_a_key_are_read(self, tmp_path: Path) -> None:
         table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from barnabas.spark.merging.errors import MergeError
-from barnabas.spark.merging.merge_options import MergeOptions
+from barnabas.spark.merging.merge_options import DELETED, MergeOptions
 from spark.iceberg_tables import stored_files
 from spark.merged_tables import MERGED_KINDS, MergedTable, Row
 
@@ -212,6 +212,28 @@ def test_null_keys_and_sequences_are_refused(table: MergedTable, column: str, op
         table.write([row(1, 1), row(2, 2) | {column: None}], batch=0)
     assert table.rows() == []
     assert not [each for each in stored_files(table.directory) if each.startswith("query-")]
+
+
+def test_nan_is_no_sequence(kind: str, tmp_path: Path) -> None:
+    """Libraries order NaN differently, and two rows with NaN have no order at all."""
+    schema = pa.schema([("id", pa.int64()), ("seq", pa.float64())])
+    table = MERGED_KINDS[kind](tmp_path, schema, MergeOptions(("id",), "seq"))
+    with pytest.raises(MergeError, match="seq is NaN in 1 rows, and sequenceColumn names it"):
+        table.write([{"id": 1, "seq": 1.0}, {"id": 1, "seq": float("nan")}])
+    assert table.rows() == []
+
+
+@pytest.mark.parametrize("type_", [pa.date32(), pa.timestamp("us", "UTC")], ids=str)
+def test_keys_after_the_year_9999_are_found(kind: str, tmp_path: Path, type_: pa.DataType) -> None:
+    """Python has no such dates, so rows are made and counted without them."""
+    far = pa.scalar(3_000_000).cast(pa.int32()).cast(pa.date32())
+    schema = pa.schema([("key", type_), ("value", pa.int64())])
+    table = MERGED_KINDS[kind](tmp_path, schema, MergeOptions(("key",)))
+    for value in (1, 2):
+        columns = [pa.array([far]).cast(pa.timestamp("us")).cast(type_), pa.array([value])]
+        rows = pa.table(columns, schema=schema).append_column(DELETED, pa.array([False]))
+        table.target.merge_rows(rows, None)
+    assert table.maintained.status(1).rows == 1
 
 
 @settings(max_examples=12)
