@@ -8,7 +8,7 @@ writes negative decimals as values of partitions that no reader accepts, such as
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from barnabas.spark.delta.columns import Column, all_columns
 
@@ -33,7 +33,9 @@ def decimal_columns(columns: Sequence[Column], names: Iterable[str]) -> list[str
     return [each for each in names if each in decimals]
 
 
-def file_properties(columns: Sequence[Column], compression: str) -> WriterProperties | None:
+def file_properties(
+    columns: Sequence[Column], compression: Literal["SNAPPY", "ZSTD"]
+) -> WriterProperties | None:
     """Return how delta-rs writes files without rounded statistics; None if it rounds none.
 
     Args:
