@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.facade import Client
 from barnabas.spark.iceberg.catalog import open_table
+from documents.blocks import ROOT
 from spark.iceberg_tables import named
 from spark.killed_job import KILLS, Job, kill_and_finish
 from spark.tables import KINDS, DeltaSinkTable, IcebergSinkTable, SinkTable
@@ -109,3 +111,27 @@ def test_a_dataframe_is_merged_in_one_commit(spark: SparkSession, table: SinkTab
     assert not [each for each in left if each.suffix == ".parquet"]
     if isinstance(table, DeltaSinkTable):
         assert DeltaTable(table.target).version() == 2
+
+
+def test_the_example_of_the_page_keeps_the_current_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "tables.md").read_text()
+    _, _, rest = page.partition("<!-- test: checked by tests/spark/test_merges.py -->\n```python\n")
+    code = rest.partition("```")[0].replace("/data/", f"{tmp_path}/")
+    source = tmp_path / "source"
+    source.mkdir()
+    rows = [(1, "a", 0, "c"), (2, "b", 1, "c"), (1, "new", 2, "u"), (2, None, 3, "d")]
+    names = ("id", "name", "offset", "op")
+    lines = (json.dumps(dict(zip(names, row, strict=True))) for row in rows)
+    (source / "rows.json").write_text("\n".join(lines))
+    schema = "id BIGINT, name STRING, offset BIGINT, op STRING"
+    given: dict[str, Any] = {"changes": spark.readStream.schema(schema).json(str(source))}
+    exec(code, given)
+    query = given["query"]
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    found = DeltaTable(tmp_path / "customers").to_pyarrow_table().to_pylist()
+    assert found == [{"id": 1, "name": "new", "offset": 2}]

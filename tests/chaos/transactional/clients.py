@@ -154,6 +154,11 @@ class LibrdkafkaProducer:
     Its calls sometimes never return, in spite of their time limit: the offsets of a transaction,
     when librdkafka removes the broker that it has found to be the group's coordinator. The process
     then ends and is replaced. Calls of our own client have no such excuse.
+
+    The process is also replaced after a transaction that failed. librdkafka 2.16 may use the
+    sequence numbers of unacknowledged records again, in the same epoch, when it continues. The
+    leader then takes the new records for those, and drops them. `init_transactions` of the new
+    process raises the epoch.
     """
 
     def __init__(
@@ -164,6 +169,7 @@ class LibrdkafkaProducer:
         hung_s: float = HUNG_S,
     ):
         self._errs = errs
+        self._failure: Exception | None = None
         self._watchdog = Watchdog(hung_s, self._end_process)
         self._producer = confluent_kafka.Producer(
             {
@@ -190,6 +196,7 @@ class LibrdkafkaProducer:
                 if told.fatal():
                     raise FatalError from error
                 if told.txn_requires_abort():
+                    self._failure = error
                     raise AbortableError from error
                 if not told.retriable() or time.monotonic() > deadline:
                     raise FatalError from error
@@ -213,6 +220,8 @@ class LibrdkafkaProducer:
         self._call_limited(self._producer.init_transactions)
 
     def begin(self) -> None:
+        if self._failure is not None:
+            raise FatalError from self._failure
         self._call(self._producer.begin_transaction)
 
     def send(self, place: Place, key: bytes, value: bytes) -> None:
@@ -231,6 +240,7 @@ class LibrdkafkaProducer:
             # transaction has failed.
             self._errs(error)
             is_fatal = error.args[0].fatal()
+            self._failure = error
             raise (FatalError if is_fatal else AbortableError) from error
         self._producer.poll(0)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,7 @@ from barnabas.spark.pipelines.recording_registry import RecordingRegistry
 from barnabas.spark.pipelines.source_lines import place_in_traceback, place_of_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -113,7 +115,8 @@ class PipelineRun(StreamingQueryListener):
             self._session, spec.catalog, spec.database, sql_conf=spec.configuration
         )
         registry = RecordingRegistry(self._project, self._session, graph_id)
-        cli.register_definitions(self._project.spec, registry, spec, self._session, graph_id)
+        with _compiled_anew():
+            cli.register_definitions(self._project.spec, registry, spec, self._session, graph_id)
         return graph_id, registry
 
     def _check_names(self, outputs: set[str]) -> None:
@@ -245,3 +248,16 @@ def _change_json(change: Change) -> dict[str, Any]:
         "remedy": change.remedy,
         "refused": change.is_refused,
     }
+
+
+@contextlib.contextmanager
+def _compiled_anew() -> Iterator[None]:
+    """Keep no compiled form of the definitions.
+
+    Python uses it again if the file has the same size, and was changed in the same second.
+    """
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
