@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, rows_text, short, shown
+from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, rows_text, shown
 
 RECORDS, OUT = "spark_catalog.default.records/records", "out/to_topic"
 
@@ -32,12 +32,6 @@ def lines_of(capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> lis
             show(event)
     captured = capsys.readouterr()
     return (captured.out + captured.err).splitlines()
-
-
-def test_flows_are_named_after_their_table_or_sink() -> None:
-    assert short(RECORDS) == "records"
-    assert short(OUT) == "out/to_topic"
-    assert short("spark_catalog.sales.records/backfill") == "records/backfill"
 
 
 def test_the_lag_names_topics_if_there_are_several() -> None:

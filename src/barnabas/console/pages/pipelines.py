@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from barnabas.cli.pipeline.projects import listed_bounds, project_of
-from barnabas.cli.pipeline.run_display import short
 from barnabas.console.console import console_of
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.definition import short_key
 from barnabas.spark.pipelines.errors import ProjectError
 from barnabas.spark.pipelines.notes import read_notes
 from barnabas.spark.pipelines.run_lock import is_running
@@ -53,7 +53,7 @@ def _flow(status: FlowStatus) -> dict[str, Any]:
     checkpoint = status.checkpoint
     unmet = status.progress.get("expectations", {})
     return {
-        "name": short(checkpoint.key),
+        "name": short_key(checkpoint.key),
         "batch": checkpoint.committed_batch if checkpoint.committed_batch >= 0 else None,
         "is_unfinished": status.has_unfinished_batch,
         "rows_read": status.progress.get("rows_read"),
