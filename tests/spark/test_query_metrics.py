@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from barnabas.cli.top.metrics import fetch_metrics
 from barnabas.spark.metrics import SessionMetrics, serve_metrics
@@ -44,33 +46,37 @@ def test_a_query_has_rows_lag_state_and_watermark(
     fill(topic, 1, [(None, b"%d" % i) for i in range(20)])
     records = source(spark, bootstrap, topic).withWatermark("timestamp", "1 second")
     rows = count_written(records.dropDuplicatesWithinWatermark(["value"]))
-    numbers = iter(range(100))
+    numbers = itertools.count()
     with serve_metrics(spark, port=0) as metrics:
-        query = to_the_end(
-            lambda: (
-                rows.writeStream.queryName("copy")
-                .option("checkpointLocation", str(tmp_path / f"checkpoint{next(numbers)}"))
+
+        def start() -> StreamingQuery:
+            name = f"copy-{next(numbers)}"
+            return (
+                rows.writeStream.queryName(name)
+                .option("checkpointLocation", str(tmp_path / name))
                 .format("noop")
                 .trigger(availableNow=True)
                 .start()
             )
-        )
+
+        query = to_the_end(start)
+        name = query.name
         read = sum(progress["numInputRows"] for progress in query.recentProgress)
         assert read == 120
         # Spark reports events in another thread.
-        eventually(lambda: value(metrics, "running", query="copy") == 0, "the end of the query")
-        assert value(metrics, "rows_read_total", query="copy") == 120
+        eventually(lambda: value(metrics, "running", query=name) == 0, "the end of the query")
+        assert value(metrics, "rows_read_total", query=name) == 120
         # The values 0 to 19 are in both partitions.
-        assert value(metrics, "rows_written_total", query="copy") == 100
+        assert value(metrics, "rows_written_total", query=name) == 100
         for partition in ("0", "1", "2"):
-            assert value(metrics, "lag", query="copy", topic=topic, partition=partition) == 0
-        assert (value(metrics, "state_rows", query="copy") or 0) > 0
+            assert value(metrics, "lag", query=name, topic=topic, partition=partition) == 0
+        assert (value(metrics, "state_rows", query=name) or 0) > 0
         # The test gives its last record the time 1,099 ms.
-        watermark = value(metrics, "watermark_timestamp_seconds", query="copy")
+        watermark = value(metrics, "watermark_timestamp_seconds", query=name)
         assert watermark == pytest.approx(0.099)
-        assert (value(metrics, "phase_seconds_total", query="copy", phase="addBatch") or 0) > 0
-        assert value(metrics, "starts_total", query="copy") == 1
-        assert value(metrics, "failures_total", query="copy") == 0
+        assert (value(metrics, "phase_seconds_total", query=name, phase="addBatch") or 0) > 0
+        assert value(metrics, "starts_total", query=name) == 1
+        assert value(metrics, "failures_total", query=name) == 0
 
 
 def test_a_query_that_fails_counts_a_failure(

@@ -1,7 +1,7 @@
 """Every metric of streaming queries: its kind, its tags and its meaning.
 
 The process that starts the queries of Spark exposes them, not a broker. tools/metrics_page.py
-generates a table of `docs/metrics.md` from this one.
+generates a table of `docs/metrics.md` from this one. The names are those of Prometheus.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from barnabas.metrics.catalogue import C, G, H, MetricRow
 
 RUNNING_QUERIES: Final = "barnabas_running_queries"
 RUNNING: Final = "barnabas_query_running"
-STARTS: Final = "barnabas_query_starts-total"
-FAILURES: Final = "barnabas_query_failures-total"
-ROWS_READ: Final = "barnabas_query_rows_read-total"
-ROWS_WRITTEN: Final = "barnabas_query_rows_written-total"
+STARTS: Final = "barnabas_query_starts_total"
+FAILURES: Final = "barnabas_query_failures_total"
+ROWS_READ: Final = "barnabas_query_rows_read_total"
+ROWS_WRITTEN: Final = "barnabas_query_rows_written_total"
 ROWS_PER_SECOND: Final = "barnabas_query_rows_per_second"
 BATCH_SECONDS: Final = "barnabas_query_batch_seconds"
 LAST_BATCH_SECONDS: Final = "barnabas_query_last_batch_seconds"
-PHASE_SECONDS: Final = "barnabas_query_phase_seconds-total"
+PHASE_SECONDS: Final = "barnabas_query_phase_seconds_total"
 LAST_TRIGGER: Final = "barnabas_query_last_trigger_timestamp_seconds"
 LAG: Final = "barnabas_query_lag"
 WATERMARK: Final = "barnabas_query_watermark_timestamp_seconds"
 STATE_ROWS: Final = "barnabas_query_state_rows"
 STATE_BYTES: Final = "barnabas_query_state_bytes"
-LATE_ROWS: Final = "barnabas_query_late_rows-total"
+LATE_ROWS: Final = "barnabas_query_late_rows_total"
 
 _QUERY = ("query",)
 

@@ -15,37 +15,14 @@ from barnabas.metrics.exposition import exposition_name, pieces
 from barnabas.metrics.query_catalogue import QUERY_CATALOGUE
 from barnabas.spark.metrics import QueryMetricsListener, QueryMetricsServer
 from barnabas.spark.query_metrics import QUERIES_MAX, QueryMetrics
-from barnabas.spark.query_progress import QueryProgress, query_progress
+from barnabas.spark.query_progress import query_progress
+from unit.spark.query_batches import BATCH, batch
 
-# As Spark 4.2.1 reports it, without the parts that are not used.
-BATCH: dict[str, Any] = {
-    "id": "3bfece11-93d3-40c4-a4ba-e1a5e7f4a7d1",
-    "name": "copy",
-    "timestamp": "2026-11-27T06:12:45.500Z",
-    "batchId": 2,
-    "batchDuration": 2000,
-    "numInputRows": 100,
-    "processedRowsPerSecond": 50.0,
-    "durationMs": {"addBatch": 1500, "walCommit": 40},
-    "eventTime": {"watermark": "2026-11-27T05:57:23.000Z"},
-    "stateOperators": [
-        {"numRowsTotal": 4, "memoryUsedBytes": 900, "numRowsDroppedByWatermark": 1},
-        {"numRowsTotal": 2, "memoryUsedBytes": 100, "numRowsDroppedByWatermark": 0},
-    ],
-    "sources": [
-        {"endOffset": {"t": {"0": 90, "1": 5}}, "latestOffset": {"t": {"0": 100, "1": 5}}},
-    ],
-    "sink": {"description": "FileSink", "numOutputRows": 80},
-}
 WITHOUT_STATE = {
     **{key: value for key, value in BATCH.items() if key != "eventTime"},
     "stateOperators": [],
     "sink": {"numOutputRows": -1},
 }
-
-
-def batch(**changed: Any) -> QueryProgress:
-    return query_progress(json.dumps({**BATCH, **changed}))
 
 
 def values(metrics: QueryMetrics) -> dict[tuple[str, ...], float]:

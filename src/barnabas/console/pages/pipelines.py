@@ -1,4 +1,4 @@
-"""The pipelines of the projects that the command line names: lag, watermark and state of flows."""
+"""Pipelines of the named projects, and queries of the named drivers: lag, rates and state."""
 
 from __future__ import annotations
 
@@ -26,11 +26,19 @@ __all__ = ["ROUTES"]
 
 
 async def show_pipelines(request: Request) -> Response:
-    """Show the pipelines."""
+    """Show the pipelines and queries."""
     console = console_of(request)
     directories = console.settings.pipelines
     found = await console.cluster.call(lambda client: [_load(client, each) for each in directories])
-    return console.page(request, "pipelines.html", pipelines=found)
+    latest = console.history.latest
+    queries = {} if latest is None else latest.queries
+    return console.page(
+        request,
+        "pipelines.html",
+        pipelines=found,
+        queries=queries,
+        waits_for_queries=bool(console.settings.queries),
+    )
 
 
 def _load(client: Client, directory: str) -> dict[str, Any]:
@@ -58,6 +66,8 @@ def _flow(status: FlowStatus) -> dict[str, Any]:
         "is_unfinished": status.has_unfinished_batch,
         "rows_read": status.progress.get("rows_read"),
         "rows_written": status.progress.get("rows_written"),
+        "rows_per_second": status.progress.get("rows_per_second"),
+        "seconds": status.progress.get("seconds"),
         "lag": status.lag_by_topic,
         "lost": sum(status.lost.values()),
         "watermark": checkpoint.watermark_ms or -1,

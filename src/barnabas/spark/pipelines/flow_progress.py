@@ -30,6 +30,8 @@ def progress_event(flow: str, progress: QueryProgress) -> dict[str, Any]:
         # None for flows of SQL files, except into sinks that count.
         "rows_written": progress.rows_written,
         "seconds": progress.seconds,
+        # Rows read.
+        "rows_per_second": progress.rows_per_second,
         # By topic, then by partition: the next offset to read.
         "offsets": progress.offsets,
         # By topic: records that had not been read at the end of the batch.
