@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from barnabas.cli.top.metrics import fetch_metrics
 from barnabas.spark.metrics import SessionMetrics, serve_metrics
-from barnabas.spark.query_progress import count_written
-from spark.queries import to_the_end
+from documents.blocks import sections_of
+from spark.queries import with_python
 from waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -28,9 +28,9 @@ def value(metrics: SessionMetrics, name: str, **labels: str) -> float | None:
     return found.get(tuple(sorted(labels.items())))
 
 
-def source(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+def read(spark: SparkSession, bootstrap: str, topic: str, connector: str) -> DataFrame:
     return (
-        spark.readStream.format("barnabas")
+        spark.readStream.format(connector)
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
@@ -39,51 +39,75 @@ def source(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     )
 
 
-def test_a_query_has_rows_lag_state_and_watermark(
-    spark: SparkSession, bootstrap: str, fill: Fill, topic: str, tmp_path: Path
+@pytest.fixture(params=["barnabas", "kafka"])
+def source(request: pytest.FixtureRequest) -> str:
+    """The name of a connector."""
+    if request.param == "kafka":
+        request.getfixturevalue("connector")
+    return str(request.param)
+
+
+def program(directory: Path) -> str:
+    """Return the example of docs/spark.md, with its paths in a directory and on a free port."""
+    [found] = [
+        block.text
+        for section in sections_of("docs/spark.md")
+        for block in section.blocks
+        if block.checked_by == "tests/spark/test_query_metrics.py"
+    ]
+    assert "port=9309" in found
+    return found.replace("port=9309", "port=0").replace("/data", str(directory))
+
+
+def test_a_query_as_on_the_page_has_rows_lag_state_and_watermark(
+    spark: SparkSession,
+    bootstrap: str,
+    fill: Fill,
+    topic: str,
+    tmp_path: Path,
+    source: str,
 ) -> None:
     fill(topic, 0, [(None, b"%d" % i) for i in range(100)])
     fill(topic, 1, [(None, b"%d" % i) for i in range(20)])
-    records = source(spark, bootstrap, topic).withWatermark("timestamp", "1 second")
-    rows = count_written(records.dropDuplicatesWithinWatermark(["value"]))
-    numbers = itertools.count()
-    with serve_metrics(spark, port=0) as metrics:
+    records = read(spark, bootstrap, topic, source).withWatermark("timestamp", "1 second")
+    events = records.dropDuplicatesWithinWatermark(["value"])
+    attempts = itertools.count()
 
-        def start() -> StreamingQuery:
-            name = f"copy-{next(numbers)}"
-            return (
-                rows.writeStream.queryName(name)
-                .option("checkpointLocation", str(tmp_path / name))
-                .format("noop")
-                .trigger(availableNow=True)
-                .start()
-            )
+    def run() -> SessionMetrics:
+        names: dict[str, Any] = {"spark": spark, "events": events}
+        exec(program(tmp_path / str(next(attempts))), names)
+        try:
+            names["query"].processAllAvailable()
+        except StreamingQueryException:
+            names["metrics"].close()
+            raise
+        finally:
+            names["query"].stop()
+        metrics: SessionMetrics = names["metrics"]
+        return metrics
 
-        query = to_the_end(start)
-        name = query.name
-        read = sum(progress["numInputRows"] for progress in query.recentProgress)
-        assert read == 120
+    with with_python(run) as metrics:
         # Spark reports events in another thread.
-        eventually(lambda: value(metrics, "running", query=name) == 0, "the end of the query")
-        assert value(metrics, "rows_read_total", query=name) == 120
+        eventually(lambda: value(metrics, "running", query="copy") == 0, "the end of the query")
+        assert value(metrics, "rows_read_total", query="copy") == 120
         # The values 0 to 19 are in both partitions.
-        assert value(metrics, "rows_written_total", query=name) == 100
+        assert value(metrics, "rows_written_total", query="copy") == 100
         for partition in ("0", "1", "2"):
-            assert value(metrics, "lag", query=name, topic=topic, partition=partition) == 0
-        assert (value(metrics, "state_rows", query=name) or 0) > 0
-        # The test gives its last record the time 1,099 ms.
-        watermark = value(metrics, "watermark_timestamp_seconds", query=name)
+            assert value(metrics, "lag", query="copy", topic=topic, partition=partition) == 0
+        assert (value(metrics, "state_rows", query="copy") or 0) > 0
+        # The newest record has the time 1,099 ms.
+        watermark = value(metrics, "watermark_timestamp_seconds", query="copy")
         assert watermark == pytest.approx(0.099)
-        assert (value(metrics, "phase_seconds_total", query=name, phase="addBatch") or 0) > 0
-        assert value(metrics, "starts_total", query=name) == 1
-        assert value(metrics, "failures_total", query=name) == 0
+        assert (value(metrics, "phase_seconds_total", query="copy", phase="addBatch") or 0) > 0
+        assert value(metrics, "starts_total", query="copy") == 1
+        assert value(metrics, "failures_total", query="copy") == 0
 
 
 def test_a_query_that_fails_counts_a_failure(
     spark: SparkSession, bootstrap: str, fill: Fill, topic: str, tmp_path: Path
 ) -> None:
     fill(topic, 0, [(None, b"no number")])
-    rows = source(spark, bootstrap, topic).selectExpr("assert_true(false)")
+    rows = read(spark, bootstrap, topic, "barnabas").selectExpr("assert_true(false)")
     with serve_metrics(spark, port=0) as metrics:
         query = (
             rows.writeStream.queryName("broken")

@@ -42,7 +42,9 @@ QUERY_CATALOGUE: dict[str, MetricRow] = {
     BATCH_SECONDS: MetricRow(H, (*_QUERY, "le"), "Duration of batches, s."),
     LAST_BATCH_SECONDS: MetricRow(G, _QUERY, "Duration of the last batch, s."),
     PHASE_SECONDS: MetricRow(
-        C, (*_QUERY, "phase"), "Duration of the phases of batches, s, with Spark's names of them."
+        C,
+        (*_QUERY, "phase"),
+        "Duration of the phases of batches, s, by Spark's name. `triggerExecution` is their sum.",
     ),
     LAST_TRIGGER: MetricRow(
         G, _QUERY, "Start of the last batch, or of the last trigger that found no data, Unix time."
