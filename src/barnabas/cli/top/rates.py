@@ -118,7 +118,9 @@ class Rates:
                 for name, principal in self.principals.items()
             },
             "queries": {
-                address: queries and {name: each.as_json() for name, each in queries.items()}
+                address: None
+                if queries is None
+                else {name: each.as_json() for name, each in queries.items()}
                 for address, queries in self.queries.items()
             },
         }
