@@ -13,6 +13,7 @@ import barnabas
 from barnabas.client.facade import Client
 from barnabas.metrics import names
 from barnabas.metrics.catalogue import CATALOGUE
+from barnabas.metrics.exposition import exposition_name
 from barnabas.metrics.family import MetricKind
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
@@ -20,7 +21,6 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.record.builder import BatchBuilder
-from barnabas.server.metrics.exposition import exposition_name
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.free_ports import free_ports
 from conformance.raw_client import RawClient

@@ -20,6 +20,7 @@ from barnabas.spark.pipelines.pipeline_run import PipelineRun
 from barnabas.spark.pipelines.pipeline_session import pipeline_session
 from barnabas.spark.pipelines.project import load_project
 from barnabas.spark.pipelines.run_request import RunRequest
+from barnabas.spark.query_metrics import QueryMetrics
 
 
 @contextlib.contextmanager
@@ -57,7 +58,9 @@ def main() -> None:
             events: list[Any] = []
             with edited(file, edit["old"], edit["new"]), away(gone):
                 request = RunRequest(str(project.spec), check_only=edit.get("check", True))
-                run = PipelineRun(load_project(directory), request, session, events.append)
+                run = PipelineRun(
+                    load_project(directory), request, session, events.append, QueryMetrics()
+                )
                 run.run_once()
                 run.close()
             results.write(json.dumps(events) + "\n")

@@ -31,6 +31,8 @@ class Pipeline:
         self.directory = directory
         self.definitions = directory / "transformations" / "datasets.py"
         self.storage = directory / "storage"
+        # Of the metrics of a pipeline that is running.
+        self.metrics_address = ""
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
@@ -69,9 +71,11 @@ class Pipeline:
         """Run the pipeline every second; the first round has ended well."""
         while True:
             seen = []
-            with self.start("--every", "1s") as started:
+            with self.start("--every", "1s", "--metrics", "127.0.0.1:0") as started:
                 for event in events(started):
                     seen.append(event)
+                    if event["event"] == "metrics":
+                        self.metrics_address = event["address"]
                     if event == {"event": "ended", "result": "completed"}:
                         yield started
                         return

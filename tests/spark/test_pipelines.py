@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from barnabas.cli.top.metrics import fetch_metrics
 from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
 from barnabas.spark.pipelines.project import load_project
@@ -60,6 +61,15 @@ def test_a_new_project_runs_goes_on_and_refuses_what_does_not_fit(
     assert sum(part["lag"] for part in pipeline.status()["records"]["partitions"]) == 1
     with pipeline.running() as again:
         assert sum(part["lag"] for part in pipeline.status()["records"]["partitions"]) == 0
+        found = fetch_metrics(pipeline.metrics_address)
+        assert found["barnabas_query_rows_written_total"] == {
+            (("query", "out/to_topic"),): 1,
+            (("query", "records"),): 1,
+        }
+        assert found["barnabas_query_starts_total"][("query", "records"),] >= 1
+        assert set(found["barnabas_query_failures_total"].values()) == {0}
+        place = (("partition", "1"), ("query", "records"), ("topic", topic))
+        assert found["barnabas_query_lag"][place] == 0
         # The definitions of a running pipeline change: its next round reads them.
         pipeline.replace(f'"subscribe", "{topic}"', '"subscribe", "elsewhere"')
         last = list(events(again))

@@ -16,6 +16,7 @@ from barnabas.cli.common.output import (
     metrics_option,
     problem,
     property_option,
+    queries_option,
     warning,
 )
 from barnabas.cli.common.printable import echo
@@ -73,6 +74,7 @@ _PASSWORD_BYTES_MAX = 1024
     f"default: the current profile]",
 )
 @metrics_option
+@queries_option
 @registry_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -116,6 +118,7 @@ def console(
     config_file: str | None,
     profile: str | None,
     metrics: Sequence[str],
+    queries: Sequence[str],
     registry: str | None,
     host: str,
     port: int,
@@ -153,6 +156,7 @@ def console(
         interval,
         _TIMEOUT_S,
         pipelines=tuple(pipelines),
+        queries=tuple(queries),
         registry=open_registry(registry, chosen.properties, is_needed=False),
     )
     _show_warnings()

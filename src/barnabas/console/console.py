@@ -93,7 +93,7 @@ class Console:
             "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             "bootstrap": self.settings.bootstrap,
             "allow_changes": self.settings.allow_changes,
-            "has_pipelines": bool(self.settings.pipelines),
+            "has_pipelines": bool(self.settings.pipelines or self.settings.queries),
             "has_login": self.settings.has_login,
             "session": session,
             "can_change": can_change,

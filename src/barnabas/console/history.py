@@ -46,6 +46,7 @@ class History:
     def __init__(self, access: ClusterAccess, settings: ConsoleSettings) -> None:
         self._access = access
         self._metrics = settings.metrics
+        self._queries = settings.queries
         self.interval = settings.interval
         self._latest: Sample | None = None
         # Rates between the newest two samples; None until there are two.
@@ -110,7 +111,8 @@ class History:
         _keep_only(self._topics, sample.topics)
 
     def _take(self, client: Client) -> Sample:
-        sample = Sampler(client, self._metrics, internal=True, groups=_GROUPS_MAX).take()
+        sampler = Sampler(client, self._metrics, self._queries, internal=True, groups=_GROUPS_MAX)
+        sample = sampler.take()
         return replace(sample, groups={**sample.groups, **_share_groups(client)})
 
 

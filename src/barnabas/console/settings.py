@@ -48,6 +48,8 @@ class ConsoleSettings:
     search: SearchLimits = field(default_factory=SearchLimits)
     # Directories of projects of declarative pipelines.
     pipelines: tuple[str, ...] = ()
+    # Addresses of drivers of Spark that serve metrics of their queries.
+    queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
 

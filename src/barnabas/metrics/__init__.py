@@ -1,1 +1,1 @@
-"""Counters, rates, gauges and histograms, with Kafka's names."""
+"""Counters, rates, gauges and histograms with Kafka's names, and the listener that exposes them."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
-from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, rows_text, short, shown
+from barnabas.cli.pipeline.commands import pipeline
+from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, rows_text, shown
+from barnabas.spark.pipelines.new_project import NewProject, create_project
 
 RECORDS, OUT = "spark_catalog.default.records/records", "out/to_topic"
 
@@ -32,12 +36,6 @@ def lines_of(capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> lis
             show(event)
     captured = capsys.readouterr()
     return (captured.out + captured.err).splitlines()
-
-
-def test_flows_are_named_after_their_table_or_sink() -> None:
-    assert short(RECORDS) == "records"
-    assert short(OUT) == "out/to_topic"
-    assert short("spark_catalog.sales.records/backfill") == "records/backfill"
 
 
 def test_the_lag_names_topics_if_there_are_several() -> None:
@@ -89,6 +87,19 @@ def test_only_states_of_flows_that_run_are_lines(capsys: pytest.CaptureFixture[s
         capsys, flow(RECORDS, "queued"), flow(RECORDS, "running"), flow(OUT, "failed", "no broker")
     )
     assert found == ["records: running", "out/to_topic: failed: no broker"]
+
+
+def test_the_address_of_metrics_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    event = {"event": "metrics", "address": "127.0.0.1:9309"}
+    assert lines_of(capsys, event) == ["metrics 127.0.0.1:9309"]
+
+
+def test_a_metrics_address_without_port_is_wrong_usage(tmp_path: Path) -> None:
+    create_project(tmp_path / "p", NewProject("t", "127.0.0.1:1", "u"))
+    words = ["run", "--project", str(tmp_path / "p"), "--metrics", "localhost"]
+    done = CliRunner().invoke(pipeline, words)
+    assert done.exit_code == 2
+    assert "--metrics localhost: write HOST:PORT" in done.output
 
 
 def test_a_refused_change_has_its_way_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,13 @@ from rich.console import Console
 
 from barnabas.cli.top.commands import top
 from barnabas.cli.top.metrics import broker_metrics, parse_metrics
+from barnabas.cli.top.queries import query_samples, scrape_queries
 from barnabas.cli.top.rates import Rates, rates_between
 from barnabas.cli.top.sample import GroupSample, Sample, TopicSample
 from barnabas.cli.top.screen import amount, render, size
+from barnabas.metrics.exposition import pieces
+from barnabas.spark.query_metrics import QueryMetrics
+from unit.spark.query_batches import batch
 
 TEXT = """\
 # HELP kafka_server_brokertopicmetrics_bytesin_total Bytes.
@@ -168,3 +172,34 @@ def test_a_cluster_without_authentication_shows_no_principals() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(render(rates, None, 2.0))
     assert "principal" not in console.export_text()
+
+
+def test_queries_of_drivers_are_rows_and_json() -> None:
+    metrics = QueryMetrics()
+    metrics.on_started("copy")
+    metrics.on_progress("copy", batch())
+    metrics.on_ended("counts", failed=True)
+    text = b"".join(pieces(metrics.families())).decode()
+    queries = {"d:1": query_samples(parse_metrics(text)), "d:2": None}
+    rates = rates_between(*(Sample(at, "c", 1, {}, {}, 0, {}, queries) for at in (1.0, 2.0)))
+    found = rates.as_json()["queries"]
+    assert found["d:2"] is None
+    assert found["d:1"]["copy"] == {
+        "running": True,
+        "failures": 0,
+        "rows_per_s": 50.0,
+        "batch_s": 2.0,
+        "lag": {"t": 10},
+        "state_rows": 6,
+    }
+    assert found["d:1"]["counts"]["failures"] == 1
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(rates, None, 2.0))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["copy", "running", "50", "2.0", "s", "10", "6", "0"] in lines
+    assert ["counts", "ended", "-", "-", "-", "-", "1"] in lines
+    assert ["d:2", "no", "answer", "-", "-", "-", "-", "-"] in lines
+
+
+def test_a_driver_that_does_not_answer_is_no_error() -> None:
+    assert scrape_queries("127.0.0.1:1") is None

@@ -7,12 +7,16 @@ from pathlib import Path
 
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
+from barnabas.spark.metrics import QueryMetricsServer
 from barnabas.spark.pipelines.new_project import NewProject, create_project
 from barnabas.spark.pipelines.notes import Notes, write_notes
 from barnabas.spark.pipelines.project import load_project
+from barnabas.spark.query_metrics import QueryMetrics
 from barnabas.testing.broker_process import BrokerProcess
 from console_in_process import NO_BROKER, ConsoleInProcess
 from unit.spark.pipelines.stored_checkpoints import RECORDS, StoredFlow
+from unit.spark.query_batches import batch
+from waiting import eventually
 
 
 def cells(page: str) -> list[str]:
@@ -36,6 +40,8 @@ def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> Non
             "query": flow.query_id,
             "rows_read": 4,
             "rows_written": 1,
+            "rows_per_second": 2.5,
+            "seconds": 1.62,
             "state_rows": 7,
             "expectations": {"has a key": {"otherwise": "drop", "rows": 4, "failed": 3}},
         }
@@ -45,7 +51,10 @@ def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> Non
         with ConsoleInProcess(settings) as console:
             answer = console.get("/pipelines")
     assert answer.status == 200, answer.text
-    assert cells(answer.text)[8:] == ["records", "0", "4", "1", "1", "–", "7", "has a key: 3 of 4"]
+    assert cells(answer.text)[10:] == [
+        *("records", "0", "4", "1", "2.5", "1.6 s", "1", "–", "7"),
+        "has a key: 3 of 4",
+    ]
     assert re.search(r"flights\s*<span class=\"tag\">completed</span>", answer.text)
     assert 'href="/pipelines"' in answer.text
 
@@ -56,6 +65,21 @@ def test_a_missing_project_is_named_on_the_page(tmp_path: Path) -> None:
         with ConsoleInProcess(settings) as console:
             answer = console.get("/pipelines")
     assert "there is no spark-pipeline.yml" in answer.text
+
+
+def test_the_queries_of_a_driver_have_rates_durations_and_lag() -> None:
+    metrics = QueryMetrics()
+    metrics.on_started("copy")
+    metrics.on_progress("copy", batch())
+    with BrokerProcess() as broker, QueryMetricsServer(metrics, "127.0.0.1", 0) as driver:
+        addresses = (driver.address, "127.0.0.1:1")
+        settings = ConsoleSettings(broker.bootstrap, {}, queries=addresses, interval=0.5)
+        with ConsoleInProcess(settings) as console:
+            eventually(lambda: driver.address in console.get("/pipelines").text, "a sample")
+            page = console.get("/pipelines").text
+    assert cells(page)[7:] == ["copy", "running", "50", "2.0 s", "10", "6", "0"]
+    assert "The driver does not answer." in page
+    assert 'href="/pipelines"' in page
 
 
 def test_without_pipelines_no_page_links_to_them() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from barnabas.metrics import names
 from barnabas.metrics.catalogue import CATALOGUE
+from barnabas.metrics.exposition import exposition_name
 from barnabas.metrics.family import MetricKind
-from barnabas.server.metrics.exposition import exposition_name
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_equals_the_catalogue() -> None:
+def test_the_page_equals_the_catalogues() -> None:
     program = "import metrics_page; print(metrics_page.page(), end='')"
     made = subprocess.run(
         [sys.executable, "-c", program],

@@ -105,6 +105,13 @@ metrics_option = click.option(
     help="A broker's metrics listener; may be given for each broker.",
 )
 
+queries_option = click.option(
+    "--queries",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="The metrics of Spark's streaming queries in a driver; may be given for each driver.",
+)
+
 
 def _keep_timeout(ctx: click.Context, _parameter: click.Parameter, value: float) -> None:
     ctx.meta[_TIMEOUT_KEY] = value

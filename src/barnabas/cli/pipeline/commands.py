@@ -17,6 +17,7 @@ from barnabas.cli.pipeline.reset import reset_datasets
 from barnabas.cli.pipeline.running import run_request
 from barnabas.cli.pipeline.status import status
 from barnabas.cli.profiles.selection import select
+from barnabas.server.configs.endpoint import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,7 @@ Examples:
   barnabas pipeline run
   barnabas pipeline run --check
   barnabas pipeline run --every 1m --master local[2]
+  barnabas pipeline run --every 1m --metrics 127.0.0.1:9309
   barnabas pipeline run --refresh records --json
   barnabas pipeline run --conf spark.driver.memory=4g
 
@@ -113,6 +115,11 @@ def init(
 @click.option(
     "--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's start."
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Address for /metrics (Prometheus) of the flows while the run goes on. Default: none.",
+)
 @json_option("Print the events as lines of JSON.")
 def run(
     directory: Path,
@@ -122,6 +129,7 @@ def run(
     accepted: Sequence[str],
     master: str,
     settings: Sequence[str],
+    metrics: str | None,
     as_json: bool,
 ) -> None:
     """Run a pipeline, and show rows, lag, watermark and state of its flows.
@@ -141,6 +149,7 @@ def run(
         check_only=check_only,
         accepted=tuple(accepted),
         every_s=_seconds(every),
+        metrics=_address(metrics),
     )
     sys.exit(run_request(project, request, as_json=as_json))
 
@@ -152,3 +161,12 @@ def _seconds(text: str | None) -> float | None:
     if length is None:
         raise click.UsageError(f"--every {text}: write 90s, 15m or 2h")
     return length / 1000
+
+
+def _address(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    address = parse_address(text)
+    if address is None:
+        raise click.UsageError(f"--metrics {text}: write HOST:PORT, such as 127.0.0.1:9309")
+    return address

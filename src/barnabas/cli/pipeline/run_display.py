@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cli.common.output import echo_json
 from barnabas.cli.common.printable import echo, printable_lines
 from barnabas.cli.common.tables import bad, console, dim, good, table, warn
+from barnabas.spark.pipelines.definition import short_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,7 +107,7 @@ def _live(totals: RunTotals) -> Iterator[Show]:
 
         def show(event: Mapping[str, Any]) -> None:
             # The table has the states of flows, but not their errors.
-            if event["event"] in ("problem", "change") or event.get("error"):
+            if event["event"] in ("metrics", "problem", "change") or event.get("error"):
                 live.console.print(Text(printable_lines(_line(event) or "")), soft_wrap=True)
 
         yield show
@@ -119,7 +120,7 @@ def render(totals: RunTotals) -> RenderableType:
 
     rows = [
         (
-            short(flow),
+            short_key(flow),
             _STYLES.get(each.state, dim)(each.state),
             each.batches or None,
             each.rows_read if each.batches else None,
@@ -161,11 +162,13 @@ def _line(event: Mapping[str, Any]) -> str | None:
             return "waiting for the end of an earlier run"
         case "starting":
             return "starting Spark"
+        case "metrics":
+            return f"metrics {event['address']}"
         case "flow":
             if event["state"] in _HIDDEN_STATES:
                 return None
             error = f": {event['error']}" if event["error"] else ""
-            return f"{short(event['flow'])}: {event['state']}{error}"
+            return f"{short_key(event['flow'])}: {event['state']}{error}"
         case "progress":
             return _progress_line(event)
         case "change":
@@ -191,7 +194,7 @@ def _progress_line(event: Mapping[str, Any]) -> str:
         for name, counts in event["expectations"].items()
         if counts["failed"]
     ]
-    return f"{short(event['flow'])}: {', '.join(parts)}"
+    return f"{short_key(event['flow'])}: {', '.join(parts)}"
 
 
 def rows_text(read: int, written: int | None) -> str:
@@ -203,13 +206,6 @@ def rows_text(read: int, written: int | None) -> str:
 
 def _sum(total: int | None, more: int | None) -> int | None:
     return None if total is None or more is None else total + more
-
-
-def short(flow: str) -> str:
-    """Return the name of a flow: of its table, or of the sink and the flow that writes to it."""
-    target, _, name = flow.rpartition("/")
-    target = target.rsplit(".", 1)[-1]
-    return name if target in ("", name) else f"{target}/{name}"
 
 
 def lag_text(lag: Mapping[str, int | None]) -> str | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.output import EXIT_FAILED, problem
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.termination import exit_status, termination_as_interrupt
-from barnabas.cli.pipeline.run_display import RunTotals, rows_text, short, shown
+from barnabas.cli.pipeline.run_display import RunTotals, rows_text, shown
+from barnabas.spark.pipelines.definition import short_key
 
 if TYPE_CHECKING:
     from barnabas.spark.pipelines.project import Project
@@ -47,7 +48,7 @@ def run_request(project: Project, request: RunRequest, *, as_json: bool) -> int:
 
 def _summary(totals: RunTotals) -> str:
     counts = [
-        f"{short(flow)} {rows_text(each.rows_read, each.rows_written)}"
+        f"{short_key(flow)} {rows_text(each.rows_read, each.rows_written)}"
         for flow, each in totals.flows.items()
         if each.batches
     ]

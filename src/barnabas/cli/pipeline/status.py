@@ -17,7 +17,8 @@ from barnabas.cli.pipeline.projects import (
     reported,
     topic_bounds,
 )
-from barnabas.cli.pipeline.run_display import filled, lag_text, short
+from barnabas.cli.pipeline.run_display import filled, lag_text
+from barnabas.spark.pipelines.definition import short_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,9 +78,9 @@ def status(
     lost = [(each, tp, n) for each in statuses for tp, n in each.lost.items()]
     for each, tp, count in lost:
         warning(
-            f"{short(each.checkpoint.key)}: {count} records of {tp} were deleted before they were "
-            "read. The next run fails. With failOnDataLoss=false the source goes on without these "
-            "records, and they are lost"
+            f"{short_key(each.checkpoint.key)}: {count} records of {tp} were deleted before they "
+            "were read. The next run fails. With failOnDataLoss=false the source goes on without "
+            "these records, and they are lost"
         )
     if lost:
         sys.exit(EXIT_FAILED)
@@ -88,7 +89,7 @@ def status(
 def _echo_status(statuses: Sequence[FlowStatus], *, running: bool, last_result: str | None) -> None:
     rows = [
         (
-            short(each.checkpoint.key),
+            short_key(each.checkpoint.key),
             each.checkpoint.committed_batch if each.checkpoint.committed_batch >= 0 else None,
             each.progress.get("rows_written"),
             lag_text(each.lag_by_topic),

@@ -15,6 +15,7 @@ from barnabas.cli.common.output import (
     echo_json,
     metrics_option,
     problem,
+    queries_option,
 )
 
 if TYPE_CHECKING:
@@ -26,13 +27,15 @@ EXAMPLES = """\b
 Examples:
   barnabas top
   barnabas top --metrics 127.0.0.1:9308 --interval 1
+  barnabas top --queries 127.0.0.1:9309
   barnabas top --once --json
   barnabas top -b broker.example:9092 --internal --groups 100
 
 \b
 Record rates and lag come from the Kafka protocol. Outgoing bytes, requests, connections,
-principals, purgatories, CPU and memory come from the metrics listeners given by --metrics. The
-key q and Ctrl-C end the display.
+principals, purgatories, CPU and memory come from the metrics listeners given by --metrics.
+Streaming queries of Spark come from the drivers given by --queries. The key q and Ctrl-C end the
+display.
 """
 # A short timeout, because DescribeQuorum is not answered while the quorum has no leader.
 _DEFAULTS = {"request.timeout.ms": "3000"}
@@ -48,6 +51,7 @@ _DEFAULTS = {"request.timeout.ms": "3000"}
     help="Seconds between two samples.",
 )
 @metrics_option
+@queries_option
 @click.option("--internal", is_flag=True, help="Include internal topics.")
 @click.option(
     "--groups",
@@ -62,6 +66,7 @@ _DEFAULTS = {"request.timeout.ms": "3000"}
 def top(
     interval: float,
     metrics: Sequence[str],
+    queries: Sequence[str],
     internal: bool,
     groups_max: int,
     once: bool,
@@ -78,7 +83,7 @@ def top(
     if not once and not sys.stdout.isatty():
         raise click.UsageError("not a terminal: give --once, and --json for scripts")
     with connected(bootstrap, properties, _DEFAULTS) as client:
-        sampler = Sampler(client, metrics, internal=internal, groups=groups_max)
+        sampler = Sampler(client, metrics, queries, internal=internal, groups=groups_max)
         try:
             if once:
                 _show_once(sampler, interval, as_json=as_json)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.cli.top.metrics import BrokerMetrics
+    from barnabas.cli.top.queries import QuerySample
     from barnabas.cli.top.sample import GroupSample, Sample
 
 __all__ = ["Rates", "TopicRates", "rates_between"]
@@ -57,6 +58,8 @@ class Rates:
     processes: dict[str, BrokerRates]
     # Sums over all brokers by principal; empty if all clients are anonymous.
     principals: dict[str, PrincipalMetrics]
+    # By the address of the driver, then by name; None if the driver does not answer.
+    queries: dict[str, dict[str, QuerySample] | None]
 
     @property
     def records_in(self) -> float:
@@ -114,6 +117,12 @@ class Rates:
                 }
                 for name, principal in self.principals.items()
             },
+            "queries": {
+                address: None
+                if queries is None
+                else {name: each.as_json() for name, each in queries.items()}
+                for address, queries in self.queries.items()
+            },
         }
 
 
@@ -142,6 +151,7 @@ def rates_between(before: Sample, after: Sample) -> Rates:
             for address, metrics in after.metrics.items()
         },
         _principals(after),
+        after.queries,
     )
 
 

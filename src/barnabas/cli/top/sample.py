@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.quorum_state import NO_LEADER, quorum_state
 from barnabas.cli.groups.group_lag import group_progress
 from barnabas.cli.top.metrics import scrape
+from barnabas.cli.top.queries import scrape_queries
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.cli.top.metrics import BrokerMetrics
+    from barnabas.cli.top.queries import QuerySample
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
 
@@ -58,6 +60,8 @@ class Sample:
     group_count: int
     # By the address of the metrics listener.
     metrics: dict[str, BrokerMetrics]
+    # By the address of the driver, then by name; None if the driver does not answer.
+    queries: dict[str, dict[str, QuerySample] | None] = field(default_factory=dict)
 
 
 class Sampler:
@@ -66,15 +70,23 @@ class Sampler:
     Args:
         client: A client of the cluster.
         metrics: Addresses of metrics listeners, one per broker.
+        queries: Addresses of drivers of Spark that serve metrics of their queries.
         internal: Whether to include internal topics.
         groups: Maximum number of groups to describe.
     """
 
     def __init__(
-        self, client: Client, metrics: Sequence[str], *, internal: bool, groups: int
+        self,
+        client: Client,
+        metrics: Sequence[str],
+        queries: Sequence[str],
+        *,
+        internal: bool,
+        groups: int,
     ) -> None:
         self._client = client
         self._metrics = tuple(metrics)
+        self._queries = tuple(queries)
         self._internal = internal
         self._groups_max = groups
 
@@ -107,6 +119,7 @@ class Sampler:
             groups,
             count,
             {address: scrape(address) for address in self._metrics},
+            {address: scrape_queries(address) for address in self._queries},
         )
 
     def _ends(self, topics: dict[str, TopicInfo]) -> dict[TopicPartition, int]:

@@ -19,6 +19,7 @@ __all__ = ["amount", "render", "size"]
 _TOPICS_MAX = 15
 _GROUPS_MAX = 10
 _PRINCIPALS_MAX = 10
+_QUERIES_MAX = 10
 _STATES = {"Stable": good, "Empty": dim, "Dead": bad}
 
 
@@ -48,7 +49,7 @@ def size(value: float | None) -> str:
 def render(
     rates: Rates | None, error_text: str | None, interval: float, *, live: bool = False
 ) -> RenderableType:
-    """Return the whole screen: a heading, brokers, topics, groups and principals."""
+    """Return the whole screen: a heading, and a table for each kind of thing."""
     from rich.console import Group
     from rich.text import Text
 
@@ -61,6 +62,7 @@ def render(
             _topics(rates),
             _groups(rates),
             _principals(rates),
+            _queries(rates),
         ):
             if rows:
                 parts += [Text(""), table(columns, rows)]
@@ -170,4 +172,31 @@ def _principals(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
         )
     if len(ranked) > _PRINCIPALS_MAX:
         rows.append((dim(f"… {len(ranked) - _PRINCIPALS_MAX} more"), *[""] * 3))
+    return columns, rows
+
+
+def _queries(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    columns = ("query", "state", "rows/s", "batch", "lag", "state rows", "failures")
+    rows: list[tuple[object, ...]] = []
+    for address, queries in rates.queries.items():
+        if queries is None:
+            rows.append((address, dim("no answer"), *[dim(None)] * 5))
+            continue
+        # Those that run come first.
+        ranked = sorted(queries.items(), key=lambda item: (not item[1].is_running, item[0]))
+        for name, each in ranked[:_QUERIES_MAX]:
+            lag = sum(each.lag.values())
+            rows.append(
+                (
+                    name,
+                    good("running") if each.is_running else dim("ended"),
+                    amount(each.rows_per_second),
+                    None if each.batch_seconds is None else f"{each.batch_seconds:.1f} s",
+                    (warn(amount(lag)) if lag else good("0")) if each.lag else dim(None),
+                    amount(each.state_rows),
+                    bad(each.failures) if each.failures else each.failures,
+                )
+            )
+        if len(ranked) > _QUERIES_MAX:
+            rows.append((dim(f"… {len(ranked) - _QUERIES_MAX} more"), *[""] * 6))
     return columns, rows

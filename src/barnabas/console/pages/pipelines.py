@@ -1,4 +1,4 @@
-"""The pipelines of the projects that the command line names: lag, watermark and state of flows."""
+"""Pipelines of the named projects, and queries of the named drivers: lag, rates and state."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from barnabas.cli.pipeline.projects import listed_bounds, project_of
-from barnabas.cli.pipeline.run_display import short
 from barnabas.console.console import console_of
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.definition import short_key
 from barnabas.spark.pipelines.errors import ProjectError
 from barnabas.spark.pipelines.notes import read_notes
 from barnabas.spark.pipelines.run_lock import is_running
@@ -26,11 +26,19 @@ __all__ = ["ROUTES"]
 
 
 async def show_pipelines(request: Request) -> Response:
-    """Show the pipelines."""
+    """Show the pipelines and queries."""
     console = console_of(request)
     directories = console.settings.pipelines
     found = await console.cluster.call(lambda client: [_load(client, each) for each in directories])
-    return console.page(request, "pipelines.html", pipelines=found)
+    latest = console.history.latest
+    queries = {} if latest is None else latest.queries
+    return console.page(
+        request,
+        "pipelines.html",
+        pipelines=found,
+        queries=queries,
+        waits_for_queries=bool(console.settings.queries),
+    )
 
 
 def _load(client: Client, directory: str) -> dict[str, Any]:
@@ -53,11 +61,13 @@ def _flow(status: FlowStatus) -> dict[str, Any]:
     checkpoint = status.checkpoint
     unmet = status.progress.get("expectations", {})
     return {
-        "name": short(checkpoint.key),
+        "name": short_key(checkpoint.key),
         "batch": checkpoint.committed_batch if checkpoint.committed_batch >= 0 else None,
         "is_unfinished": status.has_unfinished_batch,
         "rows_read": status.progress.get("rows_read"),
         "rows_written": status.progress.get("rows_written"),
+        "rows_per_second": status.progress.get("rows_per_second"),
+        "seconds": status.progress.get("seconds"),
         "lag": status.lag_by_topic,
         "lost": sum(status.lost.values()),
         "watermark": checkpoint.watermark_ms or -1,

@@ -1,1 +1,1 @@
-"""Metrics of a node, and the HTTP listener that exposes them."""
+"""Metrics of a node."""

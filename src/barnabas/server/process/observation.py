@@ -29,9 +29,9 @@ from barnabas.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.metrics.metrics_listener import MetricsListener
     from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.server.listeners.listener import Listener
-    from barnabas.server.metrics.metrics_listener import MetricsListener
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.quorum.quorum_watch import QuorumWatch
 
@@ -120,7 +120,7 @@ class Observation:
             OSError: the address cannot be bound.
         """
         # Imported only with `metrics.listener`: these modules take a third of the start time.
-        from barnabas.server.metrics.metrics_listener import MetricsListener
+        from barnabas.metrics.metrics_listener import MetricsListener
 
         self._listener = MetricsListener(
             self.registry, self._runtime.timer, self._why_not_healthy, self._why_not_ready

@@ -93,6 +93,17 @@ class FlowDefinition:
         )
 
 
+def short_key(key: str) -> str:
+    """Return the short name of a flow: of its table, or of the sink and the flow into the sink.
+
+    Args:
+        key: the flow's `FlowDefinition.key`.
+    """
+    target, _, name = key.rpartition("/")
+    target = target.rsplit(".", 1)[-1]
+    return name if target in ("", name) else f"{target}/{name}"
+
+
 def topic_reads(root: Any) -> Iterator[dict[str, str]]:
     """Yield the options of each read of topics, of batches too; they may hold secrets."""
     for relation in relations(root):

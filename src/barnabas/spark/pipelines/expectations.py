@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import Column, DataFrame
 
@@ -119,7 +119,7 @@ def expect(
     return counted.where(f.when(is_met, f.lit(True)).otherwise(problem.cast("boolean")))
 
 
-def expectation_counts(observed: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def expectation_counts(observed: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the counts of the expectations in a progress of Spark, by name.
 
     Args:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from barnabas.spark.pipelines.advice import short as own_name
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.definition import short_key
 from barnabas.spark.pipelines.definition_checks import DefinitionChecks
 from barnabas.spark.pipelines.errors import ProjectError
 from barnabas.spark.pipelines.explained import explain, is_summary, named_in
@@ -25,6 +26,7 @@ from barnabas.spark.pipelines.notes import read_notes, write_notes
 from barnabas.spark.pipelines.project import file_address
 from barnabas.spark.pipelines.recording_registry import RecordingRegistry
 from barnabas.spark.pipelines.source_lines import place_in_traceback, place_of_name
+from barnabas.spark.query_progress import query_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from barnabas.spark.pipelines.definition import FlowDefinition
     from barnabas.spark.pipelines.project import Project
     from barnabas.spark.pipelines.run_request import RunRequest
+    from barnabas.spark.query_metrics import QueryMetrics
 
     Emit = Callable[[Mapping[str, Any]], None]
 
@@ -43,6 +46,8 @@ _FLOW = re.compile(r"Flow '?([^\s']+)'? (?:(?:is|has) )?([A-Z]{3,})")
 # Of the last batch, after the run has ended.
 _PROGRESS_WAIT_S = 5.0
 _PROGRESS_PAUSE_S = 0.05
+# By state of a flow that has ended: whether it failed.
+_ENDED_STATES = {"completed": False, "stopped": False, "failed": True}
 _ERROR = re.compile(r"\nError: (.*)", re.DOTALL)
 # Of flows that Spark does not start.
 _UNRESOLVED = re.compile(r"Failed to resolve flow( due to upstream failure)?: '([^']+)'")
@@ -56,16 +61,23 @@ class PipelineRun(StreamingQueryListener):
         request: what to run.
         session: a session of Spark Connect.
         emit: takes the events of the run, from several threads.
+        metrics: counts the runs and batches of the flows.
     """
 
     def __init__(
-        self, project: Project, request: RunRequest, session: SparkSession, emit: Emit
+        self,
+        project: Project,
+        request: RunRequest,
+        session: SparkSession,
+        emit: Emit,
+        metrics: QueryMetrics,
     ) -> None:
         super().__init__()
         self._project = project
         self._request = request
         self._session = session
         self._emit = emit
+        self._metrics = metrics
         # Guards the notes: progress arrives in another thread than events.
         self._lock = threading.Lock()
         self._notes = read_notes(project.notes)
@@ -196,6 +208,10 @@ class PipelineRun(StreamingQueryListener):
                 self._notes.definitions[definition.key] = definition
                 write_notes(self._project.notes, self._notes)
         key = definition.key if definition is not None else name
+        if state == "running":
+            self._metrics.on_started(short_key(key))
+        elif state in _ENDED_STATES:
+            self._metrics.on_ended(short_key(key), failed=_ENDED_STATES[state])
         self._emit({"event": "flow", "flow": key, "state": state, "error": error})
 
     def _await_progress(self) -> None:
@@ -227,7 +243,9 @@ class PipelineRun(StreamingQueryListener):
         """Report and note a finished batch."""
         name = str(event.progress.name).rsplit(".", 1)[-1]
         definition = self._flows.get(name)
-        made = progress_event(definition.key if definition else name, event.progress.json)
+        progress = query_progress(event.progress.json)
+        made = progress_event(definition.key if definition else name, progress)
+        self._metrics.on_progress(short_key(made["flow"]), progress)
         with self._lock:
             self._notes.progress[made["flow"]] = made
             write_notes(self._project.notes, self._notes)

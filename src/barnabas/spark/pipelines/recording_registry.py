@@ -23,9 +23,9 @@ from barnabas.spark.pipelines.definition import (
     topic_reads,
 )
 from barnabas.spark.pipelines.expectations import collect_quarantine_flows
-from barnabas.spark.pipelines.flow_progress import count_written
 from barnabas.spark.pipelines.source_lines import Place
 from barnabas.spark.pipelines.topic_changes import TopicUse
+from barnabas.spark.query_progress import count_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

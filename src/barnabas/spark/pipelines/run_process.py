@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,9 +22,10 @@ from barnabas.spark.pipelines.errors import MissingExtraError, ProjectError
 from barnabas.spark.pipelines.project import load_project
 from barnabas.spark.pipelines.run_lock import RunLock, is_java
 from barnabas.spark.pipelines.run_request import RunRequest
+from barnabas.spark.query_metrics import QueryMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _SUCCEEDED, _FAILED = 0, 1
 # Between two looks at Java.
@@ -69,14 +71,18 @@ def _run(request: RunRequest, events: EventWriter) -> int:
         raise MissingExtraError(error) from None
     from barnabas.spark.pipelines.pipeline_session import pipeline_session
 
-    with pipeline_session(project, request.master, request.settings) as (session, java):
+    metrics = QueryMetrics()
+    with (
+        _served(metrics, request, events),
+        pipeline_session(project, request.master, request.settings) as (session, java),
+    ):
         lock.note_java(java)
         ending = threading.Event()
         threading.Thread(target=_end_with_java, args=(java, ending, events), daemon=True).start()
         # Imports pyspark, which costs a second; by now errors of the project are reported.
         from barnabas.spark.pipelines.pipeline_run import PipelineRun
 
-        run = PipelineRun(project, request, session, events.emit)
+        run = PipelineRun(project, request, session, events.emit, metrics)
         try:
             while (succeeded := run.run_once()) and request.every_s is not None:
                 time.sleep(request.every_s)
@@ -84,6 +90,24 @@ def _run(request: RunRequest, events: EventWriter) -> int:
             run.close()
             ending.set()
         return _SUCCEEDED if succeeded else _FAILED
+
+
+@contextmanager
+def _served(metrics: QueryMetrics, request: RunRequest, events: EventWriter) -> Iterator[None]:
+    """Serve metrics if the request asks for that, and tell their address."""
+    if request.metrics is None:
+        yield
+        return
+    from barnabas.spark.metrics import QueryMetricsServer
+
+    host, port = request.metrics
+    try:
+        server = QueryMetricsServer(metrics, host, port)
+    except OSError as error:
+        raise ProjectError(f"metrics cannot be served at {host}:{port}: {error}") from None
+    with server:
+        events.emit({"event": "metrics", "address": server.address})
+        yield
 
 
 def _end_with_command() -> None:

@@ -26,6 +26,8 @@ class RunRequest:
     accepted: tuple[str, ...] = ()
     # Run again after this pause, until stopped. None for one run.
     every_s: float | None = None
+    # Host and port at which the metrics of the flows are served. None to serve none.
+    metrics: tuple[str, int] | None = None
 
     def to_json(self) -> str:
         """Return the request on one line."""
@@ -37,4 +39,6 @@ class RunRequest:
         value = json.loads(line)
         for name in ("refresh", "full_refresh", "accepted"):
             value[name] = tuple(value[name])
+        if value["metrics"] is not None:
+            value["metrics"] = tuple(value["metrics"])
         return cls(**value)

@@ -9,12 +9,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.metrics.catalogue import CATALOGUE
+from barnabas.metrics.exposition import exposition_name
 from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.http_connection import DEADLINE_MS, HttpResponse
+from barnabas.metrics.metrics_listener import CONNECTIONS_MAX
 from barnabas.network.principal import Principal
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.server.metrics.exposition import exposition_name
-from barnabas.server.metrics.http_connection import DEADLINE_MS, HttpResponse
-from barnabas.server.metrics.metrics_listener import CONNECTIONS_MAX
 from unit.runtime.streams import Recorder
 from unit.server.process.test_drain import long_fetch
 from unit.server.simulated_broker import HOST, SimulatedBroker, SimulatedClient

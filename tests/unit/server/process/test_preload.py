@@ -45,7 +45,7 @@ AT_START = {
     "barnabas.server.controller_access.controller_registrant",
     "barnabas.server.process.controller_server",
     "barnabas.server.security.authorizer.node_authorizer",
-    "barnabas.server.metrics.metrics_listener",
+    "barnabas.metrics.metrics_listener",
     "barnabas.server.quorum.quorum_wait",
     "barnabas.server.quorum.quorum_watch",
     "barnabas.server.telemetry.client_telemetry",

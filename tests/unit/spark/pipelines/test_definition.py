@@ -10,6 +10,7 @@ from barnabas.spark.pipelines.definition import (
     StreamSource,
     define_flow,
     inline_views,
+    short_key,
 )
 
 TOPIC = """
@@ -123,3 +124,9 @@ def test_a_flow_that_may_read_a_view_in_sql_is_not_complete() -> None:
     assert not inline_views(defined(TABLE), {}, known={"other"}).is_complete
     assert inline_views(defined(TABLE), {}, known={"records"}).is_complete
     assert inline_views(defined(TABLE), {}, None).is_complete
+
+
+def test_flows_are_named_after_their_table_or_sink() -> None:
+    assert short_key("spark_catalog.default.records/records") == "records"
+    assert short_key("out/to_topic") == "out/to_topic"
+    assert short_key("spark_catalog.sales.records/backfill") == "records/backfill"

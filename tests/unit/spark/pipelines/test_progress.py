@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.spark.pipelines.explained import explain, is_summary, named_in
 from barnabas.spark.pipelines.flow_progress import progress_event
+from barnabas.spark.query_progress import query_progress
 
 # As Spark 4.2.1 reported it, without the parts that are not used.
 BATCH: dict[str, Any] = {
@@ -41,7 +42,7 @@ BATCH: dict[str, Any] = {
 
 
 def test_a_batch_has_lag_state_and_expectations() -> None:
-    event = progress_event("t/minutes", json.dumps(BATCH))
+    event = progress_event("t/minutes", query_progress(json.dumps(BATCH)))
     assert (event["batch"], event["seconds"]) == (2, 22.414)
     assert (event["rows_read"], event["rows_written"]) == (100, 97)
     assert event["lag"] == {"numbers": 10}
@@ -53,7 +54,7 @@ def test_a_batch_has_lag_state_and_expectations() -> None:
 
 def test_a_flow_without_state_and_watermark_has_none() -> None:
     plain = {k: v for k, v in BATCH.items() if k not in ("eventTime", "observedMetrics")}
-    event = progress_event("t/f", json.dumps({**plain, "stateOperators": []}))
+    event = progress_event("t/f", query_progress(json.dumps({**plain, "stateOperators": []})))
     assert (event["watermark"], event["state_rows"], event["expectations"]) == (None, None, {})
 
 
@@ -63,7 +64,7 @@ def test_the_rows_of_flows_in_sql_are_those_that_their_sink_counts(
 ) -> None:
     plain = {k: v for k, v in BATCH.items() if k != "observedMetrics"}
     text = json.dumps({**plain, "sink": {"numOutputRows": counted}})
-    assert progress_event("t/f", text)["rows_written"] == written
+    assert query_progress(text).rows_written == written
 
 
 def test_an_error_of_our_source_is_found_in_its_traceback() -> None:

@@ -16,6 +16,7 @@ from prometheus_client.core import Metric
 
 from barnabas.metrics.catalogue import CATALOGUE
 from barnabas.metrics.family import MetricKind, Summary
+from barnabas.metrics.query_catalogue import QUERY_CATALOGUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Number of values per piece. A piece takes about one millisecond. A histogram has many lines.
 PIECE_SAMPLES = 100
 _PIECE_HISTOGRAMS = 5
+_ROWS = CATALOGUE | QUERY_CATALOGUE
 _TOTAL = "_total"
 _PER_SECOND = "persec"
 
@@ -51,7 +53,7 @@ def exposition_name(name: str, kind: MetricKind) -> str:
 def pieces(families: Iterable[MetricFamily]) -> Iterator[bytes]:
     """Yield the text of all families. Each step is short."""
     for family in families:
-        row = CATALOGUE[family.name]
+        row = _ROWS[family.name]
         name = exposition_name(family.name, row.kind)
         samples = iter(family.samples)
         size = _PIECE_HISTOGRAMS if row.kind is MetricKind.HISTOGRAM else PIECE_SAMPLES

@@ -1,6 +1,7 @@
 """HTTP listener (`metrics.listener`): /metrics for Prometheus, /healthz and /readyz for probes.
 
-It listens before the broker is ready, so that /readyz can report why the broker is not ready.
+It listens before the broker is ready, so that /readyz can report why the broker is not ready. The
+driver of Spark's streaming queries uses the same listener.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
-from barnabas.server.metrics.exposition import pieces
-from barnabas.server.metrics.http_connection import RECEIVE_BYTES, HttpConnection, HttpResponse
+from barnabas.metrics.exposition import pieces
+from barnabas.metrics.http_connection import RECEIVE_BYTES, HttpConnection, HttpResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ class MetricsListener:
         registry: source of the metrics.
         timer: runs timeouts and turns of the connections.
         why_not_healthy: returns the problem of the process, or None.
-        why_not_ready: returns the event that the broker waits for, or None if it serves clients.
+        why_not_ready: returns the event that the process waits for, or None if it is ready.
         """
         self._registry = registry
         self._timer = timer
