@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf.message import Message
+from hypothesis import given, strategies as st
 
 from barnabas.serializers import (
     ProtobufSerializer,
@@ -20,6 +21,7 @@ from barnabas.serializers import (
 )
 from barnabas.serializers.decoded_column import decoded_array
 from barnabas.serializers.protobuf.arrow import ProtobufColumn, arrow_type
+from barnabas.serializers.protobuf.changes import find_lost_field
 from barnabas.serializers.protobuf.proto_types import ProtoTypes
 from barnabas.serializers.schema import Schema, SchemaType
 from barnabas.serializers.wire_format import encode_header
@@ -144,6 +146,12 @@ def test_messages_become_columns_of_their_types(registry: SchemaRegistry) -> Non
     assert tombstone is None
 
 
+def test_a_message_with_the_name_of_a_time_may_have_other_fields() -> None:
+    text = 'syntax = "proto3"; package google.protobuf; message M { Timestamp t = 1; } '
+    found = arrow_type(message_of(text + "message Timestamp { int64 nanos = 1; }").DESCRIPTOR)
+    assert found == pa.struct([("t", pa.struct([("nanos", pa.int64())]))])
+
+
 def test_fields_that_were_not_written_have_their_default_on_demand(
     registry: SchemaRegistry,
 ) -> None:
@@ -208,11 +216,26 @@ def test_a_field_that_cannot_take_the_values_is_named(
         rows(registry, proto3(now), written(registry, proto3(was), {}))
 
 
+def test_a_type_within_itself_is_compared_with_a_long_chain() -> None:
+    written, wanted = (
+        message_of(proto3(fields)).DESCRIPTOR for fields in ("M0 a = 1;" + chain(300), "M a = 1;")
+    )
+    assert find_lost_field(written, wanted) == (
+        "field " + "a." * 301 + "a: number 1 is int32 in the record's schema and M in the reader's"
+    )
+
+
 def test_a_record_of_another_message_is_refused(registry: SchemaRegistry) -> None:
     text = proto3("int32 a = 1;", "message Other { int32 a = 1; }")
     data = ProtobufSerializer(registry, "Other", schema=text).serialize("all", {})
     with pytest.raises(SchemaMismatchError, match="the record is a Other, not a M"):
         rows(registry, text, [data])
+
+
+def chain(length: int) -> str:
+    """Messages of which each contains the next one."""
+    inner = "".join(f"message M{i} {{ M{i + 1} a = 1; }} " for i in range(length))
+    return f"{inner} message M{length} {{ int32 x = 1; }}"
 
 
 STRUCT = """
@@ -241,6 +264,8 @@ message M { google.protobuf.Struct s = 1; }
             ) + "message M20 { int32 x = 1; }"),
             "more than 10000 columns",
         ),
+        (proto3("M0 a = 1;", chain(60)), "nested over 50 deep"),
+        (proto3("M0 a = 1;", chain(2000)), "too deep for the library"),
     ],
 )  # fmt: skip
 def test_a_message_without_columns_is_refused(text: str, message: str) -> None:
@@ -283,6 +308,19 @@ def test_only_the_damaged_record_fails(
         raise failures[1]
 
 
+@given(cut=st.integers(0, 400), junk=st.binary(max_size=12))
+def test_any_bytes_are_a_row_or_an_error(registry: SchemaRegistry, cut: int, junk: bytes) -> None:
+    column = ProtobufColumn(registry, message_of(ALL))
+    [data] = written(registry, ALL, FULL)
+    # Damage in the middle, behind the schema id.
+    at = 6 + cut % (len(data) - 6)
+    damaged = data[:at] + junk + data[at + len(junk) :]
+    failures: dict[int, SchemaError] = {}
+    [row, untouched] = decoded_array(column, [damaged, data], failures).to_pylist()
+    assert (row is None) == (0 in failures)
+    assert untouched["h"] == "x"
+
+
 FIELDS = " ".join(f"int64 f{i} = {i};" for i in range(1, 1001))
 
 
@@ -308,8 +346,9 @@ def test_many_empty_messages_of_a_wide_type_are_refused(
 
 def test_wide_messages_with_values_are_not_refused(registry: SchemaRegistry) -> None:
     text = proto3("repeated W w = 1;", f"message W {{ {FIELDS} }}")
-    value = {"w": [{f"f{i}": str(i) for i in range(1, 1001)}] * 500}
-    [row] = rows(registry, text, written(registry, text, value))
+    value = {"w": [{f"f{i}": str(i) for i in range(1, 1001)}]}
+    [data] = written(registry, text, value)
+    [row] = rows(registry, text, [record(registry, text, data[6:] * 500)])
     assert len(row["w"]) == 500
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ProtobufColumn", "arrow_type"]
 
+# Limit for messages within messages, as for Avro.
+_DEPTH_MAX = 50
 # A message type that is used again makes columns again, so that a small schema could make 2^50.
 _COLUMNS_MAX = 10_000
 _SCALARS = {
@@ -60,6 +62,10 @@ _TIMES = {
     "google.protobuf.Timestamp": pa.timestamp("us", "UTC"),
     "google.protobuf.Duration": pa.duration("us"),
 }
+_TIME_FIELDS = [
+    ("seconds", FieldDescriptor.TYPE_INT64, False),
+    ("nanos", FieldDescriptor.TYPE_INT32, False),
+]
 _UNFIT = (OverflowError, pa.ArrowInvalid)
 
 
@@ -98,6 +104,8 @@ class _Types:
                 f"field {path}: the message {message.full_name} contains itself, so that it has no "
                 f"columns; give a reader's schema without this field"
             )
+        if len(outer) > _DEPTH_MAX:
+            raise SchemaError(f"field {path[:100]}…: messages are nested over {_DEPTH_MAX} deep")
         fields = []
         for field in message.fields:
             below = f"{path}.{field.name}" if path else field.name
@@ -128,7 +136,7 @@ class _Types:
         self, field: FieldDescriptor, path: str, outer: tuple[Descriptor, ...]
     ) -> pa.DataType | None:
         if field.message_type is not None:
-            time = _TIMES.get(field.message_type.full_name)
+            time = _time_type(field.message_type)
             return self.struct(field.message_type, path, outer) if time is None else time
         if field.type == FieldDescriptor.TYPE_BYTES:
             return pa.binary()
@@ -284,7 +292,7 @@ def _extract_one(field: FieldDescriptor, with_defaults: bool) -> Extract:
 def _values(field: FieldDescriptor, kind: pa.DataType, path: str, with_defaults: bool) -> ToArray:
     """Return the function for the values of a field; for a repeated field, for their elements."""
     if field.message_type is not None:
-        if field.message_type.full_name in _TIMES:
+        if _time_type(field.message_type) is not None:
             return lambda values: pa.array(
                 [None if each is None else _microseconds(each) for each in values], pa.int64()
             ).view(kind)
@@ -325,6 +333,15 @@ def _offsets(values: Iterable[Any]) -> pa.Array:
     for value in values:
         offsets.append(offsets[-1] + len(value))
     return pa.array(offsets, pa.int32())
+
+
+def _time_type(message: Descriptor) -> pa.DataType | None:
+    """Return the type of a Timestamp or a Duration; None for other messages.
+
+    A schema may define a message of the same name with other fields.
+    """
+    fields = [(each.name, each.type, each.is_repeated) for each in message.fields]
+    return _TIMES.get(message.full_name) if fields == _TIME_FIELDS else None
 
 
 def _microseconds(time: Any) -> int:

@@ -53,31 +53,28 @@ def find_lost_field(written: Descriptor, wanted: Descriptor) -> str | None:
     A decoder would skip such values, or take them for other ones, without an error. Fields that
     are new or gone are no problem.
     """
-    return _lost_below(written, wanted, "", set())
-
-
-def _lost_below(
-    written: Descriptor, wanted: Descriptor, path: str, seen: set[tuple[str, str]]
-) -> str | None:
-    pair = (written.full_name, wanted.full_name)
-    if pair in seen:
-        return None
-    seen.add(pair)
-    for field in wanted.fields:
-        source = written.fields_by_number.get(field.number)
-        if source is None:
+    pending = [(written, wanted, "")]
+    # Types may contain themselves.
+    seen: set[tuple[str, str]] = set()
+    while pending:
+        source_type, target_type, path = pending.pop()
+        pair = (source_type.full_name, target_type.full_name)
+        if pair in seen:
             continue
-        below = f"{path}.{field.name}" if path else field.name
-        if not _takes(source, field):
-            was, now = _type_name(source), _type_name(field)
-            return (
-                f"field {below}: number {field.number} is {was} in the record's schema and {now} "
-                f"in the reader's"
-            )
-        if source.message_type is not None and field.message_type is not None:
-            found = _lost_below(source.message_type, field.message_type, below, seen)
-            if found is not None:
-                return found
+        seen.add(pair)
+        for field in target_type.fields:
+            source = source_type.fields_by_number.get(field.number)
+            if source is None:
+                continue
+            below = f"{path}.{field.name}" if path else field.name
+            if not _takes(source, field):
+                was, now = _type_name(source), _type_name(field)
+                return (
+                    f"field {below}: number {field.number} is {was} in the record's schema and "
+                    f"{now} in the reader's"
+                )
+            if source.message_type is not None and field.message_type is not None:
+                pending.append((source.message_type, field.message_type, below))
     return None
 
 
