@@ -29,7 +29,7 @@ from barnabas.serializers import ProtobufSerializer, SchemaRegistry
 from barnabas.serializers.protobuf.proto_types import ProtoTypes
 from barnabas.serializers.schema import Schema, SchemaType
 from jvm.maven import class_path
-from spark.queries import to_the_end
+from spark.queries import rows_of_stream
 from unit.serializers.test_protobuf_arrow import ALL, FULL
 
 pytestmark = pytest.mark.spark
@@ -143,13 +143,7 @@ def test_a_stream_reads_records_of_confluents_serializer(
         .load()
         .select("value.name", "value.done", "value.error.message", "value.metadata")
     )
-    name = topic.replace("-", "_")
-    to_the_end(
-        lambda: (
-            frame.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
-        )
-    )
-    rows = spark.table(name).collect()
+    rows = rows_of_stream(frame, topic)
     assert [tuple(row) for row in rows] == [("boarding", True, "late", None)]
 
 

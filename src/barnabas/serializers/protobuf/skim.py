@@ -20,7 +20,7 @@ __all__ = ["RecordLimit"]
 
 # Limit for the columns of all repeated messages in a record, and what each byte adds to it.
 _COLUMNS_MAX = 100_000
-_COLUMNS_PER_BYTE = 16
+_COLUMNS_PER_BYTE = 8
 # The bytes of an empty message in a repeated field: the tag and the length.
 _MESSAGE_BYTES_MIN = 2
 _VARINT_BYTES_MAX = 10
