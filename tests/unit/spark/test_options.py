@@ -7,6 +7,8 @@ import pickle
 import pytest
 
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.serializers import SchemaRegistry
+from barnabas.serializers.schema import Schema, SchemaType
 from barnabas.spark.client_options import ClientOptions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import from_json, to_json
@@ -16,7 +18,8 @@ from barnabas.spark.options import (
     parse_sink_options,
     parse_source_options,
 )
-from barnabas.spark.value_format import ValueErrors, column_type
+from barnabas.spark.value_format import ValueErrors, column_type, resolve
+from unit.serializers.registry_server import RegistryServer
 
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
 
@@ -351,6 +354,19 @@ def test_a_wrong_schema_of_protobuf_is_explained(text: str, words: str) -> None:
     assert found is not None
     with pytest.raises(OptionError, match=words):
         column_type(found)
+
+
+def test_the_latest_schema_of_the_subject_must_be_protobuf() -> None:
+    with RegistryServer() as server:
+        registry = SchemaRegistry(server.url)
+        options = batch(**PROTOBUF | {"registry": server.url})
+        assert options.value_format is not None
+        registry.register("t-value", Schema('"int"'))
+        with pytest.raises(OptionError, match=r"protobuf, subject t-value: .* AVRO, not PROTOBUF"):
+            resolve(options.value_format, options.client)
+        text = 'syntax = "proto3"; message M { bytes b = 1; }'
+        registry.register("t-value", Schema(text, SchemaType.PROTOBUF))
+        assert column_type(resolve(options.value_format, options.client)) == "struct<b:binary>"
 
 
 def test_a_batch_infers_the_columns_of_one_topic() -> None:

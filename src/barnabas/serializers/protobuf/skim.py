@@ -107,13 +107,13 @@ def _count(data: bytes, position: int, node: _Node, limit: int) -> int:
         tag, position = _varint(data, position)
         child = node.children.get(tag >> 3)
         match tag & 7:
-            case 0:
+            case 0:  # varint
                 _, position = _varint(data, position)
-            case 1:
+            case 1:  # 64 bits
                 position += 8
-            case 5:
+            case 5:  # 32 bits
                 position += 4
-            case 2:
+            case 2:  # bytes, text or a message
                 length, position = _varint(data, position)
                 if length > end - position:
                     return count
@@ -123,11 +123,11 @@ def _count(data: bytes, position: int, node: _Node, limit: int) -> int:
                 outer.append((node, end))
                 node, end = child, position + length
                 count += child.columns
-            case 3:
+            case 3:  # begin of a group
                 outer.append((node, end))
                 node = child or _UNKNOWN
                 count += node.columns
-            case 4 if outer:
+            case 4 if outer:  # end of a group
                 node, end = outer.pop()
             case _:
                 return count
