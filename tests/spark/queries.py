@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spark.late_workers import worker_was_late
@@ -42,6 +42,14 @@ def to_the_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
         return query
 
     return with_python(ended)
+
+
+def rows_of_stream(frame: DataFrame, name: str) -> list[Row]:
+    """Return all rows of a stream; they stay in a table with the name, in which `-` is `_`."""
+    table = name.replace("-", "_")
+    writer = frame.writeStream.format("memory").queryName(table).trigger(availableNow=True)
+    to_the_end(writer.start)
+    return frame.sparkSession.table(table).collect()
 
 
 def caught_up(start: Callable[[], StreamingQuery]) -> StreamingQuery:

@@ -18,7 +18,7 @@ import flight_schema
 from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
 from documents.blocks import sections_of
-from spark.queries import to_the_end
+from spark.queries import rows_of_stream
 
 pytestmark = pytest.mark.spark
 
@@ -95,13 +95,7 @@ def test_a_stream_has_the_same_fields(
         .load()
         .select("value.origin", "value.delay")
     )
-    name = flights.replace("-", "_")
-    to_the_end(
-        lambda: (
-            frame.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
-        )
-    )
-    rows = spark.table(name).collect()
+    rows = rows_of_stream(frame, flights)
     assert sorted(map(str, rows)) == sorted(
         [
             "Row(origin='JFK', delay=None)",

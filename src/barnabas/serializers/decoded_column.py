@@ -32,6 +32,19 @@ class ColumnDecoder(Protocol):
         """
         ...
 
+    def array(self, values: list[Any]) -> pa.Array:
+        """Return the array of decoded values; None is null.
+
+        Raises:
+            SchemaError: A value does not fit `type`.
+        """
+        try:
+            return pa.array(values, type=self.type)
+        except _UNFIT as error:
+            raise SchemaError(
+                f"the values do not fit the Arrow type: {error}"[:_REASON_CHARACTERS]
+            ) from None
+
 
 def decoded_array(
     decoder: ColumnDecoder,
@@ -62,19 +75,15 @@ def decoded_array(
                 failures[row] = error
         decoded.append(value)
     try:
-        return pa.array(decoded, type=decoder.type)
-    except _UNFIT as error:
+        return decoder.array(decoded)
+    except SchemaError:
         if failures is None:
-            raise _unfit(error) from None
+            raise
     # Arrow does not say which row does not fit.
     for row, value in enumerate(decoded):
         try:
-            pa.array([value], type=decoder.type)
-        except _UNFIT as error:
-            failures[row] = _unfit(error)
+            decoder.array([value])
+        except SchemaError as error:
+            failures[row] = error
             decoded[row] = None
-    return pa.array(decoded, type=decoder.type)
-
-
-def _unfit(error: Exception) -> SchemaError:
-    return SchemaError(f"the values do not fit the Arrow type: {error}"[:_REASON_CHARACTERS])
+    return decoder.array(decoded)

@@ -74,6 +74,9 @@ def decode_indexes(data: bytes, position: int) -> tuple[tuple[int, ...], int]:
     Raises:
         WireFormatError: The bytes are no path.
     """
+    # Without this, a small message takes a third more time to decode.
+    if data[position : position + 1] == b"\x00":
+        return (0,), position + 1
     count, position = read_varint(data, position)
     if count == 0:
         return (0,), position

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import pyarrow as pa
 
+from barnabas.serializers.decoded_column import ColumnDecoder
 from barnabas.serializers.errors import SchemaMismatchError, WireFormatError
 from barnabas.spark.errors import OptionError
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _KEPT = (bytes, dt.datetime, dt.date, decimal.Decimal)
 
 
-class JsonColumn:
+class JsonColumn(ColumnDecoder):
     """Converts the JSON records of one column.
 
     Args:

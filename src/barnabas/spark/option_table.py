@@ -215,13 +215,22 @@ OPTIONS = (
     ),
     Option(
         "valueFormat", _READ, _ADDED,
-        "`avro` or `json`: the column `value` is a struct of the fields of Avro records "
-        "(docs/schemas.md) or of JSON objects; `binary` is the default.",
+        "`avro`, `protobuf` or `json`: the column `value` is a struct of the fields of Avro or "
+        "Protobuf records (docs/schemas.md) or of JSON objects; `binary` is the default.",
     ),
     Option(
         "valueSchema", _READ, _ADDED,
-        "The schema of the column `value`: of Avro, or Spark's columns for `json`; `infer` finds "
-        "these in a batch.",
+        "The schema of the column `value`: of Avro, .proto text, or Spark's columns for `json`; "
+        "`infer` finds these in a batch.",
+    ),
+    Option(
+        "valueMessage", _READ, _ADDED,
+        "For `protobuf`: the message of the schema; by default its first one.",
+    ),
+    Option(
+        "emit.default.values", _READ, _ADDED,
+        "For `protobuf`, as in `from_protobuf`: `true` gives 0, false and empty text where the "
+        "default, `false`, gives null.",
     ),
     Option(
         "valueErrors", _READ, _ADDED,

@@ -1,8 +1,9 @@
 """The option `valueFormat`: the column `value` has the fields of the records.
 
 The type of the column is fixed when a query is planned. For Avro it is `valueSchema`, or the latest
-schema of the topic's subject; records of other versions are converted to it. For JSON it is
-`valueSchema`, the columns as Spark's DDL.
+schema of the topic's subject; records of other versions are converted to it. For Protobuf it is the
+same, and `valueMessage` is the message of the schema. For JSON it is `valueSchema`, the columns as
+Spark's DDL.
 """
 
 from __future__ import annotations
@@ -17,11 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+    from google.protobuf.message import Message
 
     from barnabas.serializers.registry import SchemaRegistry
     from barnabas.spark.client_options import ClientOptions
 
-__all__ = ["Format", "ValueErrors", "ValueFormat", "column_type", "parse_value_format", "resolve"]
+__all__ = [
+    "Format",
+    "ValueErrors",
+    "ValueFormat",
+    "column_type",
+    "message_class",
+    "open_registry",
+    "parse_value_format",
+    "resolve",
+]
 
 # The text of `valueSchema` with which a batch read infers the columns.
 INFER = "infer"
@@ -31,6 +42,8 @@ _OF_REGISTRY = {
     "registrypassword": "registryPassword",
     "registrycafile": "registryCaFile",
 }
+# An option of Spark's `from_protobuf`.
+_DEFAULTS = "emit.default.values"
 _OF_ERRORS = {"valueerrors": "valueErrors", "deadlettertopic": "deadLetterTopic"}
 
 
@@ -39,6 +52,7 @@ class Format(Enum):
 
     AVRO = "avro"
     JSON = "json"
+    PROTOBUF = "protobuf"
 
 
 class ValueErrors(Enum):
@@ -57,6 +71,13 @@ _OPTIONS: dict[Format | None, dict[str, str]] = {
     None: {},
     Format.AVRO: _OF_REGISTRY | _OF_ERRORS | {"valueschema": "valueSchema"},
     Format.JSON: _OF_ERRORS | {"valueschema": "valueSchema"},
+    Format.PROTOBUF: _OF_REGISTRY
+    | _OF_ERRORS
+    | {
+        "valueschema": "valueSchema",
+        "valuemessage": "valueMessage",
+        _DEFAULTS: _DEFAULTS,
+    },
 }
 
 
@@ -67,7 +88,8 @@ class ValueFormat:
     format: Format
     # URL of the schema registry; "" for formats without a registry.
     registry: str = ""
-    # Avro: the JSON of the column's schema. JSON: DDL, or `infer`. "" until `resolve` has found it.
+    # Avro: the JSON of the column's schema. JSON: DDL, or `infer`. Protobuf: .proto text, or a
+    # descriptor in base64. "" until `resolve` has found it.
     schema: str = ""
     # The topic whose schema is used; "" if the option gives the schema.
     topic: str = ""
@@ -77,6 +99,12 @@ class ValueFormat:
     errors: ValueErrors = ValueErrors.FAIL
     # The topic that receives records whose value cannot be decoded; "" for none.
     dead_letter_topic: str = ""
+    # Protobuf: the name of the message; "" for the first one of the schema.
+    message: str = ""
+    # Protobuf: whether fields without presence have their default value instead of null.
+    with_defaults: bool = False
+    # Protobuf: the path and the text of each file that the schema imports; `resolve` finds them.
+    imports: tuple[tuple[str, str], ...] = ()
 
 
 def parse_value_format(
@@ -125,7 +153,16 @@ def parse_value_format(
         options.get("registrypassword", ""),
         options.get("registrycafile", ""),
         *_errors(options, topics),
+        options.get("valuemessage", "").strip(),
+        _is_true(options, _DEFAULTS),
     )
+
+
+def _is_true(options: Mapping[str, str], option: str) -> bool:
+    text = options.get(option, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"{option}={text!r}; expected 'true' or 'false'")
+    return text == "true"
 
 
 def _format(options: Mapping[str, str]) -> Format | None:
@@ -200,21 +237,42 @@ def resolve(given: ValueFormat, client: ClientOptions) -> ValueFormat:
     from barnabas.serializers.errors import RegistryError, SchemaError
 
     subject = f"{given.topic}-value"
+    name = given.format.value
     try:
-        from barnabas.serializers.avro.arrow import plain_text
-        from barnabas.serializers.avro.serializers import parse_registered
-
         registry = open_registry(given)
-        parsed = parse_registered(registry, registry.latest(subject).schema)
-        text = plain_text(parsed)
+        if given.format is Format.PROTOBUF:
+            return _latest_protobuf(given, registry, subject)
+        return _latest_avro(given, registry, subject)
     except (RegistryError, SchemaError) as error:
-        raise OptionError(f"valueFormat=avro, subject {subject}: {error}") from None
+        raise OptionError(f"valueFormat={name}, subject {subject}: {error}") from None
     except ModuleNotFoundError as error:
-        raise OptionError(
-            f"valueFormat=avro needs the package {error.name}: install Barnabas with the extra "
-            f"`registry` on the driver and on the workers"
-        ) from None
-    return replace(given, schema=text)
+        raise _missing(name, error) from None
+
+
+def _latest_avro(given: ValueFormat, registry: SchemaRegistry, subject: str) -> ValueFormat:
+    from barnabas.serializers.avro.arrow import plain_text
+    from barnabas.serializers.avro.serializers import parse_registered
+
+    parsed = parse_registered(registry, registry.latest(subject).schema)
+    return replace(given, schema=plain_text(parsed))
+
+
+def _latest_protobuf(given: ValueFormat, registry: SchemaRegistry, subject: str) -> ValueFormat:
+    from barnabas.serializers.errors import SchemaError
+    from barnabas.serializers.schema import SchemaType
+
+    latest = registry.latest(subject).schema
+    if latest.kind is not SchemaType.PROTOBUF:
+        raise SchemaError(f"the schema is of type {latest.kind}, not PROTOBUF")
+    imports = tuple((name, each.text) for name, each in registry.referenced(latest).items())
+    return replace(given, schema=latest.text, imports=imports)
+
+
+def _missing(name: str, error: ModuleNotFoundError) -> OptionError:
+    return OptionError(
+        f"valueFormat={name} needs the package {error.name}: install Barnabas with the extra "
+        f"`registry` on the driver and on the workers"
+    )
 
 
 def open_registry(given: ValueFormat) -> SchemaRegistry:
@@ -245,18 +303,48 @@ def column_type(given: ValueFormat) -> str:
     if given.format is Format.JSON:
         text = given.schema
         return text if text.lower().startswith("struct<") else f"struct<{text}>"
-    from barnabas.serializers.avro.arrow import arrow_type
-    from barnabas.serializers.avro.schema import AvroSchema
     from barnabas.serializers.errors import SchemaError
 
+    name = given.format.value
     try:
-        return _spark_type(arrow_type(AvroSchema(given.schema)))
+        return _spark_type(_arrow_type(given), name)
     except SchemaError as error:
-        raise OptionError(f"valueFormat=avro: {error}") from None
+        raise OptionError(f"valueFormat={name}: {error}") from None
+    except ModuleNotFoundError as error:
+        raise _missing(name, error) from None
 
 
-def _spark_type(kind: pa.DataType) -> str:
+def _arrow_type(given: ValueFormat) -> pa.DataType:
+    if given.format is Format.PROTOBUF:
+        from barnabas.serializers.protobuf import arrow
+
+        return arrow.arrow_type(message_class(given).DESCRIPTOR)
+    from barnabas.serializers.avro.arrow import arrow_type
+    from barnabas.serializers.avro.schema import AvroSchema
+
+    return arrow_type(AvroSchema(given.schema))
+
+
+def message_class(given: ValueFormat) -> type[Message]:
+    """Return the class of the message of `valueFormat=protobuf`.
+
+    Raises:
+        SchemaError: The schema is invalid, or has no such message.
+    """
+    from barnabas.serializers.protobuf.proto_types import ProtoTypes
+    from barnabas.serializers.schema import Schema, SchemaType
+
+    imports = {name: Schema(text, SchemaType.PROTOBUF) for name, text in given.imports}
+    types = ProtoTypes(Schema(given.schema, SchemaType.PROTOBUF), imports)
+    return types.named(given.message) if given.message else types.message_class()
+
+
+def _spark_type(kind: pa.DataType, name: str) -> str:
     """Return the name of Spark's type.
+
+    Args:
+        kind: The type.
+        name: The format of values, for the error.
 
     Raises:
         OptionError: Spark has no such type.
@@ -264,22 +352,22 @@ def _spark_type(kind: pa.DataType) -> str:
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        fields = ",".join(f"{each.name}:{_spark_type(each.type)}" for each in kind)
+        fields = ",".join(f"{each.name}:{_spark_type(each.type, name)}" for each in kind)
         return f"struct<{fields}>"
     if pa.types.is_map(kind):
-        return f"map<string,{_spark_type(kind.item_type)}>"
+        return f"map<{_spark_type(kind.key_type, name)},{_spark_type(kind.item_type, name)}>"
     if pa.types.is_list(kind):
-        return f"array<{_spark_type(kind.value_type)}>"
+        return f"array<{_spark_type(kind.value_type, name)}>"
     if pa.types.is_timestamp(kind):
         return "timestamp_ntz" if kind.tz is None else "timestamp"
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_fixed_size_binary(kind):
         return "binary"
-    name = _SPARK_NAMES.get(str(kind))
-    if name is None:
-        raise OptionError(f"valueFormat=avro: Spark has no type for {kind}")
-    return name
+    found = _SPARK_NAMES.get(str(kind))
+    if found is None:
+        raise OptionError(f"valueFormat={name}: Spark has no type for {kind}")
+    return found
 
 
 _SPARK_NAMES = {
@@ -293,4 +381,5 @@ _SPARK_NAMES = {
     "string": "string",
     "date32[day]": "date",
     "time64[us]": "time(6)",
+    "duration[us]": "interval day to second",
 }

@@ -9,7 +9,7 @@ import numpy as np
 
 from barnabas.serializers.decoded_column import decoded_array
 from barnabas.spark.errors import ValueDecodeError
-from barnabas.spark.value_format import Format, ValueErrors, open_registry
+from barnabas.spark.value_format import Format, ValueErrors, message_class, open_registry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,6 +110,15 @@ def column_decoder(given: ValueFormat, target: pa.DataType) -> ColumnDecoder:
         from barnabas.spark.json_column import JsonColumn
 
         return JsonColumn(target)
+    if given.format is Format.PROTOBUF:
+        from barnabas.serializers.protobuf.arrow import ProtobufColumn
+
+        return ProtobufColumn(
+            open_registry(given),
+            message_class(given),
+            target,
+            with_defaults=given.with_defaults,
+        )
     from barnabas.serializers.avro.arrow import AvroColumn
     from barnabas.serializers.avro.schema import AvroSchema
 

@@ -7,6 +7,8 @@ import pickle
 import pytest
 
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.serializers import SchemaRegistry
+from barnabas.serializers.schema import Schema, SchemaType
 from barnabas.spark.client_options import ClientOptions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import from_json, to_json
@@ -16,7 +18,8 @@ from barnabas.spark.options import (
     parse_sink_options,
     parse_source_options,
 )
-from barnabas.spark.value_format import ValueErrors, column_type
+from barnabas.spark.value_format import ValueErrors, column_type, resolve
+from unit.serializers.registry_server import RegistryServer
 
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
 
@@ -294,6 +297,7 @@ def test_the_poll_timeout_limits_how_long_a_task_waits() -> None:
 
 AVRO = {"valueFormat": "avro", "registry": "http://h:8081"}
 JSON = {"valueFormat": "json", "valueSchema": "a INT"}
+PROTOBUF = {"valueFormat": "protobuf", "registry": "http://h:8081"}
 
 
 def test_values_are_bytes_unless_a_format_is_given() -> None:
@@ -324,6 +328,47 @@ def test_the_columns_of_json_are_spark_ddl(text: str) -> None:
     assert column_type(found) == "struct<a INT, b STRING>"
 
 
+@pytest.mark.parametrize(
+    ("message", "columns"), [("", "struct<a:int>"), ("Other", "struct<m:map<int,string>>")]
+)
+def test_the_columns_of_protobuf_are_those_of_the_message(message: str, columns: str) -> None:
+    text = (
+        'syntax = "proto3"; message M { uint32 a = 1; } message Other { map<int32, string> m = 1; }'
+    )
+    found = stream(**PROTOBUF, valueSchema=text, valueMessage=message).value_format
+    assert found is not None
+    assert column_type(found) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("message M { optional M m = 1; }", "valueFormat=protobuf: field m: .* contains itself"),
+        ("message M {", "valueFormat=protobuf: .*line 1"),
+        ('import "a.proto";', "imports a.proto"),
+        ("message N {}", "has no message M; it has N"),
+    ],
+)
+def test_a_wrong_schema_of_protobuf_is_explained(text: str, words: str) -> None:
+    found = batch(**PROTOBUF, valueSchema=text, valueMessage="M").value_format
+    assert found is not None
+    with pytest.raises(OptionError, match=words):
+        column_type(found)
+
+
+def test_the_latest_schema_of_the_subject_must_be_protobuf() -> None:
+    with RegistryServer() as server:
+        registry = SchemaRegistry(server.url)
+        options = batch(**PROTOBUF | {"registry": server.url})
+        assert options.value_format is not None
+        registry.register("t-value", Schema('"int"'))
+        with pytest.raises(OptionError, match=r"protobuf, subject t-value: .* AVRO, not PROTOBUF"):
+            resolve(options.value_format, options.client)
+        text = 'syntax = "proto3"; message M { bytes b = 1; }'
+        registry.register("t-value", Schema(text, SchemaType.PROTOBUF))
+        assert column_type(resolve(options.value_format, options.client)) == "struct<b:binary>"
+
+
 def test_a_batch_infers_the_columns_of_one_topic() -> None:
     found = batch(valueFormat="json", valueSchema="INFER").value_format
     assert found is not None
@@ -334,12 +379,14 @@ def test_a_batch_infers_the_columns_of_one_topic() -> None:
     ("more", "words"),
     [
         ({"valueFormat": "avro"}, "needs registry"),
-        ({"valueFormat": "xml"}, "expected 'binary', 'avro', 'json'"),
+        ({"valueFormat": "xml"}, "expected 'binary', 'avro', 'json', 'protobuf'"),
         ({"valueFormat": "json"}, "valueFormat=json needs valueSchema.*topics schema t"),
         (JSON | {"registry": "http://h"}, "registry has no meaning without valueFormat=avro"),
         ({"valueErrors": "null"}, "valueErrors has no meaning without"),
         ({"deadLetterTopic": "dead"}, "deadLetterTopic has no meaning without"),
         (AVRO | {"valueErrors": "skip"}, "expected 'fail', 'null' or 'drop'"),
+        (AVRO | {"valueMessage": "M"}, "no meaning without valueFormat=protobuf"),
+        (PROTOBUF | {"emit.default.values": "1"}, "expected 'true' or 'false'"),
         (AVRO | {"subscribe": "t,u"}, "several topics needs valueSchema"),
         (JSON | {"subscribe": "t,u", "valueSchema": "infer"}, "several topics needs valueSchema"),
         (JSON | {"deadLetterTopic": " "}, "deadLetterTopic is empty"),

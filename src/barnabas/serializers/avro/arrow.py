@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from barnabas.serializers.avro.schema import MARKS, AvroSchema, node_type
 from barnabas.serializers.avro.serializers import AvroDeserializer, parse_registered
-from barnabas.serializers.decoded_column import decoded_array
+from barnabas.serializers.decoded_column import ColumnDecoder, decoded_array
 from barnabas.serializers.errors import SchemaError
 from barnabas.serializers.schema import schema_text
 from barnabas.serializers.wire_format import schema_id_of
@@ -107,7 +107,7 @@ def arrow_type(schema: AvroSchema) -> pa.DataType:
     return _type(schema.root, "", schema.names, 0)
 
 
-class AvroColumn:
+class AvroColumn(ColumnDecoder):
     """Converts the Avro records of one column.
 
     Args:

@@ -1,4 +1,4 @@
-"""Which field of a new Protobuf schema contradicts an earlier one.
+"""Which field of a Protobuf schema contradicts another schema.
 
 Source: "Updating A Message Type" of the Protobuf language guide. The number of a field keeps its
 type, and the name of a field its number. Registries name the message only.
@@ -13,10 +13,30 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from google.protobuf.descriptor import FileDescriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.descriptor_pb2 import DescriptorProto
 
-__all__ = ["find_change"]
+__all__ = ["find_change", "find_lost_field"]
+
+# Types whose values have the same bytes; a reader takes each for the others.
+_SAME_BYTES = {
+    each: group
+    for group, names in enumerate(
+        (
+            ("INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM"),
+            ("SINT32", "SINT64"),
+            ("FIXED32", "SFIXED32"),
+            ("FIXED64", "SFIXED64"),
+            ("STRING", "BYTES"),
+            ("MESSAGE",),
+            ("GROUP",),
+            ("FLOAT",),
+            ("DOUBLE",),
+        )
+    )
+    for each in (FieldDescriptorProto.Type.Value(f"TYPE_{name}") for name in names)
+}
+_BYTES_OR_MESSAGE = {FieldDescriptorProto.TYPE_BYTES, FieldDescriptorProto.TYPE_MESSAGE}
 
 
 def find_change(earlier: FileDescriptor, newer: FileDescriptor) -> str | None:
@@ -25,6 +45,51 @@ def find_change(earlier: FileDescriptor, newer: FileDescriptor) -> str | None:
         FileDescriptorProto.FromString(each.serialized_pb) for each in (earlier, newer)
     )
     return _between(before.message_type, after.message_type, after.package)
+
+
+def find_lost_field(written: Descriptor, wanted: Descriptor) -> str | None:
+    """Return the first field of the wanted type that cannot take the values that are written.
+
+    A decoder would skip such values, or take them for other ones, without an error. Fields that
+    are new or gone are no problem.
+    """
+    pending = [(written, wanted, "")]
+    # Types may contain themselves.
+    seen: set[tuple[str, str]] = set()
+    while pending:
+        source_type, target_type, path = pending.pop()
+        pair = (source_type.full_name, target_type.full_name)
+        if pair in seen:
+            continue
+        seen.add(pair)
+        for field in target_type.fields:
+            source = source_type.fields_by_number.get(field.number)
+            if source is None:
+                continue
+            below = f"{path}.{field.name}" if path else field.name
+            if not _takes(source, field):
+                was, now = _type_name(source), _type_name(field)
+                return (
+                    f"field {below}: number {field.number} is {was} in the record's schema and "
+                    f"{now} in the reader's"
+                )
+            if source.message_type is not None and field.message_type is not None:
+                pending.append((source.message_type, field.message_type, below))
+    return None
+
+
+def _takes(source: FieldDescriptor, field: FieldDescriptor) -> bool:
+    if source.is_repeated and not field.is_repeated:
+        return False
+    is_same = _SAME_BYTES[source.type] == _SAME_BYTES[field.type]
+    return is_same or {source.type, field.type} == _BYTES_OR_MESSAGE
+
+
+def _type_name(field: FieldDescriptor) -> str:
+    kind = field.message_type or field.enum_type
+    name = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    name = kind.full_name if kind is not None else name
+    return f"repeated {name}" if field.is_repeated else name
 
 
 def _between(

@@ -81,8 +81,7 @@ class ProtoTypes:
                 level = list(found.nested_types)
             if found is None:
                 raise SchemaError("the Protobuf schema has no message")
-            made: type[Message] = message_factory.GetMessageClass(found)
-            known = self._classes[key] = made
+            known = self._classes[key] = _class_of(found)
         return known
 
     def named(self, name: str) -> type[Message]:
@@ -98,8 +97,7 @@ class ProtoTypes:
             except KeyError:
                 continue
             if found.file.name == self.file.name:
-                made: type[Message] = message_factory.GetMessageClass(found)
-                return made
+                return _class_of(found)
         known = ", ".join(each.full_name for each in self._messages)
         raise SchemaError(f"the Protobuf schema has no message {name}; it has {known}")
 
@@ -143,6 +141,17 @@ def message_indexes(descriptor: Descriptor) -> tuple[int, ...]:
         path.insert(0, names.index(inner.full_name))
         inner = outer
     return tuple(path)
+
+
+def _class_of(descriptor: Descriptor) -> type[Message]:
+    try:
+        made: type[Message] = message_factory.GetMessageClass(descriptor)
+    except RecursionError:
+        # The library makes the classes of all fields within each other.
+        raise SchemaError(
+            f"the messages within {descriptor.full_name} are too deep for the library of Protobuf"
+        ) from None
+    return made
 
 
 def _descriptor(text: str, name: str) -> FileDescriptorProto:

@@ -21,7 +21,7 @@ from barnabas.serializers.errors import (
     WireFormatError,
 )
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
-from barnabas.serializers.protobuf.changes import find_change
+from barnabas.serializers.protobuf.changes import find_change, find_lost_field
 from barnabas.serializers.protobuf.proto_text import UnsupportedProtoError
 from barnabas.serializers.protobuf.proto_types import ProtoTypes, is_well_known, message_indexes
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
@@ -179,6 +179,9 @@ class ProtobufDeserializer(SchemaDeserializer):
             name, wanted = written.DESCRIPTOR.full_name, target.DESCRIPTOR.full_name
             if name != wanted:
                 raise SchemaMismatchError(f"the record is a {name}, not a {wanted}")
+            lost = find_lost_field(written.DESCRIPTOR, target.DESCRIPTOR)
+            if lost is not None:
+                raise SchemaMismatchError(lost)
             return target
 
         known: dict[tuple[int, ...], type[Message]] = {}
