@@ -227,26 +227,29 @@ def member(bootstrap, topic, group, session_timeout_ms, **more):
     while not ended.is_set():
         messages = consumer.consume(500, 0.1)
         partitions.note(each.partition for each in consumer.assignment())
-        values = [text(each.value()) for each in messages if each.error() is None]
-        if values:
+        messages = [each for each in messages if each.error() is None]
+        if messages:
             try:
-                consumer.commit(asynchronous=False)
+                done = consumer.commit(asynchronous=False)
             except KafkaException as error:
                 # The group has removed this member; the new owner of the partition reads the
                 # records again.
                 report({"commit": str(error)})
                 seek_back(consumer, messages)
                 continue
-            report({"values": values})
+            # librdkafka may have revoked a partition after `consume`. Then the commit has it not.
+            offsets = {each.partition: each.offset for each in done if each.error is None}
+            kept = [each for each in messages if offsets.get(each.partition(), 0) > each.offset()]
+            report({"values": [text(each.value()) for each in kept]})
+            seek_back(consumer, [each for each in messages if each not in kept])
     consumer.close()
 
 
 def seek_back(consumer, messages):
     """Read these records again if this member still owns the partition."""
     for each in reversed(messages):
-        if each.error() is None:
-            with contextlib.suppress(KafkaException):
-                consumer.seek(TopicPartition(each.topic(), each.partition(), each.offset()))
+        with contextlib.suppress(KafkaException):
+            consumer.seek(TopicPartition(each.topic(), each.partition(), each.offset()))
 
 
 main(
