@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import time
 from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.runtime.rng import SystemRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ def retry_conflicts(attempt: Callable[[], T], conflicts: tuple[type[Exception], 
         Exception: the last conflict, when the time is up, or any other error.
     """
     deadline = time.monotonic() + TIMEOUT_S
+    rng = SystemRng()
     pause = _PAUSE_S
     while True:
         try:
@@ -30,5 +32,5 @@ def retry_conflicts(attempt: Callable[[], T], conflicts: tuple[type[Exception], 
         except conflicts:
             if time.monotonic() >= deadline:
                 raise
-        time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+        time.sleep(pause * (1 + rng.random()) / 2)
         pause = min(2 * pause, _PAUSE_MAX_S)

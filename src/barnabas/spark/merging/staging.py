@@ -45,7 +45,7 @@ class StagedFile:
         directory: path of the staging directory.
         merge: how the rows are merged.
         rows: types of the rows' columns.
-        label: begins the name of the file, for people who look into the directory.
+        label: first part of the file's name, so that people see which query wrote it.
     """
 
     def __init__(
