@@ -199,7 +199,7 @@ def test_batch_writes_append_or_overwrite(spark: SparkSession, tmp_path: Path) -
         (
             "select 1L as id",
             {"mergeSchema": "yes"},
-            "mergeSchema is 'yes': set it to true or false",
+            "mergeSchema='yes' is neither true nor false",
         ),
         ("select 1L as id", {"overwriteSchema": "true"}, "set the mode to overwrite"),
         ("select parse_json('1') as id", {}, "id contains variant"),

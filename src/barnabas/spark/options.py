@@ -22,6 +22,7 @@ from barnabas.spark.client_options import ClientOptions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import EARLIEST, Offsets, parse_offsets, parse_partitions
 from barnabas.spark.option_table import OPTIONS, Comparison, Purpose, client_option, named
+from barnabas.spark.option_values import parse_switch
 from barnabas.spark.value_format import ValueFormat, parse_value_format
 
 if TYPE_CHECKING:
@@ -369,11 +370,7 @@ def _group_id(options: Mapping[str, str], selection: Selection) -> str:
 
 def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = options.get(name)
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"{NAMES[name]}={text!r} is neither true nor false")
-    return text.lower() == "true"
+    return default if text is None else parse_switch(NAMES[name], text)
 
 
 def _number(options: Mapping[str, str], name: str, lowest: int = 1) -> int | None:

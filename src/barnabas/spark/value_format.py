@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
+from barnabas.spark.option_values import parse_switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,15 +155,8 @@ def parse_value_format(
         options.get("registrycafile", ""),
         *_errors(options, topics),
         options.get("valuemessage", "").strip(),
-        _is_true(options, _DEFAULTS),
+        parse_switch(_DEFAULTS, options.get(_DEFAULTS, "false")),
     )
-
-
-def _is_true(options: Mapping[str, str], option: str) -> bool:
-    text = options.get(option, "false").strip().lower()
-    if text not in ("true", "false"):
-        raise OptionError(f"{option}={text!r}; expected 'true' or 'false'")
-    return text == "true"
 
 
 def _format(options: Mapping[str, str]) -> Format | None:

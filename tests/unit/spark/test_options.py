@@ -386,7 +386,7 @@ def test_a_batch_infers_the_columns_of_one_topic() -> None:
         ({"deadLetterTopic": "dead"}, "deadLetterTopic has no meaning without"),
         (AVRO | {"valueErrors": "skip"}, "expected 'fail', 'null' or 'drop'"),
         (AVRO | {"valueMessage": "M"}, "no meaning without valueFormat=protobuf"),
-        (PROTOBUF | {"emit.default.values": "1"}, "expected 'true' or 'false'"),
+        (PROTOBUF | {"emit.default.values": "1"}, "neither true nor false"),
         (AVRO | {"subscribe": "t,u"}, "several topics needs valueSchema"),
         (JSON | {"subscribe": "t,u", "valueSchema": "infer"}, "several topics needs valueSchema"),
         (JSON | {"deadLetterTopic": " "}, "deadLetterTopic is empty"),

@@ -63,7 +63,7 @@ def opened(
         properties = key_values(catalog_properties, "--catalog-property")
         return MaintainedIceberg(TableName(table, catalog or DEFAULT_CATALOG, properties))
     from barnabas.spark.delta.table_options import TableOptions
-    from barnabas.spark.table_option_values import absolute_address
+    from barnabas.spark.option_values import absolute_address
     from barnabas.spark.tables.delta_table import MaintainedDelta
 
     address = absolute_address(table)

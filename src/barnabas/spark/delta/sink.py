@@ -14,8 +14,8 @@ from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.delta.table_partitions import check_partition_types
 from barnabas.spark.errors import OptionError
 from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
+from barnabas.spark.option_values import absolute_address, parse_switch
 from barnabas.spark.shown_errors import message_first
-from barnabas.spark.table_option_values import absolute_address, parse_switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

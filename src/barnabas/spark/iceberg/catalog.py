@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from barnabas.spark.table_option_values import absolute_address
+from barnabas.spark.option_values import absolute_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

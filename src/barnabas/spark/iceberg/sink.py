@@ -15,8 +15,8 @@ from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
 from barnabas.spark.iceberg.partitions import parse_terms
 from barnabas.spark.iceberg.sink_options import SinkOptions
 from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
+from barnabas.spark.option_values import parse_switch
 from barnabas.spark.shown_errors import message_first
-from barnabas.spark.table_option_values import parse_switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

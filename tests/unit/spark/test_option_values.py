@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import absolute
-from barnabas.spark.table_option_values import absolute_address
+from barnabas.spark.option_values import absolute_address
 
 
 @pytest.mark.parametrize(

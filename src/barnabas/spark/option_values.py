@@ -1,4 +1,4 @@
-"""Values of options that the sinks for Delta and for Iceberg share."""
+"""Values of options that sources and sinks share."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def parse_switch(name: str, text: str) -> bool:
         OptionError: the text is neither.
     """
     if text.lower() not in {"true", "false"}:
-        raise OptionError(f"{name} is {text!r}: set it to true or false")
+        raise OptionError(f"{name}={text!r} is neither true nor false")
     return text.lower() == "true"
