@@ -14,8 +14,6 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-import confluent_kafka
-
 import barnabas
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.consumer.rebalance_listener import RebalanceListener
@@ -23,6 +21,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.share.acknowledge_type import AcknowledgeType
 from barnabas.client.topic_partition import TopicPartition
 from chaos.cluster_view import ClusterView
+from chaos.committed_offsets import committed_offsets
 from chaos.groups.share_checker import check_share_group
 from chaos.groups.share_history import ShareHistory
 from chaos.groups.share_notes import ShareNotes
@@ -38,7 +37,7 @@ from chaos.load import (
 )
 from chaos.streams_load import SETTINGS as STREAMS_SETTINGS, STREAMS_GROUP, StreamsLoad
 from chaos.verdict import Verdict
-from waiting import PATIENCE_S, eventually
+from waiting import eventually
 
 MODERN_GROUP = "chaos-modern"
 MODERN_MEMBERS = 2
@@ -322,18 +321,12 @@ class GroupLoad:
 
     def sample_commits(self) -> None:
         """Add the committed offsets of the consumer group to the history."""
-        topic, partitions = self._options.topic, self._options.partitions
-        places = [confluent_kafka.TopicPartition(topic, n) for n in range(partitions)]
-        reader = plain_consumer(self._bootstrap, MODERN_GROUP, self._options.keys)
+        options = self._options
         started = time.monotonic()
-        try:
-            for place in reader.committed(places, PATIENCE_S):
-                if place.error is None and place.offset >= 0:
-                    ended = time.monotonic()
-                    commit = Commit(place.partition, place.offset, started, ended, True)
-                    self._found.append(commit)
-        finally:
-            reader.close()
+        reader = plain_consumer(self._bootstrap, MODERN_GROUP, options.keys)
+        found = committed_offsets(reader, options.topic, range(options.partitions))
+        ended = time.monotonic()
+        self._found += [Commit(n, offset, started, ended, True) for n, offset in found.items()]
 
     def finish(self, history: History) -> dict[str, Verdict]:
         """Let the groups read everything that was written, and stop.

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.client.producer.batches.producer_batch import RecordMetadata
+from chaos.committed_offsets import committed_offsets
 from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, value_of
 from chaos.missing_offsets import assign_again, tells_missing_offsets
 from waiting import PATIENCE_S, eventually
@@ -442,16 +443,12 @@ class Load:
 
     def sample_commits(self) -> None:
         """Add the committed offsets of the group to the history."""
-        places = [TopicPartition(self.options.topic, n) for n in range(self.options.partitions)]
-        offset_reader = plain_consumer(self.bootstrap, self.options.group, self.options.keys)
+        options = self.options
         started = time.monotonic()
-        try:
-            for place in offset_reader.committed(places, PATIENCE_S):
-                if place.error is None and place.offset >= 0:
-                    ended = time.monotonic()
-                    self.found.append(Commit(place.partition, place.offset, started, ended, True))
-        finally:
-            offset_reader.close()
+        offset_reader = plain_consumer(self.bootstrap, options.group, options.keys)
+        found = committed_offsets(offset_reader, options.topic, range(options.partitions))
+        ended = time.monotonic()
+        self.found += [Commit(n, offset, started, ended, True) for n, offset in found.items()]
 
     def finish(self, on_settled: Callable[[], None] = lambda: None) -> History:
         """Stop producers, let readers reach the end, and read everything again.

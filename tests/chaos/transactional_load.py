@@ -27,6 +27,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
+from chaos.committed_offsets import committed_offsets
 from chaos.transaction_checker import UNENDED
 from chaos.transactional.clients import CALL_S, QUICK, REPLACE_ME, TRANSACTION_TIMEOUT_MS
 from chaos.transactional.history import (
@@ -114,13 +115,6 @@ class Counts:
 
 
 # Errors of librdkafka's `committed` while a group gets another coordinator.
-_MOVED = (
-    confluent_kafka.KafkaError.NOT_COORDINATOR,
-    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
-    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
-
-
 class TransactionalLoad:
     """All transactional clients; their topics exist.
 
@@ -314,24 +308,10 @@ class TransactionalLoad:
             ]
 
     def _committed_offsets(self) -> dict[int, int]:
+        partitions = range(self.options.input_partitions)
         offset_reader = _consumer(self._bootstrap, GROUP, "read_committed")
-        places = [TopicPartition(INPUT_TOPIC, n) for n in range(self.options.input_partitions)]
-
-        def look() -> dict[int, int] | None:
-            try:
-                found = offset_reader.committed(places, PATIENCE_S)
-            except confluent_kafka.KafkaException as error:
-                if not (error.args[0].retriable() or error.args[0].code() in _MOVED):
-                    raise
-                return None
-            if any(each.error is not None for each in found):
-                return None
-            return {each.partition: max(each.offset, 0) for each in found}
-
-        try:
-            return eventually(look, "the group's offsets")
-        finally:
-            offset_reader.close()
+        found = committed_offsets(offset_reader, INPUT_TOPIC, partitions)
+        return {n: found.get(n, 0) for n in partitions}
 
     # The end.
 

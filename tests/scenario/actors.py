@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 
 import confluent_kafka
-from confluent_kafka import TopicPartition
 
+from chaos.committed_offsets import committed_offsets
 from chaos.history import History, PartitionLog, Run, Sends, value_of
 from chaos.load import (
     QUICK,
@@ -176,12 +176,7 @@ class Actors:
 
     def committed(self, topic: str, group: str) -> int:
         """Return a group's committed offset; -1 without one."""
-        offset_reader = plain_consumer(self._bootstrap, group)
-        try:
-            (found,) = offset_reader.committed([TopicPartition(topic, 0)], PATIENCE_S)
-            return max(found.offset, -1)
-        finally:
-            offset_reader.close()
+        return committed_offsets(plain_consumer(self._bootstrap, group), topic, [0]).get(0, -1)
 
     def values(self, topic: str) -> list[tuple[int, bytes | None]]:
         """Return (offset, value) of all records."""

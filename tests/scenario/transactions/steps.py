@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka import TopicPartition
-
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -18,6 +16,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.testing.cluster_process import ClusterProcess
 from chaos.cluster_view import ClusterView, NoAnswerError
+from chaos.committed_offsets import committed_offsets
 from chaos.load import Errors, plain_consumer
 from scenario.segments import read_replica
 from scenario.transactions.ledger import Ledger, Result, Transaction, find_faults
@@ -326,12 +325,7 @@ class TransactionSteps:
     def _committed(self, group: str, topic: str) -> int:
         """Return a group's committed offset, after all its transactions have ended."""
         offset_reader = plain_consumer(self._cluster.bootstrap, group)
-        try:
-            (found,) = offset_reader.committed([TopicPartition(topic, 0)], PATIENCE_S)
-            assert found.error is None, found.error
-            return max(found.offset, -1)
-        finally:
-            offset_reader.close()
+        return committed_offsets(offset_reader, topic, [0]).get(0, -1)
 
     def _await_equal_replicas(self) -> None:
         for topic in (*self.ledger.topics, *INTERNAL_TOPICS):
