@@ -25,6 +25,7 @@ NAMED = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|lock|java)|/))`|\]\(([^)#:]+)\
 # Files of users, not of this repository.
 ELSEWHERE = {"conftest.py", "pipeline.py"}
 TEST = re.compile(r"`(?:tests/[\w./]+/)?test_\w+\.py`|`tests/\w+(?:/\w+)*`")
+LAB = "docs/lab/README.md"
 COMMAND = re.compile(r"`make ([a-z-]+)")
 
 
@@ -46,12 +47,29 @@ def test_files_and_commands_named_in_documents_exist(document: str) -> None:
     assert set(COMMAND.findall(text)) <= targets
 
 
-def test_the_readme_links_every_page() -> None:
-    pages = {name for name in DOCUMENTS if name.startswith("docs/")}
-    assert pages
-    assert (
-        sorted(pages - set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()))) == []
-    )
+@pytest.mark.parametrize(
+    ("index", "pages"), [("README.md", r"docs/([\w-]+|lab/README)\.md"), (LAB, r"docs/lab/.+\.md")]
+)
+def test_an_index_links_every_page(index: str, pages: str) -> None:
+    wanted = {name for name in DOCUMENTS if re.fullmatch(pages, name) and name != index}
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / index).read_text())
+    assert wanted
+    assert not sorted(wanted - {(Path(index).parent / link).as_posix() for link in links})
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each).lower() for each in headings)
+    return {re.sub(r"[^\w\- ]", "", each).replace(" ", "-") for each in plain}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_into_pages_name_existing_headings(document: str) -> None:
+    path = ROOT / document
+    for page, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", path.read_text()):
+        target = path.parent / page if page else path
+        assert anchor in anchors(target.read_text()), f"{page}#{anchor}"
 
 
 def capabilities() -> list[str]:
