@@ -141,3 +141,27 @@ def test_every_dependency_has_its_reason() -> None:
     names = {re.split(r"[\[<>=]", each)[0] for each in wanted} - {"barnabas"}
     reasons = (ROOT / "ARCHITECTURE.md").read_text().partition("**Dependencies**")[2]
     assert not sorted(name for name in names if f"`{name}" not in reasons)
+
+
+def test_the_architecture_names_every_package() -> None:
+    text = re.sub(
+        r"^```.*?^```$", "", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    tree = text.partition("## The tree")[2].partition("## How a request flows")[0]
+    named = {span.strip("/") for span in re.findall("`([^`]+)`", tree)}
+    source = ROOT / "src" / "barnabas"
+    packages = {path.parent.relative_to(source).as_posix() for path in source.rglob("*.py")} - {"."}
+    assert packages
+    # `checks/` names each package whose path ends with it.
+    unnamed = {path for path in packages if not endings(path) & named}
+    assert not sorted(unnamed)
+
+
+def endings(path: str) -> set[str]:
+    """Return the ends of a path that begin with a folder."""
+    parts = path.split("/")
+    return {"/".join(parts[index:]) for index in range(len(parts))}
+
+
+def test_the_architecture_has_less_than_600_lines() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) < 600
