@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import barnabas
 from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.runtime.loop import ProcessControl, Runtime, run
 from barnabas.server.configs.configuration import read_configuration
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
 
-SOURCES = Path(__file__).parents[1] / "src" / "barnabas"
+SOURCES = Path(barnabas.__file__).parent
 _PREFIX = f"{SOURCES}/"
 # Requests that are traced. A timer of the broker can interrupt one of them, but not most.
 SAMPLES = 9
@@ -149,6 +150,8 @@ def with_broker(main: Callable[[Client], Awaitable[None]]) -> None:
         node = Node(read_configuration(settings), runtime, on_ready, control.fail)
         node.start()
 
-    with tempfile.TemporaryDirectory(prefix="request-map-") as directory:
+    # In memory, no sync takes so long that timers interrupt most requests.
+    folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="request-map-", dir=folder) as directory:
         settings = {**SETTINGS, "log.dirs": directory}
         run(start)

@@ -26,6 +26,8 @@ NAMED = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|lock|java)|/))`|\]\(([^)#:]+)\
 ELSEWHERE = {"conftest.py", "pipeline.py"}
 TEST = re.compile(r"`(?:tests/[\w./]+/)?test_\w+\.py`|`tests/\w+(?:/\w+)*`")
 LAB = "docs/lab/README.md"
+RESULT_LINES_MAX = 220
+CELL_LENGTH_MAX = 100
 COMMAND = re.compile(r"`make ([a-z-]+)")
 
 
@@ -165,3 +167,13 @@ def endings(path: str) -> set[str]:
 
 def test_the_architecture_has_less_than_600_lines() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) < 600
+
+
+@pytest.mark.parametrize("page", ["docs/performance.md", "docs/reliability.md"])
+def test_a_page_of_current_results_is_short(page: str) -> None:
+    """Older results and methods belong to docs/lab."""
+    lines = (ROOT / page).read_text().splitlines()
+    assert len(lines) <= RESULT_LINES_MAX
+    cells = [cell.strip() for line in lines if line[:1] == "|" for cell in line.split("|")]
+    assert cells
+    assert not [cell for cell in cells if len(cell) > CELL_LENGTH_MAX]
