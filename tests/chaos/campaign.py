@@ -2,8 +2,9 @@
 
 python -m chaos.campaign --minutes 30 --seed 7 --result docs/chaos-barnabas.json
 
-Prints a line per fault and, at the end, the table of docs/reliability.md; with --kafka it runs
-against Apache Kafka. The same seed selects the same faults; their effects differ between runs.
+Prints a line per fault and, at the end, the table of faults for docs/reliability.md and
+docs/lab/chaos.md; with --kafka it runs against Apache Kafka. The same seed selects the same faults;
+their effects differ between runs.
 """
 
 from __future__ import annotations

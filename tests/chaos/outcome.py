@@ -77,7 +77,7 @@ class Outcome:
 
 
 def table(outcome: Outcome) -> str:
-    """Return the table for docs/reliability.md."""
+    """Return the table of faults for docs/reliability.md and docs/lab/chaos.md."""
     by_name: dict[str, list[Event]] = {}
     for event in outcome.events:
         by_name.setdefault(event.name, []).append(event)

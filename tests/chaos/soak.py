@@ -97,7 +97,7 @@ def error_lines(stress: Stress) -> list[str]:
 
 
 def resource_table(outcome: Outcome) -> str:
-    """Return the table of docs/reliability.md."""
+    """Return the table of the nodes' resources, for docs/lab/steady-load.md."""
     lines = [
         "| node | resident memory after a third, at the end | slope | descriptors | threads |",
         "|---|---|---|---|---|",

@@ -1,4 +1,8 @@
-"""The short form of `make chaos`: some faults from fixed seeds, under the same checker."""
+"""The short form of `make chaos`.
+
+Each test injects random faults from a fixed seed for some seconds, while clients write and read.
+Then the checker of the campaign examines everything that the clients saw.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,14 @@ from chaos.transactional_load import TransactionalOptions
 from scenario.stage import runs_on_kafka
 
 SECONDS = 25.0
-# Silent nodes are given up sooner than by default, for the sake of the time this takes.
+# The controller fences a silent node sooner than by default, so that the tests take less time.
 SETTINGS = (("broker.session.timeout.ms", "3000"), ("broker.heartbeat.interval.ms", "500"))
 
 
 @pytest.mark.conformance
 @pytest.mark.slow
 def test_groups_of_all_types_read_records_that_survive_random_faults(tmp_path: Path) -> None:
-    # A full disk has a story of its own, which says more of it.
+    # A story in `tests/scenario` tests a full disk in more detail.
     chosen = tuple(fault.name for fault in FAULTS if fault.name != "full disk")
     options = Options(
         SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS, has_groups=True

@@ -2,8 +2,8 @@
 
     python -m storms.campaign --rounds 200 --seed 7 --result FILE.json
 
-Prints the table of docs/reliability.md. Groups of both protocols, classic and consumer (KIP-848),
-live on Barnabas and on Apache Kafka.
+Prints the table for docs/lab/rebalance-storms.md. Groups of both protocols, classic and consumer
+(KIP-848), live on Barnabas and on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def started(kind: str, directory: Path) -> Iterator[str]:
 
 
 def table(outcomes: list[tuple[str, Outcome]]) -> str:
-    """Rows of docs/reliability.md."""
+    """Return the table for docs/lab/rebalance-storms.md."""
     head = "| broker | protocol | assignor | rounds | joined / killed / closed / paused |"
     head += " records | generations | processed again | commits refused | drained |"
     lines = [head + " problems |", "|" + "---|" * 11]

@@ -25,6 +25,9 @@ NAMED = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|lock|java)|/))`|\]\(([^)#:]+)\
 # Files of users, not of this repository.
 ELSEWHERE = {"conftest.py", "pipeline.py"}
 TEST = re.compile(r"`(?:tests/[\w./]+/)?test_\w+\.py`|`tests/\w+(?:/\w+)*`")
+LAB = "docs/lab/README.md"
+RESULT_LINES_MAX = 220
+CELL_LENGTH_MAX = 100
 COMMAND = re.compile(r"`make ([a-z-]+)")
 
 
@@ -46,12 +49,29 @@ def test_files_and_commands_named_in_documents_exist(document: str) -> None:
     assert set(COMMAND.findall(text)) <= targets
 
 
-def test_the_readme_links_every_page() -> None:
-    pages = {name for name in DOCUMENTS if name.startswith("docs/")}
-    assert pages
-    assert (
-        sorted(pages - set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()))) == []
-    )
+@pytest.mark.parametrize(
+    ("index", "pages"), [("README.md", r"docs/([\w-]+|lab/README)\.md"), (LAB, r"docs/lab/.+\.md")]
+)
+def test_an_index_links_every_page(index: str, pages: str) -> None:
+    wanted = {name for name in DOCUMENTS if re.fullmatch(pages, name) and name != index}
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / index).read_text())
+    assert wanted
+    assert not sorted(wanted - {(Path(index).parent / link).as_posix() for link in links})
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each).lower() for each in headings)
+    return {re.sub(r"[^\w\- ]", "", each).replace(" ", "-") for each in plain}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_into_pages_name_existing_headings(document: str) -> None:
+    path = ROOT / document
+    for page, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", path.read_text()):
+        target = path.parent / page if page else path
+        assert anchor in anchors(target.read_text()), f"{page}#{anchor}"
 
 
 def capabilities() -> list[str]:
@@ -123,3 +143,37 @@ def test_every_dependency_has_its_reason() -> None:
     names = {re.split(r"[\[<>=]", each)[0] for each in wanted} - {"barnabas"}
     reasons = (ROOT / "ARCHITECTURE.md").read_text().partition("**Dependencies**")[2]
     assert not sorted(name for name in names if f"`{name}" not in reasons)
+
+
+def test_the_architecture_names_every_package() -> None:
+    text = re.sub(
+        r"^```.*?^```$", "", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    tree = text.partition("## The tree")[2].partition("## How a request flows")[0]
+    named = {span.strip("/") for span in re.findall("`([^`]+)`", tree)}
+    source = ROOT / "src" / "barnabas"
+    packages = {path.parent.relative_to(source).as_posix() for path in source.rglob("*.py")} - {"."}
+    assert packages
+    # `checks/` names each package whose path ends with it.
+    unnamed = {path for path in packages if not endings(path) & named}
+    assert not sorted(unnamed)
+
+
+def endings(path: str) -> set[str]:
+    """Return the ends of a path that begin with a folder."""
+    parts = path.split("/")
+    return {"/".join(parts[index:]) for index in range(len(parts))}
+
+
+def test_the_architecture_has_less_than_600_lines() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) < 600
+
+
+@pytest.mark.parametrize("page", ["docs/performance.md", "docs/reliability.md"])
+def test_a_page_of_current_results_is_short(page: str) -> None:
+    """Older results and methods belong to docs/lab."""
+    lines = (ROOT / page).read_text().splitlines()
+    assert len(lines) <= RESULT_LINES_MAX
+    cells = [cell.strip() for line in lines if line[:1] == "|" for cell in line.split("|")]
+    assert cells
+    assert not [cell for cell in cells if len(cell) > CELL_LENGTH_MAX]

@@ -13,7 +13,7 @@ PAGES = [
     "ARCHITECTURE.md",
     "README.md",
     "CONTRIBUTING.md",
-    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 ]
 # The texts of these pages come from the code: help texts, and the documentation of keys.
 GENERATED = {"docs/cli.md", "docs/configuration.md"}

@@ -1,13 +1,14 @@
-"""Keeps the event loop awake for some microseconds after a response, while requests follow at once.
+"""Polls the sockets for some microseconds after a response, instead of waiting in the kernel.
 
-A loop that waits in the kernel leaves its processor idle. To wake it up again takes longer than a
-small request, above all on a virtual machine. Therefore, after a response, the loop asks its
-sockets again and again without waiting.
+A loop that waits in the kernel leaves its processor idle. Waking up an idle processor takes longer
+than serving a small request, above all on a virtual machine. Therefore, after a response, the loop
+asks its sockets again and again, until a request arrives or a time limit is reached.
 
-This pays only if the next request arrives within that time. Each useful poll gives a credit, and a
-vain one uses up that of several useful ones. Without credit, the loop does not poll for a number of
-responses, which doubles each time. So clients that send seldom, or that need the processor of this
-loop, cost nothing worth mentioning.
+A poll is useful if a request arrives within the limit. Otherwise it is vain: it has only taken
+processor time from other processes. Each useful poll earns one credit, and each vain poll costs
+several. Without credit, the loop waits in the kernel after the next responses. The number of these
+responses doubles each time. So polling costs almost nothing if requests are rare, or if the clients
+run on the processor of this loop.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ DOCUMENTS = [
     ("cli.md", "document_commands"),
     ("troubles.md", "document_troubles"),
     ("spark.md", "document_spark_options"),
+    ("requests.md", "document_requests"),
 ]
 
 
