@@ -23,7 +23,7 @@ from typing import Any
 
 from chaos.campaign import SIDE_LOADS, Options, run_in_new_directory, stressed
 from chaos.chaos_node import ChaosNode
-from chaos.judgment import judge, long_turns, unexpected_errors
+from chaos.judgment import judge, long_turns, unexpected_errors, watched_clients
 from chaos.outcome import Outcome, commit_id, describe_machine, summary
 from chaos.resources import ResourceSampler
 from chaos.stress import Stress
@@ -51,7 +51,7 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
         machine=describe_machine(),
         server="Barnabas, soak",
     )
-    with stressed(options, directory) as stress:
+    with watched_clients() as dropped, stressed(options, directory) as stress:
         started = time.monotonic()
         sampler = ResourceSampler({n: node.pid for n, node in stress.cluster.nodes.items()})
         try:
@@ -71,7 +71,7 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
             judge(stress, outcome)
         outcome.longest_turn_cpu_ms = stress.longest_turn_cpu_ms
         outcome.long_turns = long_turns(stress.cluster)
-        outcome.problems += unexpected_errors(stress.cluster) + error_lines(stress)
+        outcome.problems += unexpected_errors(stress.cluster) + error_lines(stress) + dropped()
     slope_max = SLOPE_MAX if options.seconds >= SLOPE_S_MIN else float("inf")
     for number, use in outcome.resources.items():
         outcome.problems += [f"node {number}: {told}" for told in use.problems(slope_max)]

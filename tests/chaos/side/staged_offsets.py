@@ -74,10 +74,16 @@ class StagedOffsetsLoad(SideLoad):
                 OSError,
             ) as error:
                 self.options.errors.add(f"staged offsets: {type(error).__name__}")
-                # A new producer ends the transaction of the former one.
-                self._producer = None
+                self._close_producer()
             else:
                 self.expected[group] = (model.committed, history)
+        self._close_producer()
+
+    def _close_producer(self) -> None:
+        """Close the producer. The next one ends its transaction, if that is still open."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
 
     def _round(self, group: str) -> tuple[StagedModel, str]:
         """Perform operations on a new group; return the expected state and what was done."""
