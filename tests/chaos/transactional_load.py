@@ -28,6 +28,7 @@ from confluent_kafka import Consumer, TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from chaos.missing_offsets import uncommitted
+from chaos.resources import Leftovers
 from chaos.transaction_checker import UNENDED
 from chaos.transactional.clients import CALL_S, QUICK, REPLACE_ME, TRANSACTION_TIMEOUT_MS
 from chaos.transactional.history import (
@@ -319,6 +320,13 @@ class TransactionalLoad:
         return [f"a transaction of role {role}" for role in roles] + uncommitted(
             GROUP, partitions, self._committed
         )
+
+    def leftovers(self) -> Leftovers:
+        """Return the transactional ids, and their producers in all partitions."""
+        with self._lock:
+            ids = {each.transactional_id for each in self.history.transactions.values()}
+        partitions = sum(self.topics.values())
+        return Leftovers(transactional_ids=len(ids), producers_in_partitions=len(ids) * partitions)
 
     def sample_offsets(self) -> None:
         """Add the group's stable offsets to the history."""

@@ -27,6 +27,7 @@ from barnabas.protocol.messages.offset_delete import (
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.protocol.schema import Message
 from chaos.cluster_view import NoAnswerError
+from chaos.resources import Leftovers
 from chaos.side.side_load import SideLoad, SideOptions, TopicShape
 from chaos.side.staged_model import StagedModel
 from chaos.transactional.clients import AbortableError, FatalError, OwnProducer
@@ -200,6 +201,10 @@ class StagedOffsetsLoad(SideLoad):
             with contextlib.suppress(NoAnswerError, OSError):
                 found = self._offset(group)
         return found
+
+    def leftovers(self) -> Leftovers:
+        """Return the groups of all rounds; some are deleted or expire."""
+        return Leftovers(groups_with_offset=self._rounds, transactional_ids=1)
 
     def figures(self) -> dict[str, int]:
         """Return the number of groups, and of those with a known result."""
