@@ -101,6 +101,7 @@ def test_a_first_offset_behind_the_last_batch_is_wrong_usage(written: Path) -> N
     done = run("dump", written / "t-0", "--from", "25000")
     assert done.exit_code == 2
     assert "--from 25000: the batches end before offset 25000" in done.output
+    assert entries(written / "t-0" / f"{SEGMENT}.index", "--from", "25000")
 
 
 def test_a_first_offset_of_the_metadata_log_shows_no_snapshots(data: Path) -> None:

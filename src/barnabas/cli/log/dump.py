@@ -58,9 +58,10 @@ class Dumper:
         self._options = options
         self._left = options.limit
         self._disk = RealDisk()
-        # Whether a batch was shown, and the end offset of the last batch before `first_offset`.
+        # Whether a batch was shown.
         self._has_shown = False
-        self._end_offset = 0
+        # End offset of the last batch before `first_offset`; None until a segment is read.
+        self._end_offset: int | None = None
         self.failed = False
 
     def dump(self, path: str) -> None:
@@ -83,15 +84,15 @@ class Dumper:
             self._fail(path, str(error))
 
     def finish(self) -> None:
-        """Check that a batch was shown, if the first offset was given.
+        """Check that a batch was shown, if segments were read and the first offset was given.
 
         Raises:
             click.UsageError: All batches end before the first offset.
         """
-        first_offset = self._options.first_offset
-        if first_offset and not self._has_shown and not self.failed:
+        if self._end_offset is not None and not self._has_shown and not self.failed:
             raise click.UsageError(
-                f"--from {first_offset}: the batches end before offset {self._end_offset}"
+                f"--from {self._options.first_offset}: the batches end before offset "
+                f"{self._end_offset}"
             )
 
     def _names(self, path: str) -> list[str]:
@@ -160,6 +161,8 @@ class Dumper:
         with ReadOnlyFile(path) as file:
             scan = SegmentScan(file)
             has_head = not self._options.first_offset
+            if not has_head:
+                self._end_offset = self._end_offset or 0
             for batch in scan:
                 if batch.header.next_offset <= self._options.first_offset:
                     self._end_offset = batch.header.next_offset
