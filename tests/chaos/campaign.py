@@ -32,7 +32,7 @@ from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import await_that
 from chaos.faults import FAULTS, Fault
 from chaos.group_load import SETTINGS as GROUP_SETTINGS, GroupLoad
-from chaos.judgment import judge, long_turns, unexpected_errors
+from chaos.judgment import judge, long_turns, unexpected_errors, watched_clients
 from chaos.load import Load, LoadOptions
 from chaos.outcome import Event, Outcome, commit_id, describe_machine, summary, table
 from chaos.side.changing_topics import GrowingTopicLoad, RecreatedTopicLoad
@@ -124,7 +124,7 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
         machine=describe_machine(),
         server="Apache Kafka 4.4.0" if options.kafka else "Barnabas",
     )
-    with stressed(options, directory) as stress:
+    with watched_clients() as dropped, stressed(options, directory) as stress:
         started = time.monotonic()
         try:
             _do_faults(stress, options, outcome, report)
@@ -134,7 +134,7 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
         outcome.errors = dict(stress.load.errors.counts.most_common())
         if not outcome.problems:
             judge(stress, outcome)
-        outcome.problems += unexpected_errors(stress.cluster)
+        outcome.problems += unexpected_errors(stress.cluster) + dropped()
         outcome.long_turns = long_turns(stress.cluster)
         outcome.longest_turn_cpu_ms = stress.longest_turn_cpu_ms
         if stress.longest_turn_cpu_ms > TURN_CPU_MS_MAX:
@@ -195,6 +195,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
             transactional.start()
             stress.transactional = transactional
             await_transactions(stress)
+            transactional.begin_faults()
             stress.await_full_isr()
         load.start()
         load.mark()

@@ -10,7 +10,7 @@ The broker reaches files only through `runtime/disk.py`, and the time only throu
 `runtime/clock.py`. It is therefore enough to replace the modules `os` and `time`
 there. A preloaded library (LD_PRELOAD) would need a C compiler, and a separate file system the
 right to mount. Timers of coordinators are created by `ShardTimers.schedule` alone, which gets
-operations that may raise.
+operations that may raise. The memory for conversions is small at all times.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ CALLS = {
 }
 # The kind of the timers of coordinators, whose "path" is the timer's key.
 TIMER = "timer"
+# Memory for conversions. One large record may need all of it, and small ones share it.
+CONVERSION_BYTES = 8 << 20
 
 
 class InjectedTimerError(Exception):
@@ -199,6 +201,13 @@ def fail_timers(fault_control: FaultControl) -> None:
     setattr(ShardTimers, ShardTimers.schedule.__name__, schedule_failing)
 
 
+def limit_conversions() -> None:
+    """Give the node little memory for conversions, so that they wait for one another."""
+    from barnabas.server.conversion.conversion_queue import ConversionQueue
+
+    ConversionQueue.__init__.__defaults__ = (CONVERSION_BYTES,)
+
+
 def main() -> None:
     """Install the replacements, and run `barnabas` with the remaining arguments."""
     # The directory of this file would hide installed modules of the same names.
@@ -215,6 +224,7 @@ def main() -> None:
     ):
         setattr(module, name, replacement)
     fail_timers(fault_control)
+    limit_conversions()
     barnabas(sys.argv[2:])
 
 

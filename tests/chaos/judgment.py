@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeProcess
@@ -23,7 +27,23 @@ from scenario.segments import read_replica
 
 # Lines that a node's log must not have: unexpected errors.
 UNEXPECTED = re.compile(r"Traceback|AssertionError|never retrieved")
+# The warning of our clients that a program has dropped.
+NOT_CLOSED = "was not closed"
 _ENTRY_START = re.compile(r"\n(?=\S)")
+
+
+@contextmanager
+def watched_clients() -> Iterator[Callable[[], list[str]]]:
+    """Yield a function that returns our clients which a load has dropped without closing them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+
+        def dropped() -> list[str]:
+            gc.collect()
+            messages = [str(each.message) for each in caught]
+            return [f"a load: {each}" for each in messages if NOT_CLOSED in each]
+
+        yield dropped
 
 
 def judge(stress: Stress, outcome: Outcome) -> None:

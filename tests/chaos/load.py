@@ -21,7 +21,7 @@ from barnabas.client.facade import Client
 from barnabas.client.producer.batches.producer_batch import RecordMetadata
 from chaos.committed_offsets import committed_offsets
 from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, value_of
-from chaos.missing_offsets import assign_again, tells_missing_offsets
+from chaos.missing_offsets import assign_again, tells_missing_offsets, uncommitted
 from waiting import PATIENCE_S, eventually
 
 PADDING = b"." * 100
@@ -422,16 +422,14 @@ class Load:
         """Return the producers, and the group, with the partitions in which they have not started.
 
         A producer starts with its first acknowledgement since `mark`, the group with its first
-        commit. A leader must not fail before that: librdkafka may look for the start of the
-        partition again after a change of the leader, and read it twice from there.
+        commit.
         """
-        committed = self._committed()
         return [
             f"{type(producing).__name__} in {sends.partition}"
             for producing in self.producing
             for sends in producing.sends
             if sends.acknowledged_at is None
-        ] + [f"group in {n}" for n in range(self.options.partitions) if n not in committed]
+        ] + uncommitted(self.options.group, self.options.partitions, self._committed())
 
     def failures(self) -> int:
         """Return the number of failed records."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import psutil
 
@@ -13,6 +13,44 @@ import psutil
 WARM_UP = 1 / 3
 # Descriptors and threads vary with the segments and clients of the moment.
 DESCRIPTORS_MORE, THREADS_MORE = 40, 4
+# Slope (KiB a minute) of the resident memory of a node that has another reason than `Leftovers`:
+# segments that stay stored need 2 KiB each, and the samples vary.
+ALLOWED_KIB_PER_MINUTE = 30.0
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """Numbers of objects that a load has made, and whose state the nodes may keep."""
+
+    groups_with_offset: int = 0
+    transactional_ids: int = 0
+    # Producer ids, counted once for each partition that has records of them.
+    producers_in_partitions: int = 0
+    fetch_sessions: int = 0
+
+    def __add__(self, other: Leftovers) -> Leftovers:
+        return Leftovers(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def kib(self) -> float:
+        """What the nodes need for them, all together."""
+        return (
+            1.2 * self.groups_with_offset
+            + 0.9 * self.transactional_ids
+            + 0.4 * self.producers_in_partitions
+            + 0.8 * self.fetch_sessions
+        )
+
+
+def slope_max(made: Leftovers, seconds: float, nodes: int) -> float:
+    """Return the largest slope (KiB a minute) of the resident memory of a node.
+
+    Args:
+        made: What the loads have made. The coordinators and leaders are spread over the nodes.
+        seconds: The time in which the loads have made it.
+        nodes: The number of nodes.
+    """
+    return made.kib / nodes / (seconds / 60) + ALLOWED_KIB_PER_MINUTE
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from typing import Any
 
 from chaos.campaign import SIDE_LOADS, Options, run_in_new_directory, stressed
 from chaos.chaos_node import ChaosNode
-from chaos.judgment import judge, long_turns, unexpected_errors
+from chaos.judgment import judge, long_turns, unexpected_errors, watched_clients
 from chaos.outcome import Outcome, commit_id, describe_machine, summary
-from chaos.resources import ResourceSampler
+from chaos.resources import ResourceSampler, slope_max
 from chaos.stress import Stress
 from chaos.transactional_load import TransactionalOptions
 
@@ -36,9 +36,6 @@ ERROR_LINE = re.compile(r"^\S+ \S+ ERROR .*$", re.MULTILINE)
 SEGMENT_BYTES = 1 << 30
 # The least time in which a slope of the memory is one: before, caches are filled.
 SLOPE_S_MIN = 20 * 60
-# Largest slope (KiB a minute) of the resident memory of a node. Each segment that is stored needs
-# about 2 KiB, and the side loads fill some of 1 MiB.
-SLOPE_MAX = 40.0
 # Of all nodes. Indexes of growing segments are trimmed with each check of the retention.
 SETTINGS = (("log.retention.check.interval.ms", "10000"),)
 
@@ -51,7 +48,7 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
         machine=describe_machine(),
         server="Barnabas, soak",
     )
-    with stressed(options, directory) as stress:
+    with watched_clients() as dropped, stressed(options, directory) as stress:
         started = time.monotonic()
         sampler = ResourceSampler({n: node.pid for n, node in stress.cluster.nodes.items()})
         try:
@@ -64,6 +61,9 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
             outcome.problems.append(str(error))
         outcome.seconds = time.monotonic() - started
         outcome.resources = sampler.use()
+        limit = float("inf")
+        if outcome.seconds >= SLOPE_S_MIN:
+            limit = slope_max(stress.leftovers(), outcome.seconds, options.brokers)
         outcome.errors = dict(stress.load.errors.counts.most_common())
         if not outcome.problems:
             outcome.problems += storage_damage(stress)
@@ -71,10 +71,9 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
             judge(stress, outcome)
         outcome.longest_turn_cpu_ms = stress.longest_turn_cpu_ms
         outcome.long_turns = long_turns(stress.cluster)
-        outcome.problems += unexpected_errors(stress.cluster) + error_lines(stress)
-    slope_max = SLOPE_MAX if options.seconds >= SLOPE_S_MIN else float("inf")
+        outcome.problems += unexpected_errors(stress.cluster) + error_lines(stress) + dropped()
     for number, use in outcome.resources.items():
-        outcome.problems += [f"node {number}: {told}" for told in use.problems(slope_max)]
+        outcome.problems += [f"node {number}: {told}" for told in use.problems(limit)]
     return outcome
 
 

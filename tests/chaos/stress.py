@@ -22,6 +22,7 @@ from chaos.cluster_view import ClusterView, PartitionView, await_that, create_to
 from chaos.group_load import GroupLoad
 from chaos.hostile import TOPIC as HOSTILE_TOPIC
 from chaos.load import Load
+from chaos.resources import Leftovers
 from chaos.side.side_load import SideLoad
 from chaos.side.upkeep import CompactedLoad
 from chaos.transactional_load import TransactionalLoad
@@ -86,6 +87,13 @@ class Stress:
         for side in self.sides:
             found |= {name: shape.partitions for name, shape in side.topics.items()}
         return found
+
+    def leftovers(self) -> Leftovers:
+        """Return what the loads have made, and the nodes may keep."""
+        made = sum((side.leftovers() for side in self.sides), Leftovers())
+        if self.transactional is not None:
+            made += self.transactional.leftovers()
+        return made
 
     def state(self) -> tuple[dict[int, PartitionView], tuple[int, int]]:
         """Return all partitions, and the controller with its epoch."""

@@ -8,13 +8,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
 
+from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.testing.cluster_process import ClusterProcess
 from chaos.chaos_node import ChaosNode
 from chaos.failing_node import (
+    CONVERSION_BYTES,
     TIMER,
     FailingCalls,
     FaultControl,
@@ -22,6 +25,7 @@ from chaos.failing_node import (
     InjectedTimerError,
     ShiftedTime,
     failing_operation,
+    limit_conversions,
 )
 from chaos.stress import TOPIC, make_topic
 from waiting import PATIENCE_S, eventually
@@ -36,6 +40,18 @@ def control(tmp_path: Path) -> Path:
 
 def write_control(control: Path, faults: InjectedFaults) -> None:
     control.write_text(json.dumps(asdict(faults)))
+
+
+def test_a_node_of_a_campaign_has_little_memory_for_conversions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create = ConversionQueue.__init__
+    # The test ends with the usual default.
+    monkeypatch.setattr(create, "__defaults__", create.__defaults__)
+    nothing: Any = None
+    usual = ConversionQueue(nothing, nothing)._held_bytes_max
+    limit_conversions()
+    assert ConversionQueue(nothing, nothing)._held_bytes_max == CONVERSION_BYTES < usual
 
 
 def test_nothing_fails_without_a_control_file(control: Path, tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""Logs of nodes: injected errors are expected, others are not."""
+"""Logs of nodes and clients of loads: injected errors are expected, dropped clients are not."""
 
 from __future__ import annotations
 
 import pytest
 
-from chaos.judgment import unexpected_in
+import barnabas
+from chaos.judgment import unexpected_in, watched_clients
 
 INJECTED = """\
 2026-11-29 00:00:29,756 ERROR asyncio: Exception in callback on_due()
@@ -24,3 +25,12 @@ def test_a_log_with_injected_errors_only_is_expected(log: str) -> None:
 def test_another_error_in_a_log_is_found(log: str) -> None:
     (found,) = unexpected_in(log)
     assert "KeyError" in found
+
+
+def test_a_client_that_a_load_has_dropped_is_found() -> None:
+    with watched_clients() as dropped:
+        barnabas.Producer("127.0.0.1:1").close()
+        assert dropped() == []
+        barnabas.Producer("127.0.0.1:1")
+        (found,) = dropped()
+        assert "Producer" in found

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.resources import DESCRIPTORS_MORE, THREADS_MORE, Sample, use_of
+from chaos.resources import (
+    ALLOWED_KIB_PER_MINUTE,
+    DESCRIPTORS_MORE,
+    THREADS_MORE,
+    Leftovers,
+    Sample,
+    slope_max,
+    use_of,
+)
 
 KIB, MINUTE_S = 1024, 60.0
 NO_LIMIT = float("inf")
@@ -41,3 +49,14 @@ def test_descriptors_and_threads_must_not_rise(what: str, more: int) -> None:
     assert use_of(samples(0.0, **{what: more})).problems(NO_LIMIT) == []
     rising = use_of(samples(0.0, **{what: more + 1}))
     assert rising.problems(NO_LIMIT) == [f"{what} rise from 0 to {more + 1}"]
+
+
+def test_the_limit_of_the_slope_grows_with_what_the_loads_have_made() -> None:
+    nothing = Leftovers()
+    assert slope_max(nothing, 600.0, nodes=3) == ALLOWED_KIB_PER_MINUTE
+    made = Leftovers(groups_with_offset=300) + Leftovers(transactional_ids=100)
+    made += Leftovers(producers_in_partitions=500, fetch_sessions=50)
+    assert made == Leftovers(300, 100, 500, 50)
+    # (300 * 1.2 + 100 * 0.9 + 500 * 0.4 + 50 * 0.8) KiB on three nodes in ten minutes.
+    assert slope_max(made, 600.0, nodes=3) == pytest.approx(ALLOWED_KIB_PER_MINUTE + 23.0)
+    assert slope_max(made, 1200.0, nodes=3) == pytest.approx(ALLOWED_KIB_PER_MINUTE + 11.5)

@@ -28,6 +28,8 @@ from confluent_kafka import Consumer, TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from chaos.committed_offsets import committed_offsets
+from chaos.missing_offsets import uncommitted
+from chaos.resources import Leftovers
 from chaos.transaction_checker import UNENDED
 from chaos.transactional.clients import CALL_S, QUICK, REPLACE_ME, TRANSACTION_TIMEOUT_MS
 from chaos.transactional.history import (
@@ -143,6 +145,8 @@ class TransactionalLoad:
         self._stopping = threading.Event()
         self._may_disturb = threading.Event()
         self._death: BaseException | None = None
+        # Input partitions in which the group has committed.
+        self._committed: set[int] = set()
         self._thread = threading.Thread(target=self._guarded, name="transactional", daemon=True)
         self._marked_at = 0.0
 
@@ -160,9 +164,12 @@ class TransactionalLoad:
         for client in ("own", "librdkafka"):
             for role in ("move", "process", "read"):
                 self._launch(role, client, f"{role}-{client}")
+        self._thread.start()
+
+    def begin_faults(self) -> None:
+        """Kill, pause and double clients from now on, if the options say so."""
         if self.options.has_faults:
             self._may_disturb.set()
-        self._thread.start()
 
     def _launch(self, role: str, client: str, name: str) -> None:
         instance = self._next_instance
@@ -287,14 +294,33 @@ class TransactionalLoad:
         self._marked_at = time.monotonic()
 
     def waiting(self) -> list[str]:
-        """Return the kinds of clients without a committed transaction that began after `mark`."""
+        """Return what has not started.
+
+        These are kinds of clients without a committed transaction that began after `mark`, and
+        input partitions in which the group has not committed for the first time.
+        """
+        partitions = self.options.input_partitions
         with self._lock:
+            if len(self._committed) < partitions:
+                for transaction in self.history.transactions.values():
+                    if transaction.result is Result.COMMITTED:
+                        self._committed.update(transaction.offsets)
             done = {
                 worker.task.role
                 for worker in self._workers
                 if worker.journal.committed_begin > self._marked_at
             }
-        return [f"a transaction of role {role}" for role in ("move", "process") if role not in done]
+        roles = [role for role in ("move", "process") if role not in done]
+        return [f"a transaction of role {role}" for role in roles] + uncommitted(
+            GROUP, partitions, self._committed
+        )
+
+    def leftovers(self) -> Leftovers:
+        """Return the transactional ids, and their producers in all partitions."""
+        with self._lock:
+            ids = {each.transactional_id for each in self.history.transactions.values()}
+        partitions = sum(self.topics.values())
+        return Leftovers(transactional_ids=len(ids), producers_in_partitions=len(ids) * partitions)
 
     def sample_offsets(self) -> None:
         """Add the group's stable offsets to the history."""

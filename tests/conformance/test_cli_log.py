@@ -77,6 +77,41 @@ def test_batches_records_and_indexes_are_shown(written: Path) -> None:
     assert at[index[0]["position"]] == index[0]["offset"]
 
 
+def test_a_first_offset_shows_no_earlier_segments(written: Path) -> None:
+    segments = sorted((written / "t-0").glob("*.log"))
+    base_offset = int(segments[1].stem)
+    for offset in (base_offset, base_offset + 1):
+        done = run("dump", written / "t-0", "--from", offset, "-n", "1")
+        heading, batch = done.output.splitlines()
+        assert heading == str(segments[1])
+        first, last = map(int, batch.split()[0].split("-"))
+        assert first <= offset <= last
+    by_files = run("dump", *segments, "--from", base_offset, "-n", "1")
+    assert by_files.output.splitlines()[0] == str(segments[1])
+
+
+def test_a_first_offset_before_the_log_begins_with_the_first_batch(data: Path) -> None:
+    segments = sorted((data / "t-0").glob("*.log"))
+    segments[0].unlink()
+    (batch,) = entries(data / "t-0", "--from", "5", "-n", "1")
+    assert batch["base_offset"] == int(segments[1].stem)
+
+
+def test_a_first_offset_behind_the_last_batch_is_wrong_usage(written: Path) -> None:
+    done = run("dump", written / "t-0", "--from", "25000")
+    assert done.exit_code == 2
+    assert "--from 25000: the batches end before offset 25000" in done.output
+    assert entries(written / "t-0" / f"{SEGMENT}.index", "--from", "25000")
+
+
+def test_a_first_offset_of_the_metadata_log_shows_no_snapshots(data: Path) -> None:
+    directory = data / "__cluster_metadata-0"
+    segments = sorted(directory.glob("*.log"))
+    shutil.copy(segments[0], directory / "00000000000000000010-0000000001.checkpoint")
+    assert len(entries(directory)) > len(entries(*segments))
+    assert entries(directory, "--from", "1") == entries(*segments, "--from", "1")
+
+
 def test_records_of_internal_topics_are_decoded(written: Path) -> None:
     shown = "".join(
         run("dump", directory).output for directory in sorted(written.glob("__consumer_offsets-*"))

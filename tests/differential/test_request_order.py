@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -170,9 +171,39 @@ def test_a_request_waits_for_its_turn(behind: str, api: ApiKey, make: Make, pair
     assert not found, found
 
 
+# A block has all pairs of the requests of two of these parts.
+PART = 12
+PARTS = [REQUESTS[start : start + PART] for start in range(0, len(REQUESTS), PART)]
+BLOCKS = list(combinations_with_replacement(range(len(PARTS)), 2))
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("behind", WAITING)
 def test_requests_wait_for_their_turn_in_any_order(behind: str, seed: int, pair: Pair) -> None:
     requests = random.Random(seed).sample(REQUESTS, 12)
     found = differences(pair, behind, requests, f"in-any-order-{seed}", seed)
     assert not found, found
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_reversed", [False, True], ids=["", "reversed"])
+@pytest.mark.parametrize("block", BLOCKS, ids=[f"{first}-{second}" for first, second in BLOCKS])
+@pytest.mark.parametrize("behind", WAITING)
+def test_every_two_requests_wait_for_their_turn_in_both_orders(
+    behind: str, block: tuple[int, int], is_reversed: bool, pair: Pair
+) -> None:
+    requests = [each for part in dict.fromkeys(block) for each in PARTS[part]]
+    random.Random(str(block)).shuffle(requests)
+    if is_reversed:
+        requests.reverse()
+    name = f"block-{block[0]}-{block[1]}" + "-reversed" * is_reversed
+    found = differences(pair, behind, requests, name)
+    assert not found, found
+
+
+def test_every_two_apis_are_in_a_block() -> None:
+    blocks = [{api for part in block for api, _ in PARTS[part]} for block in BLOCKS]
+    apis = {api for api, _ in REQUESTS}
+    together = {(first, second) for each in blocks for first in each for second in each}
+    assert together == {(first, second) for first in apis for second in apis}
+    assert apis | RACES == set(VALID)

@@ -53,6 +53,9 @@ SETTINGS = {
     "metrics.listener": "127.0.0.1:0",
     "barnabas.client.telemetry": "log",
     "unstable.api.versions.enable": "true",
+    "transaction.two.phase.commit.enable": "true",
+    "errors.deadletterqueue.auto.create.topics.enable": "true",
+    "delegation.token.secret.key": "secret",
 }
 # Topics of the pool whose records the broker has to decode.
 TOPIC_CONFIGS = {

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.server.configs.configuration import BROKER_KEYS
+from barnabas.settings.key import ConfigType
 from fuzz import campaign
 from fuzz.attacker import Attacker
 from fuzz.grammar import SERVED_APIS, Grammar
@@ -23,6 +25,15 @@ def test_requests_of_every_served_api_and_version_are_generated() -> None:
     grammar = Grammar(random.Random(1))
     made = {grammar.frame()[0] for _ in range(6000)}
     assert made == {int(key) for key in SERVED_APIS}
+
+
+def test_all_features_that_are_off_by_default_are_on() -> None:
+    off = {key.name for key in BROKER_KEYS if key.type is ConfigType.BOOLEAN and not key.default}
+    # Which nodes, listeners and users there are, and when nodes elect or join.
+    others = {"cluster.standalone", "allow.everyone.if.no.acl.found"}
+    others |= {"unclean.leader.election.enable", "controller.quorum.auto.join.enable"}
+    others |= {name for name in off if name.startswith(("ssl.", "sasl."))}
+    assert {name for name in off - others if campaign.SETTINGS.get(name) != "true"} == set()
 
 
 @pytest.mark.conformance

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.connections.topic_lookup import TopicLookup
+from barnabas.client.connections.topic_lookup import Sought, TopicLookup
 from barnabas.client.errors import ClientError
 from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.fetch.record_stream import RecordStream
@@ -205,11 +205,15 @@ class Client(ClosedByUser, WithBlock):
 
         return self._wait(start, "list of topics")
 
-    def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicInfo]:
+    def describe_topics(
+        self, topics: Iterable[str] | None = None, *, may_be_new: bool = True
+    ) -> dict[str, TopicInfo]:
         """Return id, partitions, leaders and replicas of topics, by name.
 
         Args:
             topics: Names; a single name is allowed; None for all topics.
+            may_be_new: Whether to ask again, for about 1.5 s, for a topic that the broker does not
+                know. Another client may have created it just now.
 
         Raises:
             UnknownTopicError: A topic does not exist.
@@ -220,20 +224,24 @@ class Client(ClosedByUser, WithBlock):
         timeout_ms = self.config.default_api_timeout_ms
 
         def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
-            TopicLookup(self._cluster, wanted, timeout_ms, on_done).start()
+            sought = Sought(may_be_new=may_be_new)
+            TopicLookup(self._cluster, wanted, timeout_ms, on_done, sought).start()
 
         return self._wait(start, "metadata") if wanted else {}
 
-    def partitions_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
+    def partitions_for(
+        self, topics: Iterable[str], *, may_be_new: bool = True
+    ) -> dict[str, list[int]]:
         """Return the partition numbers of topics, ascending, by topic name.
 
         Args:
             topics: Names; a single name is allowed.
+            may_be_new: As for `describe_topics`.
 
         Raises:
             UnknownTopicError: A topic does not exist.
         """
-        found = self.describe_topics(topics)
+        found = self.describe_topics(topics, may_be_new=may_be_new)
         return {name: sorted(topic.partitions) for name, topic in found.items()}
 
     def list_offsets(
@@ -431,7 +439,7 @@ class Client(ClosedByUser, WithBlock):
     def _wait_for_leaders(self, ids: dict[str, bytes]) -> None:
         def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
             timeout_ms = self.config.default_api_timeout_ms
-            TopicLookup(self._cluster, ids, timeout_ms, on_done, created_ids=ids).start()
+            TopicLookup(self._cluster, ids, timeout_ms, on_done, Sought(created_ids=ids)).start()
 
         self._wait(start, "leaders of new topics")
 

@@ -10,6 +10,7 @@ import barnabas
 from barnabas.client.errors import ClientError
 from chaos.history import PartitionLog, code_in, value_of
 from chaos.load import DELIVERY_TIMEOUT_MS, read_log
+from chaos.resources import Leftovers
 from chaos.side.side_load import OWN_KEYS, SideLoad, SideOptions, TopicShape
 from chaos.verdict import Verdict
 
@@ -105,6 +106,11 @@ class RecreatedTopicLoad(SideLoad):
     def judge(self) -> Verdict:
         """Return the incarnations that were not read completely."""
         return self._verdict
+
+    def leftovers(self) -> Leftovers:
+        """Return the producers, of which each has one partition, and the fetch sessions."""
+        made = self._incarnations
+        return Leftovers(producers_in_partitions=made, fetch_sessions=made)
 
     def figures(self) -> dict[str, int]:
         """Return how often the topic was made anew."""

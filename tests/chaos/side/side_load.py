@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from chaos.cluster_view import ClusterView
 from chaos.load import ANSWER_TIMEOUT_MS, QUICK, Errors, Worker
+from chaos.resources import Leftovers
 from chaos.verdict import Verdict
 
 # Keys of our own clients: they repeat requests quickly, and do not give up during a fault.
@@ -61,6 +62,10 @@ class SideLoad(Worker):
     def judge(self) -> Verdict:
         """Return the violations; the thread has ended."""
         raise NotImplementedError
+
+    def leftovers(self) -> Leftovers:
+        """Return what the load has made, and the nodes may keep."""
+        return Leftovers()
 
     def figures(self) -> dict[str, int]:
         """Return how often the load did what, for the result."""

@@ -27,6 +27,7 @@ from barnabas.protocol.messages.offset_delete import (
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.protocol.schema import Message
 from chaos.cluster_view import NoAnswerError
+from chaos.resources import Leftovers
 from chaos.side.side_load import SideLoad, SideOptions, TopicShape
 from chaos.side.staged_model import StagedModel
 from chaos.transactional.clients import AbortableError, FatalError, OwnProducer
@@ -74,10 +75,16 @@ class StagedOffsetsLoad(SideLoad):
                 OSError,
             ) as error:
                 self.options.errors.add(f"staged offsets: {type(error).__name__}")
-                # A new producer ends the transaction of the former one.
-                self._producer = None
+                self._close_producer()
             else:
                 self.expected[group] = (model.committed, history)
+        self._close_producer()
+
+    def _close_producer(self) -> None:
+        """Close the producer. The next one ends its transaction, if that is still open."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
 
     def _round(self, group: str) -> tuple[StagedModel, str]:
         """Perform operations on a new group; return the expected state and what was done."""
@@ -194,6 +201,10 @@ class StagedOffsetsLoad(SideLoad):
             with contextlib.suppress(NoAnswerError, OSError):
                 found = self._offset(group)
         return found
+
+    def leftovers(self) -> Leftovers:
+        """Return the groups of all rounds; some are deleted or expire."""
+        return Leftovers(groups_with_offset=self._rounds, transactional_ids=1)
 
     def figures(self) -> dict[str, int]:
         """Return the number of groups, and of those with a known result."""

@@ -11,10 +11,13 @@ from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from chaos.history import code_in, value_of
 from chaos.load import read_each
+from chaos.resources import Leftovers
 from chaos.side.side_load import OWN_KEYS, SideLoad, SideOptions, TopicShape
 from chaos.verdict import Verdict
 
 MIB = 1 << 20
+# The kind of request of the admin load that makes a producer.
+MADE_AND_DELETED = "make_and_delete"
 
 
 class CompactedLoad(SideLoad):
@@ -142,6 +145,10 @@ class AdminLoad(SideLoad):
     def judge(self) -> Verdict:
         """Return nothing: errors are counted, and the logs of the nodes are searched."""
         return Verdict(self.KINDS)
+
+    def leftovers(self) -> Leftovers:
+        """Return the producers, which each send one record to a new topic."""
+        return Leftovers(producers_in_partitions=self._counts[MADE_AND_DELETED])
 
     def figures(self) -> dict[str, int]:
         """Return the numbers of requests by kind."""

@@ -25,6 +25,8 @@ T = TypeVar("T")
 CALL_S = 120.0
 # Time limit of one attempt.
 ATTEMPT_S = 5.0
+# How long `close` may wait for the end of a transaction. Then its coordinator ends the transaction.
+CLOSE_S = 5.0
 # Time limit of an attempt that does not keep its own: longer than the longest pause of a process.
 HUNG_S = 30.0
 # Exit status of a process whose producer cannot continue.
@@ -88,6 +90,9 @@ class TransactionalProducer(Protocol):
     def abort(self) -> None:
         """Abort the transaction."""
 
+    def close(self) -> None:
+        """Close the producer, and abort an open transaction. Errors are reported."""
+
 
 class OwnProducer:
     """Our own client's producer."""
@@ -146,6 +151,12 @@ class OwnProducer:
 
     def abort(self) -> None:
         self._call(self._producer.abort_transaction, timeout=ATTEMPT_S)
+
+    def close(self) -> None:
+        try:
+            self._producer.close(CLOSE_S)
+        except ClientError as error:
+            self._errs(error)
 
 
 class LibrdkafkaProducer:
@@ -259,6 +270,9 @@ class LibrdkafkaProducer:
 
     def abort(self) -> None:
         self._call_limited(self._producer.abort_transaction)
+
+    def close(self) -> None:
+        """Do nothing: librdkafka closes a producer that is dropped."""
 
 
 class CommittedConsumer(Protocol):

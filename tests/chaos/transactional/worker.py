@@ -137,6 +137,7 @@ def move(task: Task, journal: Journal, stop: Stop) -> None:
         except AbortableError:
             transacting.end(number, is_commit=False)
         time.sleep(max(0.0, due - time.monotonic()))
+    transacting.producer.close()
 
 
 def _move_once(task: Task, transacting: Transacting, number: int, rng: random.Random) -> None:
@@ -197,6 +198,7 @@ def process(task: Task, journal: Journal, stop: Stop) -> None:
             run += 1
             journal.starts_run(run)
     consumer.close()
+    transacting.producer.close()
 
 
 def _process_once(

@@ -34,6 +34,8 @@ VALID: dict[ApiKey, dict[str, Make]] = {
 }
 
 TOPIC, BROKER = 2, 4
+# A topic's new retention. It keeps the records of the cases, whose timestamps are years ago.
+RETENTION_MS = "12345678901234"
 
 
 def valid(api: ApiKey) -> Callable[[Make], Make]:
@@ -223,7 +225,7 @@ def api_versions(scene: Scene) -> dict[str, Any]:
 
 
 def _new_topic(scene: Scene, **more: Any) -> dict[str, Any]:
-    configs = [{"name": "retention.ms", "value": "12345"}]
+    configs = [{"name": "retention.ms", "value": RETENTION_MS}]
     return {"name": scene.name(), "configs": configs, "assignments": [], **more}
 
 
@@ -399,7 +401,7 @@ def _incremental(kind: int, name: str, key: str, value: str) -> dict[str, Any]:
 @valid(ApiKey.ALTER_CONFIGS)
 def alter_a_topics_configs(scene: Scene) -> dict[str, Any]:
     name = objects.own_topic(scene)
-    return {**_altered(TOPIC, name, "retention.ms", "12345"), "validate_only": False}
+    return {**_altered(TOPIC, name, "retention.ms", RETENTION_MS), "validate_only": False}
 
 
 @valid(ApiKey.ALTER_CONFIGS)
@@ -410,7 +412,7 @@ def alter_a_brokers_configs(scene: Scene) -> dict[str, Any]:
 @valid(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 def change_a_topics_configs(scene: Scene) -> dict[str, Any]:
     name = objects.own_topic(scene)
-    return {**_incremental(TOPIC, name, "retention.ms", "12345"), "validate_only": False}
+    return {**_incremental(TOPIC, name, "retention.ms", RETENTION_MS), "validate_only": False}
 
 
 @valid(ApiKey.INCREMENTAL_ALTER_CONFIGS)

@@ -308,6 +308,22 @@ def test_an_answer_that_comes_late_is_no_silence(monkeypatch: pytest.MonkeyPatch
     assert reply.peer is probe.Peer.KAFKA
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_probes_of_silent_addresses_end_at_the_time_limit(count: int) -> None:
+    """The probes alone would take 60 s here (`is_patient`)."""
+    diagnosis = Diagnosis()
+    with contextlib.ExitStack() as stack:
+        servers = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        target = ",".join(f"127.0.0.1:{server.getsockname()[1]}" for server in servers)
+        addresses.examine_addresses(target, {}, diagnosis, timeout_s=1.0)
+    (finding,) = diagnosis.findings
+    assert finding.is_unexamined
+    assert "within 1.0 s" in finding.what
+    assert not diagnosis.is_complete
+
+
 def test_a_broker_at_a_usual_port_may_belong_to_another_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

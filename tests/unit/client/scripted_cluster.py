@@ -59,6 +59,10 @@ class HandTime:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.call_later(0, callback)
 
+    def pending(self) -> list[PendingCallback]:
+        """Return the callbacks that are due later, in the order of their calls."""
+        return [pending for pending in self._waiting if not pending.is_canceled]
+
     def advance(self, delay_ms: float) -> None:
         self.now += delay_ms
         due = [pending for pending in self._waiting if pending.due_ms <= self.now]

@@ -346,7 +346,7 @@ def _alter(
     with connected(options.bootstrap, options.properties) as client:
         if resource.type is ResourceType.TOPIC:
             # Detect a wrong name first: the change itself is retried, because the topic may be new.
-            client.describe_topics([resource.name])
+            client.describe_topics([resource.name], may_be_new=False)
         elif resource.type is ResourceType.BROKER and only_known:
             _check_broker_keys(client, resource, changes)
         client.admin.alter_configs(resource, changes, validate_only=dry_run)

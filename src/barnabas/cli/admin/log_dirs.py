@@ -82,7 +82,7 @@ def log_dirs(
     with connected(bootstrap, properties, _DEFAULTS, limit_total=True) as client:
         brokers = _brokers(client, wanted)
         if names:
-            client.describe_topics(names)
+            client.describe_topics(names, may_be_new=False)
         found = client.admin.describe_log_dirs(brokers, once=True)
     silent = {node: each for node, each in found.items() if isinstance(each, ClientError)}
     places = list(_places(found, names))

@@ -40,7 +40,7 @@ def partitions_of(client: Client, specs: Sequence[str]) -> list[TopicPartition]:
         UnknownTopicError: The topic does not exist.
     """
     parsed = parse_specs(specs)
-    found = client.partitions_for([topic for topic, _ in parsed])
+    found = client.partitions_for([topic for topic, _ in parsed], may_be_new=False)
     wanted: dict[TopicPartition, None] = {}
     for topic, numbers in parsed:
         for number in numbers or found[topic]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -35,13 +34,13 @@ def examine_addresses(
         target: HOST:PORT[,...].
         properties: Settings of the client.
         diagnosis: Receives the findings.
-        timeout_s: Limit of all requests together (s). The findings say what is not examined then.
+        timeout_s: Limit of all probes and requests together (s). The findings say what is not
+            examined then.
 
     Raises:
         click.UsageError: The addresses or the settings are malformed.
     """
-    from barnabas.cli.doctor.address import examine_address
-    from barnabas.cli.doctor.cluster_examination import ClusterExamination
+    from barnabas.cli.doctor.examination import Examination
     from barnabas.cli.doctor.probe import Probes
     from barnabas.client.config import ClientConfig
     from barnabas.client.errors import ClientConfigError
@@ -65,17 +64,10 @@ def examine_addresses(
         checked = ClientConfig.parse({"bootstrap.servers": target, **config})
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
-    deadline = time.monotonic() + limit_s
     tls, is_usable = _tls_options(checked, diagnosis)
-    probes = Probes(addresses, is_thorough=True, tls=tls)
-    examination = None
-    if is_usable and probes.first_kafka() is not None:
-        examination = ClusterExamination(probes, config)
-        examination.start()
-    for address in probes.addresses:
-        examine_address(address, probes, diagnosis, tls if is_usable else None)
-    if examination is not None:
-        examination.finish(max(0.0, deadline - time.monotonic()), diagnosis)
+    examination = Examination(Probes(addresses, is_thorough=True, tls=tls), limit_s)
+    examination.start(tls if is_usable else None, config if is_usable else None)
+    examination.finish(diagnosis)
 
 
 def _tls_options(config: ClientConfig, diagnosis: Diagnosis) -> tuple[TlsOptions | None, bool]:

@@ -60,7 +60,8 @@ _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wron
     default=DOCTOR_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
-    help="End the examination of a cluster after this time.",
+    help="End the examination of a cluster after this time: all connections and requests together. "
+    "The output says what was not examined, and the exit status is 3 if nothing was wrong so far.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Show only what is wrong.")
 @json_option()

@@ -101,7 +101,7 @@ def log() -> None:
     type=click.IntRange(0),
     default=0,
     metavar="OFFSET",
-    help="Begin with the batch that contains this offset.",
+    help="Begin with the batch that contains this offset, or with the next one.",
 )
 @click.option(
     "-n", "--max-batches", "limit", type=click.IntRange(1), help="Show at most N batches."
@@ -121,6 +121,7 @@ def dump(
     dumper = Dumper(DumpOptions(records, kind, first_offset, limit, as_json))
     for path in paths:
         dumper.dump(path)
+    dumper.finish()
     # A closed reader shows here at the latest, where the group of all commands handles it.
     sys.stdout.flush()
     if dumper.failed:

@@ -58,31 +58,61 @@ class Dumper:
         self._options = options
         self._left = options.limit
         self._disk = RealDisk()
+        # Whether a batch was shown.
+        self._has_shown = False
+        # End offset of the last batch before `first_offset`; None until a segment is read.
+        self._end_offset: int | None = None
         self.failed = False
 
     def dump(self, path: str) -> None:
         """Show a file, or all segments of a partition's directory."""
         if self._disk.is_directory(path):
-            present = self._disk.list(path)
-            names = [name for name in present if name.endswith(".log")]
-            names += [name for name in present if name.endswith(".checkpoint")]
-            # A partition that never had a record has no segments.
-            if not names and "partition.metadata" not in present:
-                raise click.UsageError(f"{path} contains no segments (*.log)")
-            for name in names:
+            for name in self._names(path):
                 if self._left == 0:
                     break
                 self.dump(f"{path}/{name}")
             return
         show = self._reader(PurePosixPath(path).name)
-        if not self._options.as_json:
-            echo_line(strong(path))
+        # With a first offset, the first batch that is shown prints the name of its segment.
+        if not self._options.first_offset or show != self._batches:
+            self._head(path)
         try:
             show(path)
         except FileNotFoundError:
             self._fail(path, "it was deleted while it was read")
         except (CorruptSnapshotError, CheckpointError, ValueError) as error:
             self._fail(path, str(error))
+
+    def finish(self) -> None:
+        """Check that a batch was shown, if segments were read and the first offset was given.
+
+        Raises:
+            click.UsageError: All batches end before the first offset.
+        """
+        if self._end_offset is not None and not self._has_shown and not self.failed:
+            raise click.UsageError(
+                f"--from {self._options.first_offset}: the batches end before offset "
+                f"{self._end_offset}"
+            )
+
+    def _names(self, path: str) -> list[str]:
+        """Return the segments and snapshots of a partition's directory that are to be shown."""
+        present = self._disk.list(path)
+        segments = sorted(name for name in present if name.endswith(".log"))
+        snapshots = [name for name in present if name.endswith(".checkpoint")]
+        # A partition that never had a record has no segments.
+        if not segments and not snapshots and "partition.metadata" not in present:
+            raise click.UsageError(f"{path} contains no segments (*.log)")
+        first_offset = self._options.first_offset
+        if not first_offset:
+            return segments + snapshots
+        # Offsets of the records of a snapshot are not those of the log.
+        later = [name for name in segments if _base_offset(name) > first_offset]
+        return segments[max(0, len(segments) - len(later) - 1) :]
+
+    def _head(self, path: str) -> None:
+        if not self._options.as_json:
+            echo_line(strong(path))
 
     def _reader(self, name: str) -> Callable[[str], None]:
         by_name = {
@@ -130,13 +160,20 @@ class Dumper:
             with_records = kind != "plain"
         with ReadOnlyFile(path) as file:
             scan = SegmentScan(file)
+            has_head = not self._options.first_offset
+            if not has_head:
+                self._end_offset = self._end_offset or 0
             for batch in scan:
                 if batch.header.next_offset <= self._options.first_offset:
+                    self._end_offset = batch.header.next_offset
                     continue
                 if self._left is not None:
                     if self._left == 0:
                         return
                     self._left -= 1
+                if not has_head:
+                    self._head(path)
+                has_head = self._has_shown = True
                 self._show_batch(batch, kind, with_records=with_records)
                 self.failed = self.failed or not batch.crc_is_right
             if scan.reason is not None:

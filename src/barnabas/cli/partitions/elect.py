@@ -70,7 +70,7 @@ def _report(
     client: Client, results: Mapping[TopicPartition, BrokerError | None], *, as_json: bool
 ) -> None:
     elected = [tp for tp, error in results.items() if error is None]
-    topics = client.describe_topics({tp.topic for tp in elected})
+    topics = client.describe_topics({tp.topic for tp in elected}, may_be_new=False)
     failed = False
     for tp, error in sorted(results.items()):
         needless = error is not None and error.error_code == ErrorCode.ELECTION_NOT_NEEDED

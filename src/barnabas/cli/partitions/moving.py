@@ -191,7 +191,7 @@ def _progress(shown: PartitionSnapshot, move: Reassignment, start: int) -> float
 
 def _moving(client: Client, topics: Sequence[str]) -> dict[TopicPartition, Reassignment]:
     if topics:
-        client.describe_topics(topics)
+        client.describe_topics(topics, may_be_new=False)
     found = client.admin.list_reassignments()
     return {tp: move for tp, move in found.items() if not topics or tp.topic in topics}
 

@@ -139,7 +139,7 @@ def _topics(client: Client, names: Sequence[str], *, internal: bool) -> dict[str
     found: dict[str, TopicState] = {}
     if names:
         # This request waits for new topics, and suggests similar names for a wrong name.
-        client.describe_topics(names)
+        client.describe_topics(names, may_be_new=False)
     for name, topic in sorted(client.admin.describe_topic_partitions(names).items()):
         if isinstance(topic, ClientError):
             raise topic

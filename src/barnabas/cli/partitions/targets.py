@@ -94,7 +94,7 @@ def current_replicas(client: Client, topics: Iterable[str]) -> dict[TopicPartiti
     """
     names = sorted(topics)
     if names:
-        client.describe_topics(names)
+        client.describe_topics(names, may_be_new=False)
     moving = client.admin.list_reassignments()
     found: dict[TopicPartition, list[int]] = {}
     for name, topic in client.admin.describe_topic_partitions(names).items():

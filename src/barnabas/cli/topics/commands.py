@@ -103,7 +103,7 @@ def describe_topics(
 ) -> None:
     """Show the partitions, leaders, offsets and configs of topics."""
     with connected(bootstrap, properties) as client:
-        found = client.describe_topics(names)
+        found = client.describe_topics(names, may_be_new=False)
         # A partition without a leader has no offsets, but it is still shown.
         partitions = [
             TopicPartition(name, number) for name in names for number in found[name].available
@@ -280,7 +280,7 @@ def alter_topic(
     results: dict[str, BrokerError | None] = {name: None}
     with connected(bootstrap, properties) as client:
         # Detect a wrong name first: the change itself is retried, because the topic may be new.
-        client.describe_topics([name])
+        client.describe_topics([name], may_be_new=False)
         if changes:
             client.alter_topic_configs(name, changes)
         if partitions is not None:

@@ -151,7 +151,7 @@ class _Examination:
         tp = TopicPartition(target.name, target.partition)
         found = self._partitions((target.name,), tp)
         if not found:
-            count = len(self._client.partitions_for([tp.topic])[tp.topic])
+            count = len(self._client.partitions_for([tp.topic], may_be_new=False)[tp.topic])
             raise UnknownPartitionError(tp.topic, tp.partition, count)
         facts = found[0]
         if target.offset is None:

@@ -22,6 +22,7 @@ from barnabas.client.admin.plans import (
     transactions,
 )
 from barnabas.client.admin.sender import AdminSender
+from barnabas.client.session.bound_to_process import BoundToProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ def _blocking(
     return method
 
 
-class AdminClient:
+class AdminClient(BoundToProcess):
     """Administrative operations on a cluster, over the connections of a client."""
 
     def __init__(self, cluster: Cluster, groups: Coordinators, waiter: Waiter) -> None:

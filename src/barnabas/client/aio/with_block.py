@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
+from barnabas.client.session.bound_to_process import BoundToProcess
+
 if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["AsyncWithBlock"]
 
 
-class AsyncWithBlock(ABC):
+class AsyncWithBlock(BoundToProcess, ABC):
     """Base of the asyncio client classes."""
 
     @abstractmethod

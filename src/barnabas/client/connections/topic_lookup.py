@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.connections.metadata_cache import ZERO_ID
 from barnabas.client.errors import (
@@ -20,20 +20,30 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.retries.retrying import OnDone
 
-__all__ = ["TopicLookup"]
+__all__ = ["Sought", "TopicLookup"]
 
 # About 1.5 s with the default backoff; by then all brokers know a new topic.
 _UNKNOWN_ATTEMPTS = 5
 
 
-class TopicLookup:
-    """Refreshes metadata until it contains all `topics`, or an error ends the lookup.
+class Sought(NamedTuple):
+    """What a lookup expects of its topics."""
 
-    With `created_ids`, each topic must have the id that the controller gave it, and a leader for
-    each partition. A broker that lags behind may still describe a deleted topic of the same name,
-    and accept records for it. With `partition`, each topic must have a partition of that number,
-    which may have been added recently.
-    """
+    # Ids of the topics by name if the caller has created them; an old broker reports zeros. Each
+    # topic must have this id, and a leader for each partition. A broker that lags behind may still
+    # describe a deleted topic of the same name, and accept records for it.
+    created_ids: Mapping[str, bytes] | None = None
+    # Each topic must have a partition of this number, which may have been added recently.
+    partition: int = 0
+    # Whether a topic may have been created recently, so that some brokers do not know it yet.
+    may_be_new: bool = True
+
+
+_ANY = Sought()
+
+
+class TopicLookup:
+    """Refreshes metadata until it contains all `topics`, or an error ends the lookup."""
 
     def __init__(
         self,
@@ -41,17 +51,13 @@ class TopicLookup:
         topics: Iterable[str],
         timeout_ms: float,
         on_done: OnDone[dict[str, TopicInfo]],
-        *,
-        created_ids: Mapping[str, bytes] | None = None,
-        partition: int = 0,
+        sought: Sought = _ANY,
     ) -> None:
         self._cluster = cluster
         self._topics = list(dict.fromkeys(topics))
         self._retry = cluster.retry_timer(timeout_ms)
         self._on_done = on_done
-        # Ids of the topics by name if the caller has created them; an old broker reports zeros.
-        self._created_ids = created_ids
-        self._partition = partition
+        self._sought = sought
 
     def start(self) -> None:
         """Start the next attempt."""
@@ -69,12 +75,10 @@ class TopicLookup:
 
     def _is_final(self, error: ClientError) -> bool:
         """Return whether the topic is still unknown after enough attempts."""
-        # A slow broker learns of created topics later.
-        return (
-            isinstance(error, UnknownTopicError)
-            and self._created_ids is None
-            and self._retry.failures >= _UNKNOWN_ATTEMPTS - 1
-        )
+        if not isinstance(error, UnknownTopicError) or self._sought.created_ids is not None:
+            # A slow broker learns of created topics later.
+            return False
+        return not self._sought.may_be_new or self._retry.failures >= _UNKNOWN_ATTEMPTS - 1
 
     def _missing(self) -> ClientError | None:
         metadata = self._cluster.metadata
@@ -87,13 +91,15 @@ class TopicLookup:
             topic = metadata.topics.get(name)
             if topic is None or self._is_deleted(topic):
                 return UnknownTopicError(name, metadata.similar(name))
-            if self._partition >= len(topic.partitions):
-                return UnknownPartitionError(name, self._partition, len(topic.partitions))
-            if self._created_ids is not None and len(topic.available) < len(topic.partitions):
+            if self._sought.partition >= len(topic.partitions):
+                return UnknownPartitionError(name, self._sought.partition, len(topic.partitions))
+            if self._sought.created_ids is not None and len(topic.available) < len(
+                topic.partitions
+            ):
                 return broker_error(ErrorCode.LEADER_NOT_AVAILABLE, name)
         return None
 
     def _is_deleted(self, topic: TopicInfo) -> bool:
         """Return whether this is a topic that was deleted before the caller created its own."""
-        created = (self._created_ids or {}).get(topic.name, ZERO_ID)
+        created = (self._sought.created_ids or {}).get(topic.name, ZERO_ID)
         return created not in (ZERO_ID, topic.topic_id)

@@ -171,12 +171,14 @@ class NodeFetches:
             if waiting:
                 waiting.difference_update(nodes)
                 if not waiting:
+                    limit.cancel()
                     on_done()
 
         if not finals:
             on_done()
             return
-        self._cluster.runtime.timer.call_later(_END_SESSIONS_MS, partial(end, tuple(finals)))
+        timer = self._cluster.runtime.timer
+        limit = timer.call_later(_END_SESSIONS_MS, partial(end, tuple(finals)))
         limits = self._limits._replace(max_wait_ms=0)
         for node_id, final in finals.items():
             build = partial(build_fetch_request, final, limits=limits)

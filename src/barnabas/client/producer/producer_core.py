@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
-from barnabas.client.connections.topic_lookup import TopicLookup
+from barnabas.client.connections.topic_lookup import Sought, TopicLookup
 from barnabas.client.errors import ClientClosedError, UnknownPartitionError
 from barnabas.client.producer.batches.accumulator import REFUSALS, Accumulator
 from barnabas.client.producer.batches.unfit_record import (
@@ -425,7 +425,7 @@ class ProducerCore:
                 on_done(True, None)
 
         limit = self.config.max_block_ms
-        TopicLookup(cluster, [topic], limit, on_found, partition=partition or 0).start()
+        TopicLookup(cluster, [topic], limit, on_found, Sought(partition=partition or 0)).start()
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a known topic, ordered by number."""

@@ -54,9 +54,11 @@ def await_broker(
             on_notice(_no_brokers_error(session, notice_ms))
 
     notice_timer = timer.call_later(notice_ms, notice)
-    attempt()
-    session.stepper.run_until(lambda: responded, timeout_ms)
-    notice_timer.cancel()
+    try:
+        attempt()
+        session.stepper.run_until(lambda: responded, timeout_ms)
+    finally:
+        notice_timer.cancel()
     if not responded:
         raise _no_brokers_error(session, timeout_ms)
 

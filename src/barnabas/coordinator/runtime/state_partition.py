@@ -414,9 +414,9 @@ class StatePartition(Generic[S]):
         self._advance()
         if not held.is_done:
             # Only writes with records have a timeout in the produce purgatory.
-            self._dependencies.wheel.add(
+            held.timeout = self._dependencies.wheel.add(
                 self._dependencies.write_timeout_ms,
-                lambda: held.finish(ErrorCode.REQUEST_TIMED_OUT),
+                partial(held.finish, ErrorCode.REQUEST_TIMED_OUT),
             )
 
     def _append(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.connections.topic_lookup import TopicLookup
+from barnabas.client.connections.topic_lookup import Sought, TopicLookup
 from barnabas.client.errors import ClientError, UnknownTopicError
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 
 
-def look_up(cluster: ScriptedCluster, **options: object) -> list[tuple[Any, ClientError | None]]:
+def look_up(cluster: ScriptedCluster, **sought: Any) -> list[tuple[Any, ClientError | None]]:
     """The result of a lookup of topic "t", which the metadata does not contain."""
     ended: list[tuple[Any, ClientError | None]] = []
     cluster.metadata.topics = {}
     lookup: Any = TopicLookup
-    lookup(cluster, ["t"], 60_000, lambda *outcome: ended.append(outcome), **options).start()
+    lookup(cluster, ["t"], 60_000, lambda *outcome: ended.append(outcome), Sought(**sought)).start()
     return ended
 
 
@@ -26,6 +26,14 @@ def test_a_topic_that_no_broker_knows_fails_soon() -> None:
     ((found, error),) = ended
     assert found is None
     assert isinstance(error, UnknownTopicError)
+
+
+def test_an_unknown_topic_that_cannot_be_new_fails_at_once() -> None:
+    cluster = ScriptedCluster()
+    ((found, error),) = look_up(cluster, may_be_new=False)
+    assert found is None
+    assert isinstance(error, UnknownTopicError)
+    assert cluster.refreshes == 1
 
 
 def test_a_new_topic_is_awaited_at_a_slow_broker() -> None:

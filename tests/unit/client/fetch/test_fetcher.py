@@ -203,8 +203,10 @@ def test_a_session_is_closed_while_a_fetch_is_pending() -> None:
     assert (waiting.session_id, waiting.session_epoch) == (7, 1)
     assert (request.session_id, request.session_epoch, request.max_wait_ms) == (7, -1, 0)
     assert (request.topics, request.forgotten_topics_data, ended) == ([], [], [])
+    *_, limit = cluster.time.pending()
     respond(FetchResponse(responses=[]))
     assert ended == [True]
+    assert limit not in cluster.time.pending(), "the response ends the timer"
     cluster.time.advance(60_000)
     assert (ended, cluster.calls) == ([True], [])
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.connections.deliver_response import deliver_response
+from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.client.errors import ClientError, DeliveryTimeoutError, UnusableResponseError
 from barnabas.client.producer.batches.accumulator import Accumulator
 from barnabas.client.producer.batches.producer_batch import ProducerBatch
@@ -130,6 +131,28 @@ def test_retries_are_sent_one_by_one_in_order() -> None:
         setup.cluster.time.advance(2000)
     assert sequences == [(0, 0), (0, 1), (0, 2)]
     assert setup.settled == [(1, None)] * 3
+
+
+def test_an_unanswered_batch_at_the_old_leader_is_not_forgotten_by_the_new_leader() -> None:
+    """The new leader remembers five batches. It refuses a retry of an older one."""
+    setup = Setup()
+    setup.send(2)
+    setup.give_id()
+    setup.cluster.metadata.nodes[2] = NodeInfo(2, "h", 2)
+    setup.cluster.metadata.move_leader(TP, 2, 5)
+    at_old_leader, setup.cluster.calls = setup.cluster.calls, []
+    setup.send(7)
+    sequences = []
+    while setup.cluster.calls:
+        sequence, settle = setup.produced()
+        sequences.append(sequence)
+        settle()
+    assert sequences == [(0, 2), (0, 3), (0, 4)]
+    setup.cluster.calls = at_old_leader
+    setup.cluster.disconnect()
+    setup.cluster.disconnect()
+    setup.cluster.time.advance(2000)
+    assert setup.produced()[0] == (0, 0)
 
 
 def test_a_batch_behind_a_failed_batch_is_not_sent_first() -> None:

@@ -283,6 +283,19 @@ def test_a_response_without_records_waits_for_earlier_records_up_to_a_timeout() 
     assert world.error() == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def test_a_response_without_records_leaves_no_timer_when_it_is_sent() -> None:
+    world = CoordinatorWorld((1, 2))
+    world.load()
+    world.commit(5)
+    before = world.replicas.wheel.waiting_count
+    for offset in range(100):
+        assert world.commit(offset, generation=3, version=9) is None
+    assert world.replicas.wheel.waiting_count == before + 100
+    world.follow(1)
+    assert len(world.responses) == 101
+    assert world.replicas.wheel.waiting_count <= before
+
+
 def test_many_held_responses_that_start_a_write_do_not_exceed_the_recursion_limit() -> None:
     """A DeleteGroups of many groups: each response of the first write starts the second one."""
     world = CoordinatorWorld(replicas=(1, 2))

@@ -36,6 +36,8 @@ REFUSALS = (TypeError, ValueError, AttributeError, OverflowError, BufferError)
 _OVERHEAD = 61 + 36
 _HEADER_OVERHEAD = 10
 _NO_ID = -1
+# A broker remembers the last batches of a producer, and recognizes only these as duplicates.
+_REMEMBERED_BATCHES = 5
 # After this number of full batches, `extend` returns so that the sender can run.
 _BATCHES_PER_TURN = 8
 # A timer may run early by the rounding of times. Without this margin, the timer for the linger of a
@@ -98,11 +100,20 @@ class PartitionQueue:
         A retried batch is sent alone: after all earlier batches are complete and before any later
         one. The first batch of a producer id is sent alone too. A broker accepts any sequence from
         an unknown producer id, so it could accept the second batch after it refused the first.
+
+        A batch is not sent so far ahead of the oldest batch in flight that the broker forgets this
+        one. Otherwise the broker refuses a retry of it, although it is in the log. This happens
+        while the old leader of the partition is silent, and the new one responds.
         """
         if not self.in_flight:
             return True
-        if self.in_flight[0].producer_id not in (_NO_ID, self.known_producer_id):
-            return False
+        oldest = self.in_flight[0]
+        if oldest.producer_id != _NO_ID:
+            if oldest.producer_id != self.known_producer_id:
+                return False
+            following = self.closed[0] if self.closed else self.open
+            if following is not None and following.number - oldest.number >= _REMEMBERED_BATCHES:
+                return False
         if any(batch.attempts > 1 for batch in self.in_flight):
             return False
         return not (self.closed and self.closed[0].attempts)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.storage.topic_partition import TopicPartition
+    from barnabas.waiting.timing_wheel import WheelEntry
 
 
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.
@@ -20,7 +21,7 @@ _NONE = ErrorCode.NONE
 class HeldResponse:
     """A response that is held until all records below `end_offset` are committed."""
 
-    __slots__ = ("_send", "end_offset", "is_done", "on_outcome", "outcome")
+    __slots__ = ("_send", "end_offset", "is_done", "on_outcome", "outcome", "timeout")
 
     def __init__(self, send: Callable[[ErrorCode], None]) -> None:
         # Sends the response (NONE) or the error. Called once, by `finish`.
@@ -34,6 +35,8 @@ class HeldResponse:
         # Called with no argument when the result is known. Set after the replay of the records. A
         # result that arrives earlier is only stored.
         self.on_outcome: Callable[[], None] | None = None
+        # The timer that sends REQUEST_TIMED_OUT; None without one. Canceled by `finish`.
+        self.timeout: WheelEntry | None = None
 
     def note_outcome(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Store the result of the append of one batch."""
@@ -56,4 +59,6 @@ class HeldResponse:
         )
         if not self.is_done:
             self.is_done = True
+            if self.timeout is not None:
+                self.timeout.cancel()
             self._send(error)
