@@ -79,7 +79,9 @@ class RecreatedTopicLoad(SideLoad):
         try:
             with contextlib.suppress(ClientError):
                 client.delete_topics([self.TOPIC])
-            client.create_topic(self.TOPIC, 1)
+            # One node may lose its directory.
+            configs = {"min.insync.replicas": "2", "retention.ms": "-1"}
+            client.create_topic(self.TOPIC, 1, 3, configs)
             with client.producer() as producer:
                 for number in range(count):
                     value = value_of(self._incarnations, number, b"new")
