@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
+from barnabas.spark.row_types import arrow_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +71,6 @@ def split_options(options: Mapping[str, str], schema: StructType, overwrite: boo
     Raises:
         OptionError: an option is wrong, or names a missing column or one of a wrong type.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     given = {name.lower(): value for name, value in options.items() if name.lower() in _OPTIONS}
@@ -83,7 +83,7 @@ def split_options(options: Mapping[str, str], schema: StructType, overwrite: boo
             "mergeKeys changes rows by their keys, but output mode complete and mode overwrite"
             " replace all rows: use append, or leave out mergeKeys"
         )
-    _check_types(merge, to_arrow_schema(schema, timezone="UTC"))
+    _check_types(merge, arrow_rows(schema))
     stored = [each for each in schema.fields if each.name not in merge.except_columns]
     return SplitOptions(merge, others, StructType(stored))
 
