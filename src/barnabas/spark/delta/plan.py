@@ -52,9 +52,17 @@ class WritePlan:
         """
         for batch in batches:
             fitted = self.conformed(batch)
-            check_not_null(fitted, self.columns, self.address)
-            check_constraints(fitted, self.constraints, self.address)
+            self.check(fitted)
             yield fitted
+
+    def check(self, fitted: pa.RecordBatch) -> None:
+        """Check rows that have the columns and types of the table.
+
+        Raises:
+            DeltaTableError: a row violates NOT NULL, a CHECK constraint or an invariant.
+        """
+        check_not_null(fitted, self.columns, self.address)
+        check_constraints(fitted, self.constraints, self.address)
 
     def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with the columns and types of the table, unchecked."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import TableName, absolute, open_table
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.files import conformed
@@ -95,15 +96,60 @@ def test_a_merge_refuses_types_that_cannot_be_widened(name: TableName) -> None:
         Writer(name, schema=pa.schema([("id", pa.string())]), merge_schema=True)
 
 
+def test_a_merge_changes_no_table_that_the_rows_still_would_not_fit(name: TableName) -> None:
+    Writer(name)
+    before = columns(name)
+    with pytest.raises(IcebergTableError, match="id is string in the rows and long in"):
+        Writer(
+            name, schema=pa.schema([("id", pa.string()), ("more", pa.string())]), merge_schema=True
+        )
+    assert columns(name) == before
+
+
+def struct(*fields: str) -> pa.DataType:
+    return pa.struct([(each, pa.int64()) for each in fields])
+
+
+NESTS: dict[str, tuple[Callable[[pa.DataType], pa.DataType], Callable[[Any], Any]]] = {
+    "struct": (lambda kind: kind, lambda value: value),
+    "list": (pa.list_, lambda value: [value]),
+    "map": (lambda kind: pa.map_(pa.string(), kind), lambda value: [("k", value)]),
+    "map in a struct": (
+        lambda kind: pa.struct([("m", pa.map_(pa.string(), pa.list_(kind)))]),
+        lambda value: {"m": [("k", [value])]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("typed", "valued"), NESTS.values(), ids=NESTS)
+def test_structs_grow_and_rows_may_lack_fields_at_all_depths(
+    name: TableName,
+    typed: Callable[[pa.DataType], pa.DataType],
+    valued: Callable[[Any], Any],
+) -> None:
+    for given in ({"x": 1}, {"y": 2, "x": 3}, {"y": 4}):
+        schema = pa.schema([("c", typed(struct(*given)))])
+        rows = pa.Table.from_pylist([{"c": valued(given)}], schema)
+        Writer(name, schema=schema, merge_schema=True).write_rows(rows)
+    found = open_table(name).scan().to_arrow()["c"].to_pylist()
+    expected = [{"x": 1, "y": None}, {"x": 3, "y": 2}, {"x": None, "y": 4}]
+    assert sorted(found, key=repr) == sorted(map(valued, expected), key=repr)
+    with pytest.raises(IcebergTableError, match="x is missing in the rows and long in the table"):
+        Writer(name, schema=pa.schema([("c", typed(struct("y")))]))
+
+
+def test_structs_that_are_keys_of_maps_do_not_grow(name: TableName) -> None:
+    """Iceberg's specification forbids it."""
+    Writer(name, schema=pa.schema([("c", pa.map_(struct("x"), pa.string()))]))
+    schema = pa.schema([("c", pa.map_(struct("x", "y"), pa.string()))])
+    with pytest.raises(IcebergTableError, match=r"c\.key\.y is long in the rows and missing in"):
+        Writer(name, schema=schema, merge_schema=True)
+
+
 def test_other_partitions_are_refused(name: TableName) -> None:
     Writer(name, partition_by=("kind",))
     with pytest.raises(IcebergTableError, match=r"partitioned by \(kind\).*not to \(id\)"):
         Writer(name, partition_by=("id",))
-
-
-def test_a_type_that_iceberg_does_not_have_is_refused(name: TableName) -> None:
-    with pytest.raises(OptionError, match="duration"):
-        Writer(name, schema=pa.schema([("took", pa.duration("us"))]))
 
 
 def test_null_in_a_required_column_is_refused() -> None:
