@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
-from barnabas.spark.iceberg.catalog import open_catalog
+from barnabas.spark.iceberg.catalog import created_once, open_catalog
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.partitions import IDENTITY, VOID, partition_terms
 from barnabas.spark.row_types import optional_schema
@@ -141,17 +141,18 @@ def _widen(catalog: Catalog, table: Table, rows: pa.Schema, wanted: Schema) -> T
 
 def _create(catalog: Catalog, options: SinkOptions, rows: pa.Schema) -> Table:
     """Create the table without rows; another writer may do the same at the same time."""
-    from pyiceberg.exceptions import TableAlreadyExistsError
+    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
     namespace = catalog.namespace_from(options.name.table)
-    catalog.create_namespace_if_not_exists(namespace)
+    created_once(lambda: catalog.create_namespace_if_not_exists(namespace))
     try:
         with catalog.create_table_transaction(
             options.name.table, optional_schema(rows), properties=_TABLE_PROPERTIES
         ) as creation:
             if options.partition_by:
                 _partition(creation, options.partition_by)
-    except TableAlreadyExistsError:
+    except (TableAlreadyExistsError, CommitFailedException):
+        # The requirement of a commit that creates a table is that there is none.
         pass
     return catalog.load_table(options.name.table)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from barnabas.spark.iceberg.catalog import TableName, absolute, open_table
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.files import conformed
-from spark.iceberg_tables import SCHEMA, Writer, named
+from spark.iceberg_tables import SCHEMA, Writer, named, rows as stored_ids
 
 
 @pytest.fixture
@@ -150,6 +152,22 @@ def test_other_partitions_are_refused(name: TableName) -> None:
     Writer(name, partition_by=("kind",))
     with pytest.raises(IcebergTableError, match=r"partitioned by \(kind\).*not to \(id\)"):
         Writer(name, partition_by=("id",))
+
+
+@pytest.mark.parametrize("tables", [1, 4])
+def test_queries_that_create_a_catalog_at_once_all_write(tmp_path: Path, tables: int) -> None:
+    """The database with its tables, the namespace and one or more tables."""
+    names = [named(tmp_path, f"lake.t{number % tables}") for number in range(4)]
+    start = threading.Barrier(len(names))
+
+    def run(number: int) -> bool:
+        start.wait()
+        return Writer(names[number]).write(number, batch=0, query=f"query {number}")
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert all(pool.map(run, range(len(names))))
+    found = [each for name in names[:tables] for each in stored_ids(name)]
+    assert sorted(found) == [0, 1, 2, 3]
 
 
 def test_null_in_a_required_column_is_refused() -> None:
