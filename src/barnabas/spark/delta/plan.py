@@ -17,6 +17,7 @@ from barnabas.spark.delta.evolution import differences, merged, replaced, unstor
 from barnabas.spark.delta.features import TableState, check_features
 from barnabas.spark.delta.replaced_files import unreplaceable_path
 from barnabas.spark.delta.row_checks import check_constraints, check_not_null
+from barnabas.spark.table_option_values import other_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -181,10 +182,7 @@ def _check_paths(table: DeltaTable, address: str) -> None:
 def _partition_columns(table: DeltaTable, options: TableOptions) -> tuple[str, ...]:
     columns = tuple(table.metadata().partition_columns)
     if options.partition_by is not None and options.partition_by != columns:
-        raise DeltaTableError(
-            f"{options.address} is partitioned by ({', '.join(columns)}): leave out the option"
-            f" partitionColumns, or set it to that, not to ({', '.join(options.partition_by)})"
-        )
+        raise DeltaTableError(other_partitions(options.address, columns, options.partition_by))
     return columns
 
 

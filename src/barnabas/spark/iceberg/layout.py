@@ -15,6 +15,7 @@ from barnabas.spark.iceberg.catalog import created_once, open_catalog
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.partitions import IDENTITY, VOID, partition_terms
 from barnabas.spark.row_types import optional_schema
+from barnabas.spark.table_option_values import other_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,18 +186,17 @@ def check_layout(table: Table, options: SinkOptions) -> None:
     """
     found = partition_terms(table.schema(), table.spec())
     terms = tuple(each for each in found if each.transform != VOID)
-    described = ", ".join(map(str, terms))
     unknown = [str(each) for each in terms if not each.is_known]
     if unknown:
+        described = ", ".join(map(str, terms))
         raise IcebergTableError(
             f"{options.name.table} is partitioned by {described}: the sink cannot place rows by"
             f" {', '.join(unknown)}"
         )
     if options.partition_by is not None and options.partition_by != terms:
+        wanted = [str(each) for each in options.partition_by]
         raise IcebergTableError(
-            f"{options.name.table} is partitioned by ({described}): leave out the option"
-            " partitionColumns, or set it to that, not to"
-            f" ({', '.join(map(str, options.partition_by))})"
+            other_partitions(options.name.table, [str(each) for each in terms], wanted)
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
 from barnabas.spark.row_types import arrow_rows
+from barnabas.spark.table_option_lists import UPSERT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,14 +22,7 @@ if TYPE_CHECKING:
 # Column of staged rows: whether the row deletes its key.
 DELETED = "__barnabas_deleted"
 _KEYS, _SEQUENCE, _DELETE, _EXCEPT = "mergekeys", "sequencecolumn", "deletewhen", "exceptcolumns"
-_OPTIONS = {
-    _KEYS: "mergeKeys",
-    _SEQUENCE: "sequenceColumn",
-    _DELETE: "deleteWhen",
-    _EXCEPT: "exceptColumns",
-}
-# For error messages.
-MERGE_OPTIONS = ", ".join(_OPTIONS.values())
+_OPTIONS = {each.name.lower(): each.name for each in UPSERT_OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)

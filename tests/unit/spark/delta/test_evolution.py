@@ -336,9 +336,30 @@ def test_the_partitions_of_the_table_are_used_without_an_option(tmp_path: Path) 
     write(options, FIRST)
     write(TableOptions(options.address), pa.table({"id": [2], "kind": ["b"]}))
     assert stored_rows(options) == [{"id": 1, "kind": "a"}, {"id": 2, "kind": "b"}]
-    refused(TableOptions(options.address, ("id",)), FIRST, r"is partitioned by \(kind\)")
     write(TableOptions(options.address, merge_schema=True), pa.table({"id": [3]}))
     assert {"id": 3, "kind": None} in stored_rows(options)
+
+
+@pytest.mark.parametrize("how", [{}, MERGE, REPLACE])
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        (("kind",), r"is partitioned by \(kind\), .*Columns is \(id\): .* set it to kind"),
+        (None, r"has no partitions, and the option partitionColumns is \(id\): leave it out"),
+    ],
+)
+def test_other_partitions_are_refused(
+    tmp_path: Path,
+    how: dict[str, bool],
+    overwrite: bool,
+    stored: tuple[str, ...] | None,
+    message: str,
+) -> None:
+    options = TableOptions(str(tmp_path / "table"), stored)
+    write(options, FIRST)
+    other = TableOptions(options.address, ("id",), **how)
+    refused(other, FIRST, f"{options.address} {message}", overwrite=overwrite)
 
 
 def test_queries_that_create_a_table_at_once_all_write(tmp_path: Path) -> None:

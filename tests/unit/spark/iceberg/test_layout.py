@@ -148,10 +148,36 @@ def test_structs_that_are_keys_of_maps_do_not_grow(name: TableName) -> None:
         Writer(name, schema=schema, merge_schema=True)
 
 
-def test_other_partitions_are_refused(name: TableName) -> None:
-    Writer(name, partition_by=("kind",))
-    with pytest.raises(IcebergTableError, match=r"partitioned by \(kind\).*not to \(id\)"):
-        Writer(name, partition_by=("id",))
+@pytest.mark.parametrize(
+    ("stored", "asked", "message"),
+    [
+        (
+            ("kind",),
+            ("id",),
+            r"lake\.flights is partitioned by \(kind\), .*Columns is \(id\): leave",
+        ),
+        (
+            ("day(at)",),
+            ("at",),
+            r"partitioned by \(day\(at\)\), .* is \(at\): .*set it to day\(at\)",
+        ),
+        (
+            None,
+            ("kind",),
+            r"lake\.flights has no partitions, .* is \(kind\): leave it out\. Nothing",
+        ),
+    ],
+)
+def test_other_partitions_are_refused(
+    name: TableName, stored: tuple[str, ...] | None, asked: tuple[str, ...], message: str
+) -> None:
+    schema = SCHEMA.append(pa.field("at", pa.timestamp("us", "UTC")))
+    Writer(name, schema=schema, partition_by=stored)
+    before = columns(name)
+    wider = schema.append(pa.field("more", pa.int64()))
+    with pytest.raises(IcebergTableError, match=message):
+        Writer(name, schema=wider, partition_by=asked, merge_schema=True)
+    assert columns(name) == before
 
 
 @pytest.mark.parametrize("tables", [1, 4])
