@@ -115,9 +115,8 @@ class DeltaMerge:
         retry_conflicts(lambda: self._attempt(rows, identity), (CommitFailedError,))
 
     def _attempt(self, rows: pa.Table, identity: BatchIdentity | None) -> None:
-        properties = commit_properties(identity)
         # delta-rs would repeat the commit itself, and not see all conflicts of a MERGE.
-        properties.max_commit_retries = 0
+        properties = commit_properties(identity, max_retries=0)
         table = self._open()
         if identity is not None and has_batch(table, identity, self.options.address):
             return
@@ -144,13 +143,16 @@ class DeltaMerge:
         table = load_table(options)
         if table is None:
             plan = self.plan(None)
-            # Another query may do the same at the same time.
+            # Another query may do the same at the same time. delta-rs would write a lost first
+            # commit as the second one, with other columns perhaps.
+            properties = commit_properties(None, max_retries=0)
             DeltaTable.create(
                 options.address,
                 delta_schema(plan.columns),
                 mode="ignore",
                 partition_by=list(plan.partition_by),
                 storage_options=options.storage,
+                commit_properties=properties,
             )
             table = DeltaTable(options.address, storage_options=options.storage)
         return table

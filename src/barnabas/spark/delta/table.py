@@ -146,6 +146,8 @@ def _create(
     from deltalake.exceptions import CommitFailedError, DeltaError
     from deltalake.transaction import create_table_with_add_actions
 
+    # delta-rs would write a lost first commit as the second one: the rows would be there twice.
+    properties = commit_properties(identity, max_retries=0)
     try:
         create_table_with_add_actions(
             options.address,
@@ -153,7 +155,7 @@ def _create(
             actions,
             partition_by=list(plan.partition_by),
             storage_options=options.storage,
-            commit_properties=commit_properties(identity),
+            commit_properties=properties,
         )
     except DeltaError as error:
         if load_table(options) is None:
@@ -195,13 +197,21 @@ def _simple_column(columns: Sequence[Column]) -> str | None:
     return next((each["name"] for each in columns if isinstance(each["type"], str)), None)
 
 
-def commit_properties(identity: BatchIdentity | None) -> CommitProperties:
-    """Return the properties of a batch's commit."""
+def commit_properties(
+    identity: BatchIdentity | None, max_retries: int | None = None
+) -> CommitProperties:
+    """Return the properties of a batch's commit.
+
+    Args:
+        identity: identity of the batch, None if Spark does not repeat it.
+        max_retries: how often delta-rs itself repeats the commit; None for its default.
+    """
     from deltalake import CommitProperties, Transaction
 
-    if identity is None:
-        return CommitProperties()
-    return CommitProperties(app_transactions=[Transaction(identity.query_id, identity.batch_id)])
+    transactions = None
+    if identity is not None:
+        transactions = [Transaction(identity.query_id, identity.batch_id)]
+    return CommitProperties(app_transactions=transactions, max_commit_retries=max_retries)
 
 
 def new_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> list[Column]:

@@ -378,6 +378,23 @@ def test_queries_that_create_a_table_at_once_all_write(tmp_path: Path) -> None:
     assert [each["id"] for each in stored_rows(options)] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_two_drivers_of_a_query_add_a_batch_once(tmp_path: Path, exists: bool) -> None:
+    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    if exists:
+        write(options, FIRST)
+    rows = pa.table({"id": [2], "more": [1]})
+    writers = [Writer(options, rows.schema) for _ in range(3)]
+    written = [writer.files(rows.to_batches()[0]) for writer in writers]
+
+    def commit(number: int) -> bool:
+        return writers[number].commit(written[number], BatchIdentity("query", 0))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sorted(pool.map(commit, range(3))) == [False, False, True]
+    assert [each["id"] for each in stored_rows(options)] == ([1, 2] if exists else [2])
+
+
 def test_differences_name_nested_fields() -> None:
     old = [column("m", {"type": "map", "keyType": "string", "valueType": "integer",
                         "valueContainsNull": True})]  # fmt: skip
