@@ -1,21 +1,29 @@
-"""Writes the tables of options in docs/spark.md from `barnabas.spark.option_table`.
+"""Writes the tables of options in docs/spark.md and docs/tables.md from the lists of options.
 
-Run `python -m tools.document_spark_options` after a change of an option; a test checks the page.
+Run `python -m tools.document_spark_options` after a change of an option; a test checks the pages.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from barnabas.spark.option_table import OPTIONS, Comparison, Purpose
+from barnabas.spark.table_option_lists import (
+    DELTA_OPTIONS,
+    ICEBERG_OPTIONS,
+    UPSERT_OPTIONS,
+    TableOption,
+)
 
-FILE = Path(__file__).parents[1] / "docs" / "spark.md"
+DOCS = Path(__file__).parents[1] / "docs"
 COMMAND = "python -m tools.document_spark_options"
 HEAD = "| option | here, compared with Spark's connector | meaning |\n|---|---|---|\n"
+SINK_HEAD = "| option | default | meaning |\n|---|---|---|\n"
 END = "<!-- end of options -->"
-PARTS = {"reading": Purpose.READ, "writing": Purpose.WRITE}
 _PAGE = re.compile(r"\bdocs/(\w+\.md)")
 _WORDS = {
     Comparison.SAME: "same",
@@ -25,8 +33,8 @@ _WORDS = {
 }
 
 
-def table(purpose: Purpose) -> str:
-    """Return the table of the options of reads or of writes."""
+def topic_table(purpose: Purpose) -> str:
+    """Return the table of the options of reads or of writes of topics."""
     rows = [
         f"| `{option.name}` | {_WORDS[option.comparison]} | {_PAGE.sub(_link, option.sentence)} |\n"
         for option in OPTIONS
@@ -35,25 +43,50 @@ def table(purpose: Purpose) -> str:
     return HEAD + "".join(rows)
 
 
+def sink_table(options: Sequence[TableOption]) -> str:
+    """Return the table of the options of a sink for tables."""
+    rows = [
+        f"| `{option.name}` | {option.default} | {_PAGE.sub(_link, option.sentence)} |\n"
+        for option in options
+    ]
+    return SINK_HEAD + "".join(rows)
+
+
 def _link(found: re.Match[str]) -> str:
     return f"[{found[1]}]({found[1]})"
 
 
-def document() -> str:
-    """Return the page with new tables between their marks."""
-    page = FILE.read_text()
-    for name, purpose in PARTS.items():
-        mark = f"<!-- options of {name}: written by `{COMMAND}` -->\n"
+# For each page: the name of a table of options, and its text.
+PAGES = {
+    "spark.md": {
+        "reading": partial(topic_table, Purpose.READ),
+        "writing": partial(topic_table, Purpose.WRITE),
+        "Delta tables": partial(sink_table, DELTA_OPTIONS),
+    },
+    "tables.md": {
+        "Iceberg tables": partial(sink_table, ICEBERG_OPTIONS),
+        "upserts": partial(sink_table, UPSERT_OPTIONS),
+    },
+}
+
+
+def document(name: str) -> str:
+    """Return a page with new tables between their marks."""
+    page = (DOCS / name).read_text()
+    for part, table in PAGES[name].items():
+        mark = f"<!-- options of {part}: written by `{COMMAND}` -->\n"
         before, found, rest = page.partition(mark)
         _, end, after = rest.partition(END)
         assert found, mark
         assert end, END
-        page = f"{before}{mark}\n{table(purpose)}{END}{after}"
+        page = f"{before}{mark}\n{table()}{END}{after}"
     return page
 
 
 if __name__ == "__main__":
-    if "--print" in sys.argv:
-        sys.stdout.write(document())
-    else:
-        FILE.write_text(document())
+    match sys.argv[1:]:
+        case ["--print", name]:
+            sys.stdout.write(document(name))
+        case _:
+            for name in PAGES:
+                (DOCS / name).write_text(document(name))

@@ -11,6 +11,8 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import cloudpickle
@@ -27,6 +29,9 @@ from spark import stopping_sink
 from spark.class_archive import VARIABLE, quick_java
 from spark.copies import committed_values
 from spark.stopping_sink import StoppingSink
+
+if TYPE_CHECKING:
+    from spark.tables import SinkTable
 
 Row = tuple[bytes | None, bytes | None]
 NUMBERS = itertools.count()
@@ -61,6 +66,15 @@ def either_broker(
         yield process
     finally:
         process.close()
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> SinkTable:
+    """A table of each kind in a directory of the test; the first writer creates it."""
+    # Most tests have no need of the libraries of tables.
+    from spark.tables import KINDS
+
+    return KINDS[request.param](tmp_path)
 
 
 @pytest.fixture(scope="session")

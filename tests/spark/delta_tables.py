@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import string
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +104,26 @@ def create_table(
     lines = "".join(json.dumps(each) + "\n" for each in actions)
     (log / f"{0:020}.json").write_text(lines, encoding="utf-8")
     return TableOptions(str(directory))
+
+
+def deletion_vector(*rows: int) -> dict[str, Any]:
+    """A deletion vector of a few rows in the log itself: a Roaring bitmap, written in Z85."""
+    container = struct.pack("<IIHHI", 12346, 1, 0, len(rows) - 1, 16)
+    bitmap = container + struct.pack(f"<{len(rows)}H", *rows)
+    data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
+    ours = (
+        string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
+    )
+    theirs = (
+        string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"
+    )
+    text = base64.b85encode(data).decode().translate(str.maketrans(theirs, ours))
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": text,
+        "sizeInBytes": len(data),
+        "cardinality": len(rows),
+    }
 
 
 def column(

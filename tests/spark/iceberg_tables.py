@@ -56,6 +56,13 @@ class Writer:
         identity = None if batch is None else BatchIdentity(query, batch)
         return commit_files(self.name, self.plan, self.files(*ids), overwrite, identity)
 
+    def write_rows(self, rows: pa.Table) -> None:
+        """Write and commit rows of any columns."""
+        files = IcebergFiles(self.plan)
+        for batch in rows.to_batches():
+            files.write(batch)
+        commit_files(self.name, self.plan, files.close(), overwrite=False, identity=None)
+
 
 def rows(name: TableName) -> list[int]:
     """The ids of all rows, sorted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -12,9 +13,11 @@ import duckdb_ext
 import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyiceberg.table.snapshots import Snapshot
 
 from barnabas.spark.delta.table_options import TableOptions
-from barnabas.spark.iceberg.catalog import open_catalog, open_table
+from barnabas.spark.iceberg.catalog import open_table
+from barnabas.spark.iceberg.commit import BATCH_ID
 from barnabas.spark.tables.delta_table import MaintainedDelta
 from barnabas.spark.tables.iceberg_table import MaintainedIceberg
 from barnabas.spark.tables.maintained_table import MaintainedTable
@@ -63,6 +66,10 @@ class SinkTable(ABC):
         """All rows, as a table in DuckDB's SQL."""
 
     @abstractmethod
+    def batches(self) -> list[int]:
+        """The batch of each commit that has one, in the order of the commits."""
+
+    @abstractmethod
     def cut_ms(self) -> int:
         """A time before which nothing was written that is not committed yet, with one stream."""
 
@@ -102,6 +109,11 @@ class DeltaSinkTable(SinkTable):
     def duckdb(self) -> str:
         return f"delta_scan('{self.target}')"
 
+    def batches(self) -> list[int]:
+        logs = sorted(Path(self.target, "_delta_log").glob("*.json"))
+        actions = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+        return [int(each["txn"]["version"]) for each in actions if "txn" in each]
+
     def cut_ms(self) -> int:
         """Below an hour, only files that a version named are removed."""
         return now_ms()
@@ -111,11 +123,6 @@ class IcebergSinkTable(SinkTable):
     """An Iceberg table in a catalog of SQLite."""
 
     sink = "barnabas_iceberg"
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        # A new catalog is not made by two processes at once.
-        open_catalog(named(directory))
 
     @property
     def target(self) -> str:
@@ -145,17 +152,22 @@ class IcebergSinkTable(SinkTable):
         table = open_table(named(self.directory))
         return f"iceberg_scan('{table.metadata_location.removeprefix('file://')}')"
 
+    def batches(self) -> list[int]:
+        return [int(each.summary[BATCH_ID] or -1) for each in self._of_batches() if each.summary]
+
     def cut_ms(self) -> int:
         """The tasks of the next batch began after the commit of the last one."""
+        return max(each.timestamp_ms for each in self._of_batches())
+
+    def _of_batches(self) -> list[Snapshot]:
         snapshots = open_table(named(self.directory)).snapshots()
-        return max(
-            each.timestamp_ms
-            for each in snapshots
-            if each.summary is not None and each.summary.get("barnabas.batch-id") is not None
-        )
+        return [each for each in snapshots if each.summary and each.summary.get(BATCH_ID)]
 
 
-KINDS = {"delta": DeltaSinkTable, "iceberg": IcebergSinkTable}
+KINDS: dict[str, type[DeltaSinkTable | IcebergSinkTable]] = {
+    "delta": DeltaSinkTable,
+    "iceberg": IcebergSinkTable,
+}
 
 
 def duckdb_connection() -> duckdb.DuckDBPyConnection:

@@ -192,7 +192,7 @@ def test_batch_writes_append_or_overwrite(spark: SparkSession, tmp_path: Path) -
     [
         ("select 'a' as id", {}, "id is .*string.* in the rows and .*long.* in the table"),
         ("select 1L as id, 2 as more", {}, "more is .* in the rows and missing in the table"),
-        ("select 1L as id, 2 as n", {"partitionColumns": "n"}, r"partitioned by \(\)"),
+        ("select 1L as id, 2 as n", {"partitionColumns": "n"}, "has no partitions"),
         ("select 1L as id", {"partitionColumns": "id"}, "names every column"),
         ("select 1L as id", {"partitionColumns": "day"}, "names day, which the rows do not have"),
         ("select 1L as id", {"mergeSchemas": "true"}, "unknown option"),
@@ -202,7 +202,7 @@ def test_batch_writes_append_or_overwrite(spark: SparkSession, tmp_path: Path) -
             "mergeSchema='yes' is neither true nor false",
         ),
         ("select 1L as id", {"overwriteSchema": "true"}, "set the mode to overwrite"),
-        ("select parse_json('1') as id", {}, "id contains variant"),
+        ("select parse_json('1') as id", {}, "id is variant"),
     ],
 )
 def test_rows_that_do_not_fit_the_table_are_refused_and_leave_no_file(

@@ -192,10 +192,11 @@ def test_batch_writes_append_or_overwrite(spark: SparkSession, tmp_path: Path) -
     [
         ("select 'a' as id", {}, "id is string in the rows and long in the table"),
         ("select 1L as id", {"partitionColumns": "day"}, "names day, which the rows do not have"),
-        ("select 1L as id", {"overwriteSchema": "true"}, "unknown option"),
+        ("select 1L as id", {"overwriteSchema": "true"}, "is an option of Delta tables"),
         ("select 1L as id", {"mergeSchema": "yes"}, "neither true nor false"),
         ("select 1L as id", {"table": "flights"}, "write namespace and name"),
-        ("select interval '1' day as id", {}, "cannot be stored in an Iceberg table"),
+        ("select make_ym_interval(1) as id", {}, "cannot store these columns: id is interval year"),
+        ("select interval '1' day as id", {}, "id is interval day"),
     ],
 )
 def test_rows_that_do_not_fit_the_table_are_refused_and_leave_no_file(

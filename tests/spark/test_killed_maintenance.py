@@ -17,7 +17,7 @@ from barnabas.spark.batch_identity import BatchIdentity
 from barnabas.spark.delta.table_options import TableOptions
 from spark.delta_tables import Writer as DeltaWriter
 from spark.iceberg_tables import SCHEMA, Writer, named, stored_files
-from spark.tables import KINDS, SinkTable
+from spark.tables import SinkTable
 from waiting import eventually
 
 # Batches before the first command.
@@ -26,12 +26,6 @@ BATCHES = 20
 # shorter pauses, a command on a slow machine would never finish its own commit.
 PAUSE_S, PAUSE_COMMITS = 0.2, 5
 SEEDS = [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.nightly)]
-
-
-@pytest.fixture(params=KINDS)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> SinkTable:
-    made: SinkTable = KINDS[request.param](tmp_path)
-    return made
 
 
 def batch_writer(table: SinkTable) -> Callable[[int], None]:

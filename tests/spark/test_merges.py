@@ -11,11 +11,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from barnabas.client.facade import Client
-from barnabas.spark.iceberg.catalog import open_table
 from documents.blocks import ROOT
-from spark.iceberg_tables import named
 from spark.killed_job import KILLS, Job, kill_and_finish
-from spark.tables import KINDS, DeltaSinkTable, IcebergSinkTable, SinkTable
+from spark.tables import DeltaSinkTable, SinkTable
 
 pytestmark = pytest.mark.spark
 
@@ -38,12 +36,6 @@ MERGE = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> SinkTable:
-    kind: type[DeltaSinkTable | IcebergSinkTable] = KINDS[request.param]
-    return kind(tmp_path)
-
-
 def fill(client: Client, topic: str) -> dict[int, int]:
     """Write changes of rows; return the last number of each key that is not deleted."""
     records = []
@@ -57,17 +49,6 @@ def fill(client: Client, topic: str) -> dict[int, int]:
     with client.producer() as producer:
         producer.send_batch(topic, records)
     return {key: number for key, number in last.items() if number is not None}
-
-
-def merged_batches(table: SinkTable) -> list[int]:
-    """The batch of each commit that has one, in the order of the commits."""
-    if isinstance(table, DeltaSinkTable):
-        logs = sorted(Path(table.target, "_delta_log").glob("*.json"))
-        actions = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-        return [int(each["txn"]["version"]) for each in actions if "txn" in each]
-    snapshots = open_table(named(table.directory)).snapshots()
-    summaries = [each.summary for each in snapshots if each.summary is not None]
-    return [int(each["barnabas.batch-id"] or -1) for each in summaries]
 
 
 @pytest.mark.slow
@@ -91,7 +72,7 @@ def test_the_last_change_of_each_key_holds_after_kills(
     assert len(found) == len(expected)
     pairs = zip(found["id"].to_pylist(), found["seq"].to_pylist(), strict=True)
     assert dict(pairs) == expected
-    assert merged_batches(table) == list(range(10))
+    assert table.batches() == list(range(10))
 
 
 def test_a_dataframe_is_merged_in_one_commit(spark: SparkSession, table: SinkTable) -> None:

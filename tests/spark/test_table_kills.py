@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.client.facade import Client
 from spark.killed_job import KILLS, Job, kill_and_finish
-from spark.tables import KINDS, DeltaSinkTable, IcebergSinkTable, SinkTable
+from spark.tables import SinkTable
 
 pytestmark = pytest.mark.spark
 
@@ -20,12 +20,6 @@ JOB = Path(__file__).with_name("job_to_table.py")
 # 10 batches of the job.
 RECORDS = 50_000
 SEED = 20_261_127
-
-
-@pytest.fixture(params=KINDS)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> SinkTable:
-    kind: type[DeltaSinkTable | IcebergSinkTable] = KINDS[request.param]
-    return kind(tmp_path)
 
 
 def fill(client: Client, topic: str) -> None:
@@ -53,3 +47,4 @@ def test_no_row_is_missing_or_duplicate_after_kills(
     places = set(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
     assert len(places) == RECORDS
     assert {int(each[1:]) for each in found["value"].to_pylist()} == set(range(RECORDS))
+    assert table.batches() == list(range(10))

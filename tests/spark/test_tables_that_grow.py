@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -14,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from barnabas.spark.tables.errors import MaintenanceError
 from spark.late_workers import worker_was_late
-from spark.tables import KINDS, SinkTable, duckdb_connection
+from spark.tables import SinkTable, duckdb_connection
 from waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -24,12 +23,6 @@ PER_PARTITION, PARTITIONS, BATCHES = 100, 3, 12
 SMALL = 128 << 20
 # Of a reader: partition -> rows and last offset.
 Seen = dict[int, tuple[int, int]]
-
-
-@pytest.fixture(params=KINDS)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> SinkTable:
-    made: SinkTable = KINDS[request.param](tmp_path)
-    return made
 
 
 def by_duckdb(connection: duckdb.DuckDBPyConnection, table: SinkTable) -> Seen:

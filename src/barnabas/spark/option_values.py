@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SCHEME = "file:"
 
@@ -46,3 +50,21 @@ def parse_switch(name: str, text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise OptionError(f"{name}={text!r} is neither true nor false")
     return text.lower() == "true"
+
+
+def other_partitions(table: str, found: Sequence[str], wanted: Sequence[str]) -> str:
+    """Return the message for a table that is not partitioned as the option partitionColumns says.
+
+    Args:
+        table: name or address of the table.
+        found: what the table is partitioned by.
+        wanted: the terms of the option.
+    """
+    now, terms = ", ".join(found), ", ".join(wanted)
+    described = f"is partitioned by ({now})" if found else "has no partitions"
+    advice = f"leave it out, or set it to {now}" if found else "leave it out"
+    return (
+        f"{table} {described}, and the option partitionColumns is ({terms}): {advice}. Nothing was"
+        " written. The partitions of a table stay, also when its rows or columns are replaced; for"
+        " others, write a new table"
+    )

@@ -10,44 +10,83 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-# By the name that Spark gives the type.
-_WITHOUT_STRUCT = ("variant", "geometry", "geography")
+# The types that tables of both kinds store, by Spark's names.
+_STORED = frozenset(
+    {
+        "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string",
+        "binary", "date", "timestamp", "timestamp_ntz",
+    }
+)  # fmt: skip
+_NULL = "void"
 
 
-def refuse_disguised_types(schema: StructType, sink: str) -> None:
-    """Refuse columns that Arrow turns into structs of binary.
+def stored_schema(schema: StructType, sink: str, *, accepts_null: bool = False) -> pa.Schema:
+    """Convert the columns of the rows to Arrow, as `arrow_rows` does; refuse unfit types.
+
+    Arrow would turn variants and geometries into structs of binary.
 
     Args:
         schema: the columns of the rows.
         sink: name of the sink, for the message.
+        accepts_null: whether the sink has its own answer to columns of `SELECT NULL`.
 
     Raises:
-        OptionError: names the columns and their types.
+        OptionError: a table cannot store a type; names the columns and their types.
     """
+    stored = _STORED | {_NULL} if accepts_null else _STORED
     wrong = [
-        f"{field.name} contains {name}"
+        f"{path} is {name}"
         for field in schema.fields
-        for name in _disguised(field.dataType)
+        for path, name in _unfit(field.dataType, field.name, stored)
     ]
     if wrong:
         raise OptionError(
             f"{sink} cannot store these columns: {'; '.join(wrong)}. Convert them, for instance"
-            " with to_json(column) or CAST(column AS STRING)"
+            " with CAST(column AS STRING), or with to_json(column) for variants"
         )
+    return arrow_rows(schema)
 
 
-def _disguised(kind: DataType) -> list[str]:
-    from pyspark.sql.types import ArrayType, MapType, StructType
+def _unfit(kind: DataType, path: str, stored: frozenset[str]) -> list[tuple[str, str]]:
+    """Return path and name of each type inside a type that no table stores."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, UserDefinedType
 
     match kind:
-        case StructType():
-            return [name for field in kind.fields for name in _disguised(field.dataType)]
+        case StructType() if kind.fields:
+            inner = [(each.dataType, f"{path}.{each.name}") for each in kind.fields]
         case ArrayType():
-            return _disguised(kind.elementType)
+            inner = [(kind.elementType, f"{path}.element")]
         case MapType():
-            return [*_disguised(kind.keyType), *_disguised(kind.valueType)]
+            inner = [(kind.keyType, f"{path}.key"), (kind.valueType, f"{path}.value")]
+        case UserDefinedType():
+            inner = [(kind.sqlType(), path)]
         case _:
-            return [name for name in _WITHOUT_STRUCT if kind.typeName() == name]
+            return [] if kind.typeName() in stored else [(path, kind.simpleString())]
+    return [found for each, where in inner for found in _unfit(each, where, stored)]
+
+
+def arrow_rows(schema: StructType) -> pa.Schema:
+    """Convert the columns of the rows to Arrow: timestamps are UTC, in microseconds.
+
+    Raises:
+        OptionError: Arrow has no type for a column, so Spark cannot hand the rows to Python.
+    """
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    wrong = []
+    for field in schema.fields:
+        try:
+            to_arrow_schema(StructType([field]), timezone="UTC")
+        except PySparkTypeError:
+            wrong.append(f"{field.name} is {field.dataType.simpleString()}")
+    if wrong:
+        raise OptionError(
+            f"Spark cannot hand these columns to a sink in Python: {'; '.join(wrong)}. Convert"
+            " them, for instance with CAST(column AS STRING)"
+        )
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def optional_schema(schema: pa.Schema) -> pa.Schema:

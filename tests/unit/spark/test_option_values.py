@@ -1,12 +1,16 @@
-"""Addresses of tables."""
+"""Options of the sinks for tables: their names, and the addresses of tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql.types import LongType, StringType, StructType
 
+from barnabas.spark.delta import sink as delta_sink
 from barnabas.spark.errors import OptionError
+from barnabas.spark.iceberg import sink as iceberg_sink
 from barnabas.spark.iceberg.catalog import absolute
 from barnabas.spark.option_values import absolute_address
 
@@ -42,3 +46,29 @@ def test_a_relative_path_is_of_the_working_directory() -> None:
 def test_an_address_that_names_no_local_directory_is_refused(address: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         absolute_address(address)
+
+
+SCHEMA = StructType().add("id", LongType()).add("kind", StringType())
+SINKS: dict[str, tuple[Any, str]] = {
+    "delta": (delta_sink.parse_options, "/t"),
+    "iceberg": (iceberg_sink.parse_options, "lake.t"),
+}
+
+
+@pytest.mark.parametrize(("parse", "table"), SINKS.values(), ids=SINKS)
+def test_an_unknown_option_is_refused_with_the_names_that_there_are(parse: Any, table: str) -> None:
+    names = r"unknown option mergeSchemas: there are .*partitionColumns, mergeSchema, .*mergeKeys,"
+    with pytest.raises(OptionError, match=names):
+        parse({"path": table, "mergeSchemas": "true"}, SCHEMA)
+
+
+@pytest.mark.parametrize(("parse", "table"), SINKS.values(), ids=SINKS)
+def test_spaces_and_case_of_options_do_not_matter(parse: Any, table: str) -> None:
+    given = {"path": table, "MERGESCHEMA": " true ", "queryName": "q", "checkpointLocation": "/c"}
+    assert parse(given, SCHEMA).merge_schema
+
+
+def test_iceberg_has_no_option_that_replaces_the_columns() -> None:
+    message = r"overwriteSchema is an option of Delta tables: the columns of lake\.t stay"
+    with pytest.raises(OptionError, match=message):
+        iceberg_sink.parse_options({"path": "lake.t", "overwriteSchema": "true"}, SCHEMA)

@@ -22,11 +22,7 @@ Column = dict[str, Any]
 
 
 def columns_of(schema: pa.Schema) -> list[Column]:
-    """Return the columns of rows in Arrow, as columns of a new table: all of them are nullable.
-
-    Raises:
-        Exception: a Delta table cannot store one of the types; `deltalake` has no class for this.
-    """
+    """Return the columns of rows in Arrow, as columns of a new table: all of them are nullable."""
     from deltalake import Schema
 
     text = Schema.from_arrow(optional_schema(schema)).to_json()

@@ -10,6 +10,7 @@ from barnabas.spark.delta.columns import (
     DeltaType,
     all_columns,
     arrow_schema,
+    contains_type,
     type_text,
 )
 
@@ -31,7 +32,7 @@ _MERGE = "set mergeSchema to true to {}"
 def merged(rows: Sequence[Column], table: Sequence[Column]) -> list[Column]:
     """Return the columns of the table, and behind them those that only the rows have.
 
-    This also holds for fields of structs. Types of existing columns stay.
+    This also holds for fields of structs, but not inside maps. Types of existing columns stay.
     """
     by_name = {each["name"]: each for each in rows}
     kept = [
@@ -53,11 +54,7 @@ def _merged_type(rows: DeltaType, table: DeltaType) -> DeltaType:
         case "array":
             return {**table, "elementType": _merged_type(rows["elementType"], table["elementType"])}
         case _:
-            return {
-                **table,
-                "keyType": _merged_type(rows["keyType"], table["keyType"]),
-                "valueType": _merged_type(rows["valueType"], table["valueType"]),
-            }
+            return table
 
 
 def replaced(rows: Sequence[Column], table: Sequence[Column]) -> list[Column]:
@@ -122,12 +119,37 @@ def _type_differences(rows: DeltaType, table: DeltaType, path: str, *, may_miss:
         case "array":
             pairs = [("elementType", "element")]
         case _:
+            if _adds_fields(rows, table):
+                # Old files would need a cast inside the map, and delta-rs has none: no merge and no
+                # compaction of the table would work.
+                text = (
+                    f"{path} is {type_text(rows)} in the rows and {type_text(table)} in the table"
+                )
+                advice = "leave them out, or overwrite the table with overwriteSchema=true"
+                return [f"{text} (structs inside maps cannot get new fields: {advice})"]
             pairs = [("keyType", "key"), ("valueType", "value")]
     return [
         text
         for key, name in pairs
         for text in _type_differences(rows[key], table[key], f"{path}.{name}", may_miss=may_miss)
     ]
+
+
+def _adds_fields(rows: DeltaType, table: DeltaType) -> bool:
+    """Return whether a struct at any depth has fields that only the rows have."""
+    if isinstance(rows, str) or isinstance(table, str) or rows["type"] != table["type"]:
+        return False
+    match table["type"]:
+        case "struct":
+            known = {each["name"]: each["type"] for each in table["fields"]}
+            return any(
+                each["name"] not in known or _adds_fields(each["type"], known[each["name"]])
+                for each in rows["fields"]
+            )
+        case "array":
+            return _adds_fields(rows["elementType"], table["elementType"])
+        case _:
+            return any(_adds_fields(rows[key], table[key]) for key in ("keyType", "valueType"))
 
 
 def _holds(rows: DeltaType, table: DeltaType) -> bool:
@@ -157,11 +179,14 @@ def _decimal(kind: str) -> tuple[int, int] | None:
 
 def unstorable(columns: Sequence[Column]) -> list[str]:
     """Return why columns cannot be part of a table, as sentences."""
-    wrong = []
+    wrong = [
+        f"{each['name']} is {type_text(each['type'])}, and void is the type of SELECT NULL: cast it"
+        " to the type it will have"
+        for each in columns
+        if contains_type(each["type"], "void")
+    ]
     names: dict[str, str] = {}
-    for path, column in all_columns(columns):
-        if column["type"] == "void":
-            wrong.append(f"{path} has no type, as in SELECT NULL: cast it to the type it will have")
+    for path, _ in all_columns(columns):
         same = names.setdefault(path.lower(), path)
         if same != path:
             wrong.append(f"{same} and {path} differ only in case: rename one of them")

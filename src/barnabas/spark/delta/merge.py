@@ -15,7 +15,13 @@ from barnabas.spark.delta.columns import delta_schema
 from barnabas.spark.delta.decimals import decimal_columns, file_properties, is_rounded
 from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.plan import plan_write
-from barnabas.spark.delta.table import add_columns, has_batch, load_table, open_files
+from barnabas.spark.delta.table import (
+    add_columns,
+    commit_properties,
+    has_batch,
+    load_table,
+    open_files,
+)
 from barnabas.spark.merging.errors import MergeError
 from barnabas.spark.merging.merge_options import DELETED
 from barnabas.spark.merging.sorted_keys import SortedKeys
@@ -109,18 +115,15 @@ class DeltaMerge:
         retry_conflicts(lambda: self._attempt(rows, identity), (CommitFailedError,))
 
     def _attempt(self, rows: pa.Table, identity: BatchIdentity | None) -> None:
-        from deltalake import CommitProperties, Transaction
-
-        transactions = None
-        if identity is not None:
-            transactions = [Transaction(identity.query_id, identity.batch_id)]
         # delta-rs would repeat the commit itself, and not see all conflicts of a MERGE.
-        properties = CommitProperties(app_transactions=transactions, max_commit_retries=0)
+        properties = commit_properties(identity, max_retries=0)
         table = self._open()
         if identity is not None and has_batch(table, identity, self.options.address):
             return
         plan = self.plan(table)
         fitted = self._fitted(plan, rows)
+        # The MERGE of delta-rs could add them in its own commit (merge_schema). But then it stores
+        # NULL for structs that get new fields, in all rows that it copies.
         add_columns(self.options, plan, table)
         self._execute(table, plan, fitted, properties)
         if identity is not None and not has_batch(table, identity, self.options.address):
@@ -140,13 +143,16 @@ class DeltaMerge:
         table = load_table(options)
         if table is None:
             plan = self.plan(None)
-            # Another query may do the same at the same time.
+            # Another query may do the same at the same time. delta-rs would write a lost first
+            # commit as the second one, with other columns perhaps.
+            properties = commit_properties(None, max_retries=0)
             DeltaTable.create(
                 options.address,
                 delta_schema(plan.columns),
                 mode="ignore",
                 partition_by=list(plan.partition_by),
                 storage_options=options.storage,
+                commit_properties=properties,
             )
             table = DeltaTable(options.address, storage_options=options.storage)
         return table
@@ -161,12 +167,11 @@ class DeltaMerge:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        names = [each["name"] for each in self.columns]
-        for _ in plan.fitted(rows.filter(pc.invert(rows[DELETED])).select(names).to_batches()):
-            pass
-        batches = [
-            plan.conformed(each).append_column(DELETED, each[DELETED]) for each in rows.to_batches()
-        ]
+        batches = []
+        for batch in rows.to_batches():
+            fitted = plan.conformed(batch)
+            plan.check(fitted.filter(pc.invert(batch[DELETED])))
+            batches.append(fitted.append_column(DELETED, batch[DELETED]))
         schema = plan.schema.append(pa.field(DELETED, pa.bool_()))
         fitted = pa.Table.from_batches(batches, schema)
         for name in self.merge.keys:

@@ -17,6 +17,7 @@ from barnabas.spark.delta.evolution import differences, merged, replaced, unstor
 from barnabas.spark.delta.features import TableState, check_features
 from barnabas.spark.delta.replaced_files import unreplaceable_path
 from barnabas.spark.delta.row_checks import check_constraints, check_not_null
+from barnabas.spark.option_values import other_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,9 +53,17 @@ class WritePlan:
         """
         for batch in batches:
             fitted = self.conformed(batch)
-            check_not_null(fitted, self.columns, self.address)
-            check_constraints(fitted, self.constraints, self.address)
+            self.check(fitted)
             yield fitted
+
+    def check(self, fitted: pa.RecordBatch) -> None:
+        """Check rows that have the columns and types of the table.
+
+        Raises:
+            DeltaTableError: a row violates NOT NULL, a CHECK constraint or an invariant.
+        """
+        check_not_null(fitted, self.columns, self.address)
+        check_constraints(fitted, self.constraints, self.address)
 
     def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with the columns and types of the table, unchecked."""
@@ -173,10 +182,7 @@ def _check_paths(table: DeltaTable, address: str) -> None:
 def _partition_columns(table: DeltaTable, options: TableOptions) -> tuple[str, ...]:
     columns = tuple(table.metadata().partition_columns)
     if options.partition_by is not None and options.partition_by != columns:
-        raise DeltaTableError(
-            f"{options.address} is partitioned by ({', '.join(columns)}): leave out the option"
-            f" partitionColumns, or set it to that, not to ({', '.join(options.partition_by)})"
-        )
+        raise DeltaTableError(other_partitions(options.address, columns, options.partition_by))
     return columns
 
 

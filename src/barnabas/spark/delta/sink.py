@@ -13,9 +13,10 @@ from pyspark.sql.datasource import DataSource
 from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.delta.table_partitions import check_partition_types
 from barnabas.spark.errors import OptionError
-from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
+from barnabas.spark.merging.merge_options import split_options
 from barnabas.spark.option_values import absolute_address, parse_switch
 from barnabas.spark.shown_errors import message_first
+from barnabas.spark.table_option_lists import DELTA_OPTIONS, given_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from barnabas.spark.delta.merge import DeltaMerge
     from barnabas.spark.delta.writer import DeltaStreamWriter, DeltaWriter
     from barnabas.spark.merging.writers import MergingStreamWriter, MergingWriter
-
-_STORAGE_PREFIX = "storage."
-_OPTIONS = frozenset({"path", "partitioncolumns", "mergeschema", "overwriteschema"})
-# Spark passes its own options of the query too.
-_SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
 
 @message_first
@@ -117,21 +113,9 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
     Raises:
         OptionError: an option is missing or unknown, or names a missing or unfit column.
     """
-    storage: dict[str, str] = {}
-    given: dict[str, str] = {}
-    for name, value in options.items():
-        lowered = name.lower()
-        if lowered.startswith(_STORAGE_PREFIX):
-            storage[lowered.removeprefix(_STORAGE_PREFIX)] = value
-        elif lowered in _OPTIONS:
-            given[lowered] = value
-        elif lowered not in _SPARK_OPTIONS:
-            raise OptionError(
-                f"unknown option {name}: there are path, partitionColumns, mergeSchema,"
-                " overwriteSchema, storage.* (settings of the object store, such as"
-                f" storage.aws_region), and {MERGE_OPTIONS} for upserts"
-            )
-    path = given.get("path", "").strip()
+    found = given_options(options, DELTA_OPTIONS)
+    given = found.named
+    path = given.get("path", "")
     if not path:
         raise OptionError("no table: give its directory or address, as in .start('/data/flights')")
     columns = [each.strip() for each in given.get("partitioncolumns", "").split(",")]
@@ -148,7 +132,7 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> TableOption
     return TableOptions(
         absolute_address(path),
         partition_by or None,
-        storage,
+        found.prefixed,
         parse_switch("mergeSchema", given.get("mergeschema", "false")),
         parse_switch("overwriteSchema", given.get("overwriteschema", "false")),
     )

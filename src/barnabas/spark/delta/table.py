@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from barnabas.spark.commit_retries import retry_conflicts
 from barnabas.spark.delta.columns import delta_schema
 from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.plan import renewed, table_state
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow.fs as pafs
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
 
     from barnabas.spark.batch_identity import BatchIdentity
+    from barnabas.spark.delta.columns import Column
     from barnabas.spark.delta.files import WrittenFile
     from barnabas.spark.delta.plan import WritePlan
     from barnabas.spark.delta.table_options import TableOptions
@@ -88,6 +90,9 @@ def commit_files(
 ) -> bool:
     """Add the files to the table in one commit; create the table if it does not exist.
 
+    Each attempt looks at the table anew: another writer may have changed its columns, or may be a
+    second driver of the same query.
+
     Args:
         options: address and layout of the table.
         plan: the plan by which the files were written.
@@ -100,18 +105,50 @@ def commit_files(
     Raises:
         DeltaTableError: the rows do not fit the table any more, or the table is newer than the
             checkpoint.
-        DeltaError: another writer caused a conflict, or the object store failed.
+        CommitFailedError: other writers changed the table during all attempts.
+        DeltaError: the object store failed.
     """
-    from deltalake import CommitProperties, Transaction
-    from deltalake.transaction import create_table_with_add_actions
+    from deltalake.exceptions import CommitFailedError
 
-    transactions = None
-    if identity is not None:
-        transactions = [Transaction(identity.query_id, identity.batch_id)]
-    properties = CommitProperties(app_transactions=transactions)
+    return retry_conflicts(
+        lambda: _commit_once(options, plan, files, identity), (CommitFailedError,)
+    )
+
+
+def _commit_once(
+    options: TableOptions,
+    plan: WritePlan,
+    files: Sequence[WrittenFile],
+    identity: BatchIdentity | None,
+) -> bool:
     actions = [_add_action(each) for each in files]
     table = load_table(options)
     if table is None:
+        _create(options, plan, actions, identity)
+        return True
+    if identity is not None and has_batch(table, identity, options.address):
+        return False
+    _write(options, table, renewed(options, plan, table), actions, identity)
+    return True
+
+
+def _create(
+    options: TableOptions,
+    plan: WritePlan,
+    actions: list[AddAction],
+    identity: BatchIdentity | None,
+) -> None:
+    """Create the table with files.
+
+    Raises:
+        CommitFailedError: another writer has just created it.
+    """
+    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.transaction import create_table_with_add_actions
+
+    # delta-rs would write a lost first commit as the second one: the rows would be there twice.
+    properties = commit_properties(identity, max_retries=0)
+    try:
         create_table_with_add_actions(
             options.address,
             delta_schema(plan.columns),
@@ -120,28 +157,77 @@ def commit_files(
             storage_options=options.storage,
             commit_properties=properties,
         )
-        return True
-    if identity is not None and has_batch(table, identity, options.address):
-        return False
-    plan = renewed(options, plan, table)
-    if not plan.removes_rows:
-        add_columns(options, plan, table)
+    except DeltaError as error:
+        if load_table(options) is None:
+            raise
+        raise CommitFailedError(f"{options.address} was created meanwhile: {error}") from error
+
+
+def _write(
+    options: TableOptions,
+    table: DeltaTable,
+    plan: WritePlan,
+    actions: list[AddAction],
+    identity: BatchIdentity | None,
+) -> None:
+    """Commit files, and the changed columns of the table with them."""
+    properties = commit_properties(identity)
+    mode = "overwrite" if plan.removes_rows else "append"
+    selected: list[tuple[str, str, list[str]]] | None = None
+    if mode == "append" and new_columns(options, plan, table):
+        column = _simple_column(table_state(table, options.address).columns)
+        if column is None:
+            add_columns(options, plan, table)
+        else:
+            # delta-rs changes columns in an overwrite only. This one selects no file to remove.
+            mode, selected = "overwrite", [(column, "in", [])]
+            properties.custom_metadata = {"userMetadata": "added columns; no row was removed"}
     table.create_write_transaction(
         [*actions],
-        "overwrite" if plan.removes_rows else "append",
-        delta_schema(plan.columns) if plan.removes_rows else table.schema(),
+        mode,
+        delta_schema(plan.columns),
         partition_by=list(plan.partition_by),
+        partition_filters=selected,
         commit_properties=properties,
     )
-    return True
+
+
+def _simple_column(columns: Sequence[Column]) -> str | None:
+    """Return the name of a column that is no struct, array or map, by which files are selected."""
+    return next((each["name"] for each in columns if isinstance(each["type"], str)), None)
+
+
+def commit_properties(
+    identity: BatchIdentity | None, max_retries: int | None = None
+) -> CommitProperties:
+    """Return the properties of a batch's commit.
+
+    Args:
+        identity: identity of the batch, None if Spark does not repeat it.
+        max_retries: how often delta-rs itself repeats the commit; None for its default.
+    """
+    from deltalake import CommitProperties, Transaction
+
+    transactions = None
+    if identity is not None:
+        transactions = [Transaction(identity.query_id, identity.batch_id)]
+    return CommitProperties(app_transactions=transactions, max_commit_retries=max_retries)
+
+
+def new_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> list[Column]:
+    """Return the columns of the plan that the table does not have, or not with all fields."""
+    old = table_state(table, options.address).columns
+    return [each for each in plan.columns if each not in old]
 
 
 def add_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> None:
-    """Add the new columns and fields of the plan to the table."""
+    """Add the new columns and fields of the plan to the table, in a commit of their own.
+
+    If no commit of rows follows, the table keeps columns without values.
+    """
     from deltalake import Field
 
-    old = table_state(table, options.address).columns
-    changed = [each for each in plan.columns if each not in old]
+    changed = new_columns(options, plan, table)
     if changed:
         table.alter.add_columns([Field.from_json(json.dumps(each)) for each in changed])
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.spark.option_values import absolute_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 DEFAULT_CATALOG = "default"
 # How long a writer waits for another one that has locked a catalog in SQLite.
 _SQLITE_TIMEOUT_S = 60
+# A catalog in a database has two tables, each of which another process may create at this moment.
+_CREATIONS = 2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,33 @@ def open_catalog(name: TableName) -> Catalog:
     """
     from pyiceberg.catalog import load_catalog
 
-    return load_catalog(name.catalog, **absolute(name.properties))
+    return created_once(lambda: load_catalog(name.catalog, **absolute(name.properties)))
+
+
+def created_once(create: Callable[[], T]) -> T:
+    """Call a function that creates what is missing in a catalog, also beside others that do so.
+
+    `pyiceberg` looks for tables of the database and for namespaces before it creates them. Another
+    process may create them between these two steps; the next call finds them.
+
+    Raises:
+        DBAPIError: the database of the catalog failed.
+    """
+    for _ in range(_CREATIONS):
+        try:
+            return create()
+        except Exception as error:
+            if not _was_created_meanwhile(error):
+                raise
+    return create()
+
+
+def _was_created_meanwhile(error: Exception) -> bool:
+    from sqlalchemy.exc import DBAPIError, IntegrityError
+
+    return isinstance(error, IntegrityError) or (
+        isinstance(error, DBAPIError) and "already exists" in str(error)
+    )
 
 
 def open_table(name: TableName) -> Table:

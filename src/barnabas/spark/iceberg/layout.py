@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
-from barnabas.spark.iceberg.catalog import open_catalog
+from barnabas.spark.iceberg.catalog import created_once, open_catalog
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.partitions import IDENTITY, VOID, partition_terms
+from barnabas.spark.option_values import other_partitions
 from barnabas.spark.row_types import optional_schema
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
-    from pyiceberg.types import IcebergType
+    from pyiceberg.types import IcebergType, StructType
 
     from barnabas.spark.iceberg.partitions import PartitionTerm
     from barnabas.spark.iceberg.sink_options import SinkOptions
@@ -81,7 +82,7 @@ def prepare_table(options: SinkOptions, rows: pa.Schema) -> FilePlan:
     """Create the table or fit it to the rows, and return what tasks need.
 
     Raises:
-        OptionError: a type of the rows cannot be stored, or the catalog's properties are wrong.
+        OptionError: the catalog's properties are wrong.
         IcebergTableError: the rows do not fit the table.
     """
     from pyiceberg.exceptions import NoSuchTableError
@@ -96,50 +97,63 @@ def prepare_table(options: SinkOptions, rows: pa.Schema) -> FilePlan:
     except NoSuchTableError:
         table = _create(catalog, options, rows)
     check_layout(table, options)
-    wrong = differences(wanted, table.schema(), may_miss=options.merge_schema)
-    if wrong and options.merge_schema:
-        table = _widen(catalog, table, rows)
-        wrong = differences(wanted, table.schema(), may_miss=True)
-    if wrong:
-        raise IcebergTableError(
-            f"the rows do not fit {options.name.table}: {'; '.join(wrong)}. Select and cast the"
-            " columns that the table has, or set mergeSchema to true to add new columns"
-        )
+    if options.merge_schema:
+        table = _widen(catalog, table, rows, wanted)
+    _refuse(wanted, table.schema(), options)
     return FilePlan.of(table)
 
 
-def _widen(catalog: Catalog, table: Table, rows: pa.Schema) -> Table:
-    """Add the new columns of the rows to the table, and widen types; retry after conflicts."""
+def _refuse(rows: Schema, table: Schema, options: SinkOptions) -> None:
+    wrong = differences(rows, table, may_miss=options.merge_schema)
+    if wrong:
+        more = "" if options.merge_schema else ", or set mergeSchema to true to add new columns"
+        raise IcebergTableError(
+            f"the rows do not fit {options.name.table}: {'; '.join(wrong)}. Select and cast the"
+            f" columns that the table has{more}"
+        )
+
+
+def _widen(catalog: Catalog, table: Table, rows: pa.Schema, wanted: Schema) -> Table:
+    """Add the new columns of the rows to the table, and widen types; retry after conflicts.
+
+    The table stays as it is if the rows would not fit it then; the caller names what does not fit.
+    """
     from pyiceberg.exceptions import CommitFailedException, ValidationError
 
     for _ in range(_ATTEMPTS):
+        if not differences(wanted, table.schema(), may_miss=True):
+            break
+        transaction = table.transaction()
         try:
-            with table.update_schema() as update:
+            with transaction.update_schema() as update:
                 update.union_by_name(optional_schema(rows))
-            break
-        except CommitFailedException:
-            pass
         except (ValueError, ValidationError):
-            # Types that cannot be widened; the caller names them.
             break
-        finally:
+        if differences(wanted, transaction.table_metadata.schema(), may_miss=True):
+            break
+        try:
+            transaction.commit_transaction()
+        except CommitFailedException:
             table = catalog.load_table(table.name())
+        else:
+            return catalog.load_table(table.name())
     return table
 
 
 def _create(catalog: Catalog, options: SinkOptions, rows: pa.Schema) -> Table:
     """Create the table without rows; another writer may do the same at the same time."""
-    from pyiceberg.exceptions import TableAlreadyExistsError
+    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
     namespace = catalog.namespace_from(options.name.table)
-    catalog.create_namespace_if_not_exists(namespace)
+    created_once(lambda: catalog.create_namespace_if_not_exists(namespace))
     try:
         with catalog.create_table_transaction(
             options.name.table, optional_schema(rows), properties=_TABLE_PROPERTIES
         ) as creation:
             if options.partition_by:
                 _partition(creation, options.partition_by)
-    except TableAlreadyExistsError:
+    except (TableAlreadyExistsError, CommitFailedException):
+        # The requirement of a commit that creates a table is that there is none.
         pass
     return catalog.load_table(options.name.table)
 
@@ -158,20 +172,10 @@ def _partition(creation: Transaction, terms: Sequence[PartitionTerm]) -> None:
 
 
 def iceberg_schema(rows: pa.Schema) -> Schema:
-    """Convert the rows' types; the ids of the fields have no meaning.
+    """Convert the rows' types; the ids of the fields have no meaning."""
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
-    Raises:
-        OptionError: an Iceberg table cannot store one of the types.
-    """
-    from pyiceberg.io.pyarrow import (
-        UnsupportedPyArrowTypeException,
-        _pyarrow_to_schema_without_ids,
-    )
-
-    try:
-        return _pyarrow_to_schema_without_ids(rows)
-    except (TypeError, UnsupportedPyArrowTypeException) as error:
-        raise OptionError(f"the rows cannot be stored in an Iceberg table: {error}") from error
+    return _pyarrow_to_schema_without_ids(rows)
 
 
 def check_layout(table: Table, options: SinkOptions) -> None:
@@ -182,49 +186,68 @@ def check_layout(table: Table, options: SinkOptions) -> None:
     """
     found = partition_terms(table.schema(), table.spec())
     terms = tuple(each for each in found if each.transform != VOID)
-    described = ", ".join(map(str, terms))
     unknown = [str(each) for each in terms if not each.is_known]
     if unknown:
+        described = ", ".join(map(str, terms))
         raise IcebergTableError(
             f"{options.name.table} is partitioned by {described}: the sink cannot place rows by"
             f" {', '.join(unknown)}"
         )
     if options.partition_by is not None and options.partition_by != terms:
+        wanted = [str(each) for each in options.partition_by]
         raise IcebergTableError(
-            f"{options.name.table} is partitioned by ({described}): leave out the option"
-            " partitionColumns, or set it to that, not to"
-            f" ({', '.join(map(str, options.partition_by))})"
+            other_partitions(options.name.table, [str(each) for each in terms], wanted)
         )
 
 
-def differences(rows: Schema, table: Schema, *, may_miss: bool) -> list[str]:
+def differences(
+    rows: Schema | StructType, table: Schema | StructType, *, may_miss: bool, prefix: str = ""
+) -> list[str]:
     """Return what does not fit, as sentences; types that the table widens to fit.
 
     Args:
-        rows: the columns of the rows.
-        table: the columns of the table.
-        may_miss: whether rows may lack columns that may be null.
+        rows: the columns of the rows, or the fields of a struct.
+        table: the columns of the table, or the fields of a struct.
+        may_miss: whether rows may lack columns and fields that may be null.
+        prefix: path of the struct whose fields are compared.
     """
     row_types = {each.name: each.field_type for each in rows.fields}
     wrong = []
     for field in table.fields:
+        path = prefix + field.name
         found = row_types.pop(field.name, None)
-        if found is None:
-            if field.required or not may_miss:
-                wrong.append(
-                    f"{field.name} is missing in the rows and {type_text(field.field_type)} in"
-                    " the table"
-                )
-        elif not _fits(found, field.field_type):
-            wrong.append(
-                f"{field.name} is {type_text(found)} in the rows and"
-                f" {type_text(field.field_type)} in the table"
-            )
+        if found is not None:
+            wrong += _type_differences(found, field.field_type, path, may_miss=may_miss)
+        elif field.required or not may_miss:
+            kind = type_text(field.field_type)
+            wrong.append(f"{path} is missing in the rows and {kind} in the table")
     wrong += [
-        f"{name} is {type_text(kind)} in the rows and missing in the table"
+        f"{prefix}{name} is {type_text(kind)} in the rows and missing in the table"
         for name, kind in row_types.items()
     ]
     return wrong
+
+
+def _type_differences(
+    rows: IcebergType, table: IcebergType, path: str, *, may_miss: bool
+) -> list[str]:
+    from pyiceberg.types import ListType, MapType, StructType
+
+    match rows, table:
+        case StructType(), StructType():
+            return differences(rows, table, may_miss=may_miss, prefix=f"{path}.")
+        case ListType(), ListType():
+            inner = [(rows.element_type, table.element_type, f"{path}.element")]
+        case MapType(), MapType():
+            inner = [
+                (rows.key_type, table.key_type, f"{path}.key"),
+                (rows.value_type, table.value_type, f"{path}.value"),
+            ]
+        case _ if _fits(rows, table):
+            return []
+        case _:
+            return [f"{path} is {type_text(rows)} in the rows and {type_text(table)} in the table"]
+    return [text for pair in inner for text in _type_differences(*pair, may_miss=may_miss)]
 
 
 def _fits(rows: IcebergType, table: IcebergType) -> bool:

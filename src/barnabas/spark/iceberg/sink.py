@@ -14,9 +14,10 @@ from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
 from barnabas.spark.iceberg.partitions import parse_terms
 from barnabas.spark.iceberg.sink_options import SinkOptions
-from barnabas.spark.merging.merge_options import MERGE_OPTIONS, split_options
+from barnabas.spark.merging.merge_options import split_options
 from barnabas.spark.option_values import parse_switch
 from barnabas.spark.shown_errors import message_first
+from barnabas.spark.table_option_lists import ICEBERG_OPTIONS, given_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from barnabas.spark.iceberg.merge import IcebergMerge
     from barnabas.spark.iceberg.writer import IcebergStreamWriter, IcebergWriter
     from barnabas.spark.merging.writers import MergingStreamWriter, MergingWriter
-
-_CATALOG_PREFIX = "catalog."
-_OPTIONS = frozenset({"path", "table", "catalog", "partitioncolumns", "mergeschema"})
-# Spark passes its own options of the query too.
-_SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
 
 
 @message_first
@@ -103,28 +99,27 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> SinkOptions
     Raises:
         OptionError: an option is missing, unknown or wrong, or names a missing column.
     """
-    properties: dict[str, str] = {}
-    given: dict[str, str] = {}
-    for name, value in options.items():
-        lowered = name.lower()
-        if lowered.startswith(_CATALOG_PREFIX):
-            properties[lowered.removeprefix(_CATALOG_PREFIX)] = value
-        elif lowered in _OPTIONS:
-            given[lowered] = value.strip()
-        elif lowered not in _SPARK_OPTIONS:
-            raise OptionError(
-                f"unknown option {name}: there are table, catalog, catalog.* (properties of the"
-                " catalog, such as catalog.uri), partitionColumns, mergeSchema, and"
-                f" {MERGE_OPTIONS} for upserts"
-            )
+    table = _table_name(options)
+    if "overwriteschema" in {each.lower() for each in options}:
+        raise OptionError(
+            f"overwriteSchema is an option of Delta tables: the columns of {table} stay. Use"
+            " mergeSchema to add columns, or write a new table"
+        )
+    found = given_options(options, ICEBERG_OPTIONS)
+    given = found.named
+    return SinkOptions(
+        TableName(table, given.get("catalog") or DEFAULT_CATALOG, found.prefixed),
+        parse_terms(given.get("partitioncolumns", ""), schema.fieldNames()) or None,
+        parse_switch("mergeSchema", given.get("mergeschema", "false")),
+    )
+
+
+def _table_name(options: Mapping[str, str]) -> str:
+    given = {name.lower(): value.strip() for name, value in options.items()}
     table = given.get("table") or given.get("path", "")
     if "." not in table or "/" in table:
         raise OptionError(
             f"{table!r} names no table of a catalog: write namespace and name, as in"
             " .start('lake.flights')"
         )
-    return SinkOptions(
-        TableName(table, given.get("catalog") or DEFAULT_CATALOG, properties),
-        parse_terms(given.get("partitioncolumns", ""), schema.fieldNames()) or None,
-        parse_switch("mergeSchema", given.get("mergeschema", "false")),
-    )
+    return table

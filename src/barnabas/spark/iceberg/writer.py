@@ -17,7 +17,7 @@ from barnabas.spark.iceberg.commit import commit_files, remove_unnamed
 from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.layout import prepare_table
 from barnabas.spark.partitioned_files import write_all
-from barnabas.spark.row_types import refuse_disguised_types
+from barnabas.spark.row_types import stored_schema
 from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
@@ -109,12 +109,9 @@ def row_schema(schema: StructType) -> pa.Schema:
     """Convert Spark's schema to Arrow's: timestamps are UTC, in microseconds.
 
     Raises:
-        OptionError: Arrow has no type for a column.
+        OptionError: an Iceberg table cannot store one of the types.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    refuse_disguised_types(schema, "barnabas_iceberg")
-    return to_arrow_schema(schema, timezone="UTC")
+    return stored_schema(schema, "barnabas_iceberg")
 
 
 def write_files(plan: FilePlan, batches: Iterator[pa.RecordBatch]) -> WrittenDataFiles:

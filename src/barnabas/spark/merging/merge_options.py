@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import OptionError
+from barnabas.spark.row_types import arrow_rows
+from barnabas.spark.table_option_lists import UPSERT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,14 +22,7 @@ if TYPE_CHECKING:
 # Column of staged rows: whether the row deletes its key.
 DELETED = "__barnabas_deleted"
 _KEYS, _SEQUENCE, _DELETE, _EXCEPT = "mergekeys", "sequencecolumn", "deletewhen", "exceptcolumns"
-_OPTIONS = {
-    _KEYS: "mergeKeys",
-    _SEQUENCE: "sequenceColumn",
-    _DELETE: "deleteWhen",
-    _EXCEPT: "exceptColumns",
-}
-# For error messages.
-MERGE_OPTIONS = ", ".join(_OPTIONS.values())
+_OPTIONS = {each.name.lower(): each.name for each in UPSERT_OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,6 @@ def split_options(options: Mapping[str, str], schema: StructType, overwrite: boo
     Raises:
         OptionError: an option is wrong, or names a missing column or one of a wrong type.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     given = {name.lower(): value for name, value in options.items() if name.lower() in _OPTIONS}
@@ -83,7 +77,7 @@ def split_options(options: Mapping[str, str], schema: StructType, overwrite: boo
             "mergeKeys changes rows by their keys, but output mode complete and mode overwrite"
             " replace all rows: use append, or leave out mergeKeys"
         )
-    _check_types(merge, to_arrow_schema(schema, timezone="UTC"))
+    _check_types(merge, arrow_rows(schema))
     stored = [each for each in schema.fields if each.name not in merge.except_columns]
     return SplitOptions(merge, others, StructType(stored))
 

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
 from barnabas.spark.batch_identity import BatchIdentity, task_query_id
 from barnabas.spark.merging.staging import StagedFile, latest_rows, read_staged
 from barnabas.spark.partitioned_files import write_all
+from barnabas.spark.row_types import arrow_rows
 from barnabas.spark.shown_errors import message_first
 
 if TYPE_CHECKING:
@@ -63,10 +64,8 @@ class _MergingWriter:
     """What both writers share."""
 
     def __init__(self, target: MergeTarget, schema: StructType) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         self._target = target
-        self._rows = to_arrow_schema(schema, timezone="UTC")
+        self._rows = arrow_rows(schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pyspark.errors import AnalysisException, PySparkException
 
+from barnabas.spark.option_values import absolute_address
 from barnabas.spark.pipelines.definition import relations
 from barnabas.spark.pipelines.table_changes import StoredTable
 
@@ -41,18 +42,20 @@ def stored_sink(sink: Sink) -> StoredTable:
     if sink.format == "barnabas_delta" and "path" in options:
         from deltalake import DeltaTable
 
-        if not DeltaTable.is_deltatable(options["path"], _with_prefix(options, "storage.")):
-            return StoredTable(f"there is no Delta table in {options['path']}")
-    if sink.format == "barnabas_iceberg" and "table" in options:
+        address = absolute_address(options["path"])
+        if not DeltaTable.is_deltatable(address, _with_prefix(options, "storage.")):
+            return StoredTable(f"there is no Delta table in {address}")
+    table = options.get("table") or options.get("path")
+    if sink.format == "barnabas_iceberg" and table:
         from pyiceberg.exceptions import NoSuchTableError
 
         from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName, open_table
 
         catalog = options.get("catalog", DEFAULT_CATALOG)
         try:
-            open_table(TableName(options["table"], catalog, _with_prefix(options, "catalog.")))
+            open_table(TableName(table, catalog, _with_prefix(options, "catalog.")))
         except NoSuchTableError:
-            return StoredTable(f"the catalog has no Iceberg table {options['table']}")
+            return StoredTable(f"the catalog has no Iceberg table {table}")
     return StoredTable()
 
 

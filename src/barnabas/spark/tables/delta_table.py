@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from barnabas.spark.delta.decimals import decimal_columns, file_properties
 from barnabas.spark.delta.merge import old_staged_files
@@ -41,14 +42,15 @@ class MaintainedDelta:
 
         table = self._load()
         # Statistics may have dates that Python does not have.
-        found = pa.table(table.get_add_actions(flatten=True)).select(["size_bytes", "num_records"])
+        names = ["path", "size_bytes", "num_records"]
+        found = pa.table(table.get_add_actions(flatten=True)).select(names)
         actions: list[dict[str, Any]] = found.to_pylist()
         history = table.history()
         sizes = [each["size_bytes"] for each in actions]
         return TableStatus(
             kind="delta",
             snapshot=table.version(),
-            rows=sum(each["num_records"] or 0 for each in actions),
+            rows=sum(map(self._stored_rows, actions)) - _deleted_rows(table),
             files=len(actions),
             size=sum(sizes),
             small_files=sum(each < SMALL_SHARE * target_bytes for each in sizes),
@@ -108,6 +110,16 @@ class MaintainedDelta:
         progress(len(files), len(files))
         return Expiry((), tuple(files))
 
+    def _stored_rows(self, action: dict[str, Any]) -> int:
+        """Return the rows of a file, also of those that a deletion vector removed."""
+        import pyarrow.parquet as pq
+
+        if action["num_records"] is not None:
+            return int(action["num_records"])
+        # The writer has left out the statistics. The log has the path percent-encoded.
+        with open_files(self._options).open_input_file(unquote(action["path"])) as file:
+            return int(pq.read_metadata(file).num_rows)
+
     def _check_files(self, table: DeltaTable, columns: list[Column]) -> None:
         """Refuse to rewrite files that delta-rs cannot replace, or whose partitions it would spoil.
 
@@ -146,3 +158,17 @@ class MaintainedDelta:
             raise MaintenanceError(
                 f"{self._options.address} is no Delta table. For an Iceberg table, name its catalog"
             ) from error
+
+
+def _deleted_rows(table: DeltaTable) -> int:
+    """Return how many rows of current files deletion vectors removed."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    deleted = 0
+    # One row for each file with a vector: whether each of its rows is live, up to the last that is
+    # not.
+    for each in table.deletion_vectors():
+        is_live = pc.list_flatten(pa.record_batch(each)["selection_vector"])
+        deleted += len(is_live) - (pc.sum(is_live).as_py() or 0)
+    return deleted

@@ -51,7 +51,8 @@ def compact(name: TableName, target_bytes: int, progress: Progress) -> Compactio
     """Replace small files by files of about the target size.
 
     Raises:
-        MaintenanceError: the table's format has row ids, which would change.
+        MaintenanceError: the table's format has row ids, which would change, or the table has
+            equality deletes.
         CommitFailedException: other writers changed the table during all attempts.
     """
     table = open_table(name)
@@ -60,7 +61,7 @@ def compact(name: TableName, target_bytes: int, progress: Progress) -> Compactio
             f"{name.table} has format version {table.format_version}, whose rows have ids that a"
             " compaction here would change: compact it with Spark's or Flink's Iceberg"
         )
-    candidates, skipped = _candidates(table, target_bytes)
+    candidates, skipped = _candidates(table, planned_files(table, name), target_bytes)
     bins = list(_bins(candidates, target_bytes))
     total = sum(len(each.tasks) for each in bins)
     removed = added = lost = 0
@@ -77,11 +78,31 @@ def compact(name: TableName, target_bytes: int, progress: Progress) -> Compactio
     return Compaction(removed, added, lost, skipped)
 
 
-def _candidates(table: Table, target_bytes: int) -> tuple[list[FileScanTask], dict[str, int]]:
+def planned_files(table: Table, name: TableName) -> list[FileScanTask]:
+    """Return the files of the current snapshot, with the files that delete rows of them.
+
+    Raises:
+        MaintenanceError: the table has deletes that pyiceberg cannot apply.
+    """
+    try:
+        return list(table.scan().plan_files())
+    except ValueError as error:
+        # pyiceberg has no class of its own for this.
+        if "equality deletes" not in str(error):
+            raise
+        raise MaintenanceError(
+            f"{name.table} has equality deletes, which pyiceberg cannot apply. Nothing was changed."
+            " Rewrite its files with Spark's or Flink's Iceberg (rewrite_data_files)"
+        ) from error
+
+
+def _candidates(
+    table: Table, tasks: Sequence[FileScanTask], target_bytes: int
+) -> tuple[list[FileScanTask], dict[str, int]]:
     """Return the small files, and how many cannot be compacted, by reason."""
     found = []
     skipped: dict[str, int] = {}
-    for task in table.scan().plan_files():
+    for task in tasks:
         if task.file.file_size_in_bytes >= SMALL_SHARE * target_bytes:
             continue
         if task.delete_files:

@@ -9,12 +9,14 @@ from barnabas.spark.commit_retries import TIMEOUT_S
 from barnabas.spark.iceberg.catalog import open_table
 from barnabas.spark.iceberg.commit import LAST_BATCH_PREFIX, last_batch
 from barnabas.spark.tables.errors import MaintenanceError
-from barnabas.spark.tables.iceberg_compaction import compact
+from barnabas.spark.tables.iceberg_compaction import compact, planned_files
 from barnabas.spark.tables.iceberg_expiry import expire_snapshots, expired_snapshots, unnamed_files
 from barnabas.spark.tables.reports import SMALL_SHARE, Expiry, TableStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyiceberg.table import FileScanTask, Table
 
     from barnabas.spark.iceberg.catalog import TableName
     from barnabas.spark.tables.reports import Compaction, Progress
@@ -29,7 +31,8 @@ class MaintainedIceberg:
     def status(self, target_bytes: int) -> TableStatus:
         """Return the state of the table."""
         table = open_table(self._name)
-        files = [task.file for task in table.scan().plan_files()]
+        tasks = planned_files(table, self._name)
+        files = [each.file for each in tasks]
         current = table.current_snapshot()
         queries = [
             name.removeprefix(LAST_BATCH_PREFIX)
@@ -40,7 +43,7 @@ class MaintainedIceberg:
         return TableStatus(
             kind="iceberg",
             snapshot=None if current is None else current.snapshot_id,
-            rows=sum(each.record_count for each in files),
+            rows=sum(_live_rows(table, each) for each in tasks),
             files=len(files),
             size=sum(each.file_size_in_bytes for each in files),
             small_files=sum(each.file_size_in_bytes < SMALL_SHARE * target_bytes for each in files),
@@ -82,3 +85,19 @@ class MaintainedIceberg:
                 f"{self._name.table} was changed by other writers during each attempt of"
                 f" {TIMEOUT_S:.0f} s: run the command again when they commit less often ({error})"
             ) from error
+
+
+def _live_rows(table: Table, task: FileScanTask) -> int:
+    """Return how many rows of a file are not deleted.
+
+    Files with deletes are read: a file of deletes may name a row twice, or rows of other files.
+    """
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    if not task.delete_files:
+        return task.file.record_count
+    schema = table.schema()
+    column = schema.select(schema.fields[0].name)
+    scan = ArrowScan(table.metadata, table.io, column, AlwaysTrue())
+    return sum(batch.num_rows for batch in scan.to_record_batches([task]))

@@ -12,7 +12,11 @@ class MaintainedTable(Protocol):
     """A table that streams may write meanwhile. A kill leaves it as it was, with unnamed files."""
 
     def status(self, target_bytes: int) -> TableStatus:
-        """Return the state of the table."""
+        """Return the state of the table.
+
+        Raises:
+            MaintenanceError: rows are deleted in a way that cannot be counted here.
+        """
 
     def compact(self, target_bytes: int, progress: Progress) -> Compaction:
         """Replace small files by files of about the target size.

@@ -23,6 +23,7 @@ class TableStatus:
     kind: str
     # Version of a Delta table, or id of the current snapshot; None before the first one.
     snapshot: int | None
+    # Rows that readers see: deleted ones do not count.
     rows: int
     files: int
     # Size of all files, bytes.

@@ -172,6 +172,25 @@ def test_fields_that_merged_rows_lack_become_null(
     assert table.rows() == [{"id": 1, "value": stored}]
 
 
+@pytest.mark.parametrize(
+    ("old_type", "old", "new_type", "new", "kept"),
+    [
+        (NARROW, {"a": "x"}, WIDE, {"a": "y", "b": 2}, {"a": "x", "b": None}),
+        (pa.list_(NARROW), [{"a": "x"}], pa.list_(WIDE), [{"a": "y", "b": 2}],
+         [{"a": "x", "b": None}]),
+    ],
+    ids=["struct", "array of structs"],
+)  # fmt: skip
+def test_rows_that_stay_keep_their_values_when_a_struct_gets_fields(
+    tmp_path: Path, old_type: pa.DataType, old: Any, new_type: pa.DataType, new: Any, kept: Any
+) -> None:
+    """The MERGE of delta-rs, with its own change of columns, stores NULL instead."""
+    for kind, rows in ((old_type, {1: old, 2: old}), (new_type, {1: new})):
+        table = GrowingDelta(tmp_path, pa.schema([("id", pa.int64()), ("value", kind)]), BY_ID)
+        table.write([{"id": key, "value": value} for key, value in rows.items()])
+    assert table.rows() == [{"id": 1, "value": new}, {"id": 2, "value": kept}]
+
+
 @pytest.mark.parametrize("text", ["AMOUNT > 0", 'name = "a"'])
 def test_constraints_that_the_merge_cannot_check_are_refused(tmp_path: Path, text: str) -> None:
     schema = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("name", pa.string())])

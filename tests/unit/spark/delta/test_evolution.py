@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from barnabas.spark.batch_identity import BatchIdentity
 from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.evolution import differences
 from barnabas.spark.delta.table_options import TableOptions
@@ -102,7 +106,8 @@ def test_a_merge_adds_fields_at_all_depths_and_keeps_what_is_there(tmp_path: Pat
     [
         ({"id": ["1"]}, "id is string in the rows and long in the table"),
         ({"ID": [1]}, "id and ID differ only in case"),
-        ({"more": [None]}, "more has no type"),
+        ({"more": [None]}, "more is void, and void is the type of SELECT NULL"),
+        ({"more": [[None]]}, "more is array<void>, and void is the type"),
     ],
 )
 def test_a_merge_refuses_what_no_column_holds(
@@ -115,6 +120,49 @@ def test_a_failed_batch_adds_no_columns(options: TableOptions) -> None:
     rows = pa.table({"more": [1]})
     Writer(dataclasses.replace(options, **MERGE), rows.schema).files(rows.to_batches()[0])
     assert types(options) == {"id": "long", "kind": "string"}
+
+
+def actions(options: TableOptions) -> list[set[str]]:
+    """The kinds of actions of each commit."""
+    logs = sorted(Path(options.address, "_delta_log").glob("*.json"))
+    return [{next(iter(json.loads(line))) for line in log.open()} for log in logs]
+
+
+LIST = pa.list_(pa.struct([("x", pa.int64())]))
+
+
+@pytest.mark.parametrize("partition_by", [None, ("id",), ("kind",)])
+@pytest.mark.parametrize("properties", [{}, {"delta.appendOnly": "true"}])
+def test_new_columns_and_their_rows_are_one_commit(
+    tmp_path: Path, partition_by: tuple[str, ...] | None, properties: dict[str, str]
+) -> None:
+    options = TableOptions(str(tmp_path / "table"), partition_by, merge_schema=True)
+    write(options, pa.table({"list": pa.array([[{"x": 1}]], LIST), **FIRST.to_pydict()}))
+    if properties:
+        DeltaTable(options.address).alter.set_table_properties(properties)
+    before = DeltaTable(options.address).metadata()
+    version = DeltaTable(options.address).version()
+    rows = pa.table({"list": [[{"x": 2, "y": 3}]], "id": [2], "more": [1.5]})
+    writer = Writer(options, rows.schema)
+    assert writer.commit(writer.files(rows.to_batches()[0]), BatchIdentity("query", 0))
+    assert DeltaTable(options.address).version() == version + 1
+    assert actions(options)[-1] == {"commitInfo", "metaData", "add", "txn"}
+    assert stored_rows(options) == [
+        {"list": [{"x": 1, "y": None}], "id": 1, "kind": "a", "more": None},
+        {"list": [{"x": 2, "y": 3}], "id": 2, "kind": None, "more": 1.5},
+    ]
+    after = DeltaTable(options.address).metadata()
+    assert (after.id, after.configuration) == (before.id, before.configuration)
+    assert after.partition_columns == list(partition_by or ())
+
+
+def test_a_table_of_nested_columns_only_gets_new_ones_before_the_rows(tmp_path: Path) -> None:
+    """No condition of delta-rs selects files by such columns, so there are two commits."""
+    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    write(options, pa.table({"list": pa.array([[{"x": 1}]], LIST)}))
+    write(options, pa.table({"list": [[{"x": 2, "y": 3}]], "id": [2]}))
+    assert [each - {"commitInfo"} for each in actions(options)[1:]] == [{"metaData"}, {"add"}]
+    assert len(stored_rows(options)) == 2
 
 
 def test_two_writers_may_add_the_same_column(options: TableOptions) -> None:
@@ -185,6 +233,44 @@ def test_types_that_could_lose_something_are_refused(
         )
 
 
+NARROW, WIDE = (pa.struct([(name, pa.int64()) for name in names]) for names in ("x", "yx"))
+MAPS = {
+    "value": lambda kind: pa.map_(pa.string(), kind),
+    "key": lambda kind: pa.map_(kind, pa.string()),
+    "array of maps": lambda kind: pa.list_(pa.map_(pa.string(), kind)),
+    "map in a struct": lambda kind: pa.struct([("m", pa.map_(pa.string(), pa.list_(kind)))]),
+    "map of maps": lambda kind: pa.map_(pa.string(), pa.map_(pa.string(), kind)),
+}
+
+
+@pytest.mark.parametrize("nest", MAPS.values(), ids=MAPS)
+def test_structs_inside_maps_do_not_get_new_fields(
+    nest: Callable[[pa.DataType], pa.DataType], tmp_path: Path
+) -> None:
+    """delta-rs reads no file again whose maps have structs without some of the fields."""
+    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    write(options, pa.table({"id": [1], "c": pa.nulls(1, nest(NARROW))}))
+    wider = pa.table({"id": [2], "c": pa.nulls(1, nest(WIDE))})
+    kinds = r"c.* is .*map<.*y:long.* in the rows and .*map<.*x:long.* in the table"
+    for how in ({}, {"overwrite": True}):
+        refused(options, wider, f"{kinds} .structs inside maps cannot get new fields", **how)
+    write(dataclasses.replace(options, **REPLACE), wider, overwrite=True)
+    assert stored_rows(options) == [{"id": 2, "c": None}]
+
+
+def test_structs_inside_maps_may_lack_fields_and_have_them_in_another_order(
+    tmp_path: Path,
+) -> None:
+    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    other = pa.struct([*reversed(list(WIDE))])
+    for kind, value in ((WIDE, {"x": 1, "y": 2}), (other, {"x": 3, "y": 4}), (NARROW, {"x": 5})):
+        rows = pa.array([[("k", value)]], pa.map_(pa.string(), kind))
+        write(options, pa.table({"id": [value["x"]], "m": rows}))
+    found = [each["m"] for each in stored_rows(options)]
+    expected = [{"y": 2, "x": 1}, {"y": 4, "x": 3}, {"y": None, "x": 5}]
+    assert found == [[("k", each)] for each in expected]
+
+
 def test_an_array_without_nulls_fits_an_array_with_nulls(options: TableOptions) -> None:
     merging = dataclasses.replace(options, **MERGE)
     write(merging, pa.table({"a": pa.array([[1, None]], pa.list_(pa.int64()))}))
@@ -250,9 +336,63 @@ def test_the_partitions_of_the_table_are_used_without_an_option(tmp_path: Path) 
     write(options, FIRST)
     write(TableOptions(options.address), pa.table({"id": [2], "kind": ["b"]}))
     assert stored_rows(options) == [{"id": 1, "kind": "a"}, {"id": 2, "kind": "b"}]
-    refused(TableOptions(options.address, ("id",)), FIRST, r"is partitioned by \(kind\)")
     write(TableOptions(options.address, merge_schema=True), pa.table({"id": [3]}))
     assert {"id": 3, "kind": None} in stored_rows(options)
+
+
+@pytest.mark.parametrize("how", [{}, MERGE, REPLACE])
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        (("kind",), r"is partitioned by \(kind\), .*Columns is \(id\): .* set it to kind"),
+        (None, r"has no partitions, and the option partitionColumns is \(id\): leave it out"),
+    ],
+)
+def test_other_partitions_are_refused(
+    tmp_path: Path,
+    how: dict[str, bool],
+    overwrite: bool,
+    stored: tuple[str, ...] | None,
+    message: str,
+) -> None:
+    options = TableOptions(str(tmp_path / "table"), stored)
+    write(options, FIRST)
+    other = TableOptions(options.address, ("id",), **how)
+    refused(other, FIRST, f"{options.address} {message}", overwrite=overwrite)
+
+
+def test_queries_that_create_a_table_at_once_all_write(tmp_path: Path) -> None:
+    options = TableOptions(str(tmp_path / "table"))
+    rows = [pa.table({"id": [number], "kind": ["a"]}) for number in range(4)]
+    writers = [Writer(options, each.schema) for each in rows]
+    written = [
+        writer.files(each.to_batches()[0]) for writer, each in zip(writers, rows, strict=True)
+    ]
+
+    def commit(number: int) -> bool:
+        return writers[number].commit(written[number], BatchIdentity(f"query {number}", 0))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(commit, range(4)))
+    assert [each["id"] for each in stored_rows(options)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_two_drivers_of_a_query_add_a_batch_once(tmp_path: Path, exists: bool) -> None:
+    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    if exists:
+        write(options, FIRST)
+    rows = pa.table({"id": [2], "more": [1]})
+    writers = [Writer(options, rows.schema) for _ in range(3)]
+    written = [writer.files(rows.to_batches()[0]) for writer in writers]
+
+    def commit(number: int) -> bool:
+        return writers[number].commit(written[number], BatchIdentity("query", 0))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sorted(pool.map(commit, range(3))) == [False, False, True]
+    assert [each["id"] for each in stored_rows(options)] == ([1, 2] if exists else [2])
 
 
 def test_differences_name_nested_fields() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import string
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,15 @@ from deltalake import DeltaTable
 from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.features import SUPPORTED
 from barnabas.spark.delta.table_options import TableOptions
-from spark.delta_tables import Writer, column, create_table, listing, stored_rows, write
+from spark.delta_tables import (
+    Writer,
+    column,
+    create_table,
+    deletion_vector,
+    listing,
+    stored_rows,
+    write,
+)
 
 FIRST = pa.table({"v": pa.array([1, 2], pa.int64())})
 MORE = pa.table({"v": pa.array([3], pa.int64())})
@@ -192,26 +197,6 @@ def test_the_change_data_feed_has_appended_and_replaced_rows(tmp_path: Path) -> 
         (2, "delete", 3),
         (2, "insert", 4),
     ]
-
-
-def deletion_vector(*rows: int) -> dict[str, Any]:
-    """A deletion vector of a few rows in the log itself: a Roaring bitmap, written in Z85."""
-    container = struct.pack("<IIHHI", 12346, 1, 0, len(rows) - 1, 16)
-    bitmap = container + struct.pack(f"<{len(rows)}H", *rows)
-    data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
-    ours = (
-        string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
-    )
-    theirs = (
-        string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"
-    )
-    text = base64.b85encode(data).decode().translate(str.maketrans(theirs, ours))
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": text,
-        "sizeInBytes": len(data),
-        "cardinality": len(rows),
-    }
 
 
 def test_rows_behind_a_deletion_vector_stay_deleted(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from barnabas.spark.delta.table_options import TableOptions
 from barnabas.spark.tables.delta_table import MaintainedDelta
 from barnabas.spark.tables.errors import MaintenanceError
+from spark.delta_tables import column, create_table, deletion_vector, write
 from spark.iceberg_tables import now_ms, stored_files
 
 TARGET = 128 << 20
@@ -94,3 +96,31 @@ def test_an_expiry_counts_whole_hours(table: MaintainedDelta, tmp_path: Path) ->
 def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MaintenanceError, match="is no Delta table"):
         MaintainedDelta(TableOptions(str(tmp_path))).compact(TARGET, quiet)
+
+
+def test_rows_behind_deletion_vectors_do_not_count(tmp_path: Path) -> None:
+    options = create_table(
+        tmp_path / "table",
+        [column("v")],
+        pa.table({"v": pa.array(range(30), pa.int64())}),
+        protocol={
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["deletionVectors"],
+            "writerFeatures": ["deletionVectors"],
+        },
+        deletion_vector=deletion_vector(3, 4, 7, 11),
+    )
+    write(options, pa.table({"v": [100]}))
+    found = MaintainedDelta(options).status(TARGET)
+    assert (found.rows, found.files) == (27, 2)
+
+
+def test_rows_of_files_without_statistics_count(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"a b": ["ü"] * 3, "id": [1, 2, 3]}), partition_by="a b")
+    for log in (tmp_path / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.open()]
+        for each in actions:
+            each.get("add", {}).pop("stats", None)
+        log.write_text("".join(json.dumps(each) + "\n" for each in actions))
+    assert MaintainedDelta(TableOptions(str(tmp_path))).status(TARGET).rows == 3

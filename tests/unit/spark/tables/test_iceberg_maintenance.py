@@ -12,9 +12,11 @@ from pyiceberg.types import StringType
 
 from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.iceberg.commit import last_batch
+from barnabas.spark.tables.errors import MaintenanceError
 from barnabas.spark.tables.iceberg_compaction import compact
 from barnabas.spark.tables.iceberg_table import MaintainedIceberg
 from barnabas.spark.tables.reports import Compaction
+from spark.iceberg_deletes import delete_equal, delete_positions
 from spark.iceberg_tables import Writer, live_files, named, now_ms, rows, stored_files
 
 TARGET = 128 << 20
@@ -147,3 +149,27 @@ def test_the_status_counts_rows_files_and_batches(name: TableName) -> None:
     found = MaintainedIceberg(name).status(TARGET)
     assert (found.kind, found.rows, found.files, found.small_files) == ("iceberg", 6, 3, 3)
     assert (found.snapshots, found.queries) == (3, {"query": 2})
+
+
+def test_deleted_rows_do_not_count(name: TableName) -> None:
+    writer = Writer(name)
+    for batch in range(2):
+        writer.write(*range(batch * 10, batch * 10 + 10), batch=batch)
+    first, second = live_files(open_table(name))
+    delete_positions(name, [(first, 0), (first, 3), (second, 9)])
+    # A row that is deleted twice, and one of a file that the table does not have.
+    delete_positions(name, [(first, 3), (f"{first}.old", 1)])
+    found = MaintainedIceberg(name).status(TARGET)
+    assert (found.rows, found.files) == (17, 2)
+    assert len(rows(name)) == 17
+    done = compact(name, TARGET, quiet)
+    assert done == Compaction(skipped={"has deleted rows": 2})
+
+
+def test_deletes_that_pyiceberg_cannot_apply_are_named(name: TableName) -> None:
+    Writer(name).write(1, 2)
+    delete_equal(name, "id", [1])
+    maintained = MaintainedIceberg(name)
+    for command in (lambda: maintained.status(TARGET), lambda: maintained.compact(TARGET, quiet)):
+        with pytest.raises(MaintenanceError, match=r"lake\.flights has equality deletes"):
+            command()
