@@ -109,6 +109,7 @@ def _run_query(metrics: QueryMetrics, stopped: threading.Event) -> None:
                 timestamp=datetime.now(UTC).isoformat(),
                 numInputRows=150 + 10 * wave,
                 batchDuration=400 + 20 * wave,
+                durationMs={"addBatch": 250 + 20 * wave, "queryPlanning": 60, "walCommit": 40},
                 sources=[ends],
             ),
         )

@@ -79,7 +79,7 @@ def test_all_tables_and_the_topic_are_those_of_the_data_set(
     settings = ConsoleSettings(bootstrap, {}, pipelines=(str(pipeline.directory),))
     with ConsoleInProcess(settings) as console:
         row = table_rows(console.get("/pipelines").text)["lake_hours/hours"]
-    assert row["Lag"] == "0"
+    assert row["Lag"] == "flights 0"
     assert row["Watermark"] == CLOSED_ON_PAGE
     assert row["Rows of state"] == str(len(events.AIRPORTS))
 

@@ -52,7 +52,7 @@ def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> Non
         "Rows written": "1",
         "Rows/s": "2.5",
         "Duration": "1.6 s",
-        "Lag": "1",
+        "Lag": "t 1",
         "Watermark": "–",
         "Rows of state": "7",
         "Expectations not met": "has a key: 3 of 4",
@@ -84,7 +84,7 @@ def test_the_queries_of_a_driver_have_rates_durations_and_lag() -> None:
         "State": "running",
         "Rows/s": "50",
         "Duration": "2.0 s",
-        "Lag": "10",
+        "Lag": "t 10",
         "Rows of state": "6",
         "Failures": "0",
     }
