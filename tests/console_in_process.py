@@ -168,3 +168,19 @@ class ConsoleInProcess:
 
         await self._application(scope, receive, send)
         return answer
+
+
+def table_rows(page: str) -> dict[str, dict[str, str]]:
+    """Return the text of the cells of a page's tables, by the row's first cell and the header."""
+    rows: dict[str, dict[str, str]] = {}
+    for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+        header, *lines = (_cells(each) for each in re.findall(r"<tr.*?</tr>", table, re.DOTALL))
+        for line in lines:
+            if len(line) == len(header):
+                rows[line[0]] = dict(zip(header, line, strict=True))
+    return rows
+
+
+def _cells(row: str) -> list[str]:
+    found = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+    return [re.sub(r"<[^>]+>|\s+", " ", each).strip() for each in found]

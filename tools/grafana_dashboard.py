@@ -254,10 +254,64 @@ LINES = [
 ]
 
 
+# The queries that the user has chosen. Their driver is no node of the cluster.
+_QUERY = 'query=~"$query"'
+
+STREAMING = [
+    Panel(
+        "Lag of queries",
+        "short",
+        (Query(f"barnabas:query_lag{{{_QUERY}, {_TOPIC}}}", "{{query}} {{topic}}"),),
+        text="Records that a query of Spark had not read after its last batch. Recorded by barnabas-rules.yml.",
+    ),
+    Panel(
+        "Rows of queries",
+        "short",
+        (Query(f"rate(barnabas_query_rows_read_total{{{_QUERY}}}[{RATE}])", "{{query}}"),),
+        text="Rows per second that queries read.",
+    ),
+    Panel(
+        "Time since the last batch",
+        "s",
+        (
+            Query(
+                f"time() - barnabas_query_last_trigger_timestamp_seconds{{{_QUERY}}} and barnabas_query_running == 1",
+                "{{query}}",
+            ),
+        ),
+        text="Since the start of the last batch, or of the last trigger that found no data. Of queries that run.",
+    ),
+    Panel(
+        "Duration of batches",
+        "s",
+        (Query(f"barnabas_query_last_batch_seconds{{{_QUERY}}}", "{{query}}"),),
+        text="Of the last batch of each query.",
+    ),
+    Panel(
+        "Phases of batches",
+        "percentunit",
+        (
+            Query(
+                f'rate(barnabas_query_phase_seconds_total{{{_QUERY}, phase!="triggerExecution"}}[{RATE}])',
+                "{{query}} {{phase}}",
+            ),
+        ),
+        text="Share of the time that queries spend in each phase, by Spark's names.",
+    ),
+    Panel(
+        "State of queries",
+        "short",
+        (Query(f"barnabas_query_state_rows{{{_QUERY}}}", "{{query}}"),),
+        text="Rows of state. A state that only grows lacks a watermark.",
+    ),
+]
+
+
 FILTERS = (
     ("instance", "Node", 'label_values(up{job="$job"}, instance)'),
     ("topic", "Topic", 'label_values(kafka_log_log_size{job="$job"}, topic)'),
     ("group", "Group", "label_values(barnabas:consumergroup_lag, consumergroup)"),
+    ("query", "Query", "label_values(barnabas_query_running, query)"),
 )
 
 
@@ -274,6 +328,8 @@ def dashboard() -> dict[str, Any]:
     """Return the dashboard in Grafana's format."""
     panels = [_panel(each, index, 3, 4, 0) for index, each in enumerate(HEALTH)]
     panels += [_panel(each, index, 8, 7, 4) for index, each in enumerate(LINES)]
+    below = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in panels)
+    panels += [_panel(each, index, 8, 7, below) for index, each in enumerate(STREAMING)]
     for number, panel in enumerate(panels, 1):
         panel["id"] = number
     return {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
-WIDTH = 100
+WIDTH = 120
 
 
 def main() -> None:

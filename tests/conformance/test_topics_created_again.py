@@ -66,3 +66,19 @@ def test_all_records_of_a_shorter_topic_are_read_and_committed(
         (committed,) = consumer.committed([(topic, 0)]).values()
         assert committed is not None
         assert committed.offset == len(new)
+
+
+def test_a_client_that_knows_the_old_topic_reads_a_range_of_the_new_one(
+    broker: Broker, client: Client
+) -> None:
+    topic = f"again-{uuid.uuid4().hex[:8]}"
+    write(client, topic, b"old")
+    with Client(broker.bootstrap) as worker:
+        for value in (b"old", b"new"):
+            # Deletion and creation are not applied by all parts of the broker at once.
+            eventually(lambda: client.list_offsets({(topic, 0): "latest"})[topic, 0].offset == 1)
+            found = list(worker.stream({(topic, 0): (0, 1)}).records())
+            assert [record.value for record in found] == [value]
+            if value == b"old":
+                client.delete_topics([topic])
+                write(client, topic, b"new")

@@ -13,9 +13,10 @@ def filled(expression: str, rate_interval: str = "10s", **chosen: str) -> str:
     Args:
         expression: the query.
         rate_interval: the period of rates.
-        chosen: the filters for `instance`, `topic` and `group`; without one, all are chosen.
+        chosen: the filters for `instance`, `topic`, `group` and `query`; without one, all are
+            chosen.
     """
-    everything = dict.fromkeys(("instance", "topic", "group"), ".*")
+    everything = dict.fromkeys(("instance", "topic", "group", "query"), ".*")
     values = {"job": "barnabas", "__rate_interval": rate_interval, **everything, **chosen}
     for name, value in values.items():
         expression = expression.replace(f"${name}", value)

@@ -1,19 +1,26 @@
-"""Three brokers under load, scraped by a real Prometheus: for the dashboard and its picture."""
+"""Three brokers under load, scraped by a real Prometheus: for the dashboard and its picture.
+
+A stand-in for a driver of Spark serves the metrics of a query. Its batches are made up.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.spark.metrics import QueryMetricsServer
+from barnabas.spark.query_metrics import QueryMetrics
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.free_ports import HOST, free_ports
 from deploy.prometheus_server import PrometheusServer
+from unit.spark.query_batches import batch
 
 SETTINGS = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 RECORD = b"x" * 500
@@ -35,7 +42,12 @@ def observed_cluster(directory: Path) -> Iterator[Observed]:
         node.settings["metrics.listener"] = target
     (directory / "prometheus").mkdir()
     stopped = threading.Event()
-    with cluster, PrometheusServer(directory / "prometheus", targets) as prometheus:
+    metrics = QueryMetrics()
+    with (
+        cluster,
+        QueryMetricsServer(metrics, HOST, 0) as driver,
+        PrometheusServer(directory / "prometheus", targets, driver.address) as prometheus,
+    ):
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topics = [NewTopic(name, 3, 3) for name in ("orders", "payments")]
         for done in admin.create_topics(topics).values():
@@ -43,6 +55,7 @@ def observed_cluster(directory: Path) -> Iterator[Observed]:
         loads = [
             threading.Thread(target=_load, args=(cluster.bootstrap, stopped)),
             threading.Thread(target=_read, args=(cluster.bootstrap, stopped)),
+            threading.Thread(target=_run_query, args=(metrics, stopped)),
         ]
         for load in loads:
             load.start()
@@ -79,3 +92,25 @@ def _read(bootstrap: str, stopped: threading.Event) -> None:
     while not stopped.wait(0.1):
         consumer.consume(12, 1)
     consumer.close()
+
+
+def _run_query(metrics: QueryMetrics, stopped: threading.Event) -> None:
+    """Report a batch per second."""
+    metrics.on_started("copy")
+    number = 0
+    while not stopped.wait(1):
+        number += 1
+        wave = number % 10
+        ends = {"endOffset": {"orders": {"0": 0}}, "latestOffset": {"orders": {"0": 20 * wave}}}
+        metrics.on_progress(
+            "copy",
+            batch(
+                batchId=number,
+                timestamp=datetime.now(UTC).isoformat(),
+                numInputRows=150 + 10 * wave,
+                batchDuration=400 + 20 * wave,
+                durationMs={"addBatch": 250 + 20 * wave, "queryPlanning": 60, "walCommit": 40},
+                sources=[ends],
+            ),
+        )
+    metrics.on_ended("copy", failed=False)

@@ -26,19 +26,22 @@ IS_INSTALLED = shutil.which("prometheus") is not None
 
 
 class PrometheusServer:
-    """Scrapes `targets` every second; a context manager.
+    """Scrapes brokers and a driver of queries every second; a context manager.
 
     Alerts fire after FIRES_AFTER. `promtool test rules` checks the times of the rules themselves.
     """
 
-    def __init__(self, directory: Path, targets: Sequence[str]) -> None:
+    def __init__(self, directory: Path, brokers: Sequence[str], driver: str) -> None:
         self.directory = directory
         (port,) = free_ports(1)
         self.address = f"{HOST}:{port}"
         configuration = yaml.safe_load(CONFIGURATION.read_text())
         configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         configuration["rule_files"] = [str(_quick_rules(directory))]
-        configuration["scrape_configs"][0]["static_configs"] = [{"targets": list(targets)}]
+        for job, targets in zip(
+            configuration["scrape_configs"], (list(brokers), [driver]), strict=True
+        ):
+            job["static_configs"] = [{"targets": targets}]
         self._file = directory / "prometheus.yml"
         self._file.write_text(yaml.safe_dump(configuration))
         self._process: subprocess.Popen[bytes] | None = None

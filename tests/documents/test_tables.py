@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 
 import barnabas
-from barnabas.client.config import ClientConfig
+from barnabas.client.config import ALIASES, ClientConfig
 from barnabas.client.producer.batches.delivery import Delivery
 from barnabas.replication.fetcher.fetch_state import FetchPhase
 from barnabas.server.startup.features import SUPPORTED_FEATURES
@@ -14,7 +14,7 @@ from documents.blocks import ROOT, sections_of
 
 # Beside the keys of ClientConfig: what take_parts of the two clients take.
 PARTS = {
-    "key_serializer", "value_serializer", "key_deserializer", "value_deserializer", "partitioner",
+    "key_serializer", "value_serializer", "key_deserializer", "value_deserializer",
 }  # fmt: skip
 # The faces that the table names.
 FACES = {
@@ -41,7 +41,7 @@ def test_every_method_in_the_table_exists() -> None:
 
 
 def test_every_key_in_the_table_exists() -> None:
-    known = {field.name for field in fields(ClientConfig)} | PARTS
+    known = {field.name for field in fields(ClientConfig)} | set(ALIASES) | PARTS
     named = [row[2].strip("`") for row in rows("Configuration")]
     assert len(named) > 30
     assert set(named) <= known

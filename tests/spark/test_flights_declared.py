@@ -12,7 +12,7 @@ import pytest
 
 from barnabas import Client, Producer
 from barnabas.console.settings import ConsoleSettings
-from console_in_process import ConsoleInProcess
+from console_in_process import ConsoleInProcess, table_rows
 from examples.flights import events, produce
 from examples.flights.processes import DemoError
 from examples.flights_declared import check, run
@@ -78,10 +78,10 @@ def test_all_tables_and_the_topic_are_those_of_the_data_set(
     assert (hours["watermark"], hours["state_rows"]) == (CLOSED, len(events.AIRPORTS))
     settings = ConsoleSettings(bootstrap, {}, pipelines=(str(pipeline.directory),))
     with ConsoleInProcess(settings) as console:
-        page = console.get("/pipelines").text
-    (row,) = re.findall(r"<tr>(?:(?!</tr>).)*lake_hours/hours.*?</tr>", page, re.DOTALL)
-    cells = re.findall(r"<td[^>]*>\s*(.*?)\s*</td>", row)
-    assert cells[3:6] == ["0", CLOSED_ON_PAGE, str(len(events.AIRPORTS))]
+        row = table_rows(console.get("/pipelines").text)["lake_hours/hours"]
+    assert row["Lag"] == "flights 0"
+    assert row["Watermark"] == CLOSED_ON_PAGE
+    assert row["Rows of state"] == str(len(events.AIRPORTS))
 
 
 @pytest.mark.nightly

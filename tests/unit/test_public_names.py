@@ -20,7 +20,9 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 # Public modules that are imported by their own names.
 MODULES = {
+    "barnabas.spark.metrics",
     "barnabas.spark.pipelines.expectations",
+    "barnabas.spark.query_progress",
     "barnabas.spark.session",
     "barnabas.testing",
 }

@@ -18,7 +18,7 @@ IGNORED = frozenset({
     "interceptor_classes",
     "key_deserializer", "key_serializer", "log_level",
     "metric_reporters", "metrics_num_samples", "metrics_recording_level",
-    "metrics_sample_window_ms", "partitioner_class", "receive_buffer_bytes",
+    "metrics_sample_window_ms", "receive_buffer_bytes",
     "sasl_oauthbearer_method", "send_buffer_bytes", "socket_connection_setup_timeout_max_ms",
     # How TLS is implemented in Java, and where Windows has its certificates.
     "ssl_ca_certificate_stores", "ssl_keymanager_algorithm", "ssl_protocol", "ssl_provider",

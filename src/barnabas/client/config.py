@@ -72,6 +72,7 @@ ALIASES = {
     "ssl_ca_pem": "ssl_truststore_certificates",
     "ssl_certificate_pem": "ssl_keystore_certificate_chain",
     "ssl_key_pem": "ssl_keystore_key",
+    "partitioner": "partitioner_class",
     "sasl_mechanisms": "sasl_mechanism",
     "sasl_username": "sasl_plain_username",
     "sasl_password": "sasl_plain_password",
@@ -240,6 +241,9 @@ class ClientConfig(_WrittenKeys):
     # this.
     partitioner_availability_timeout_ms: int = 0
     partitioner_ignore_keys: bool = False
+    # How a producer chooses the partition of a record: a name in `PARTITIONERS`, or a function of
+    # (key, partitions, available). None or "" for Kafka's default partitioner.
+    partitioner_class: object | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "written", {})

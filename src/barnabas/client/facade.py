@@ -316,6 +316,7 @@ class Client(ClosedByUser, WithBlock):
         Args:
             config: Config keys that override the client's.
         """
+        from barnabas.client.producer.configured_partitioner import check_partitioner
         from barnabas.client.producer.producer_parts import take_parts
         from barnabas.client.producer.shared_producer import SharedProducer
 
@@ -323,7 +324,7 @@ class Client(ClosedByUser, WithBlock):
         parts, keys = take_parts(config)
         producer = SharedProducer(
             self._session,
-            self.config.override(keys),
+            check_partitioner(self.config.override(keys)),
             self._producers.remove,
             parts,
         )

@@ -10,8 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
+from barnabas.runtime.clock import SystemClock
 from barnabas.serializers import wire_format
 from barnabas.serializers.bounded_cache import BoundedCache
+from barnabas.serializers.errors import RegistryError, SchemaError
+from barnabas.serializers.recent_failures import RecentFailures
 from barnabas.serializers.subject_names import topic_name
 
 if TYPE_CHECKING:
@@ -175,6 +178,7 @@ class SchemaDeserializer(ABC):
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
         self._decoders: BoundedCache[int, Callable[[bytes], Any]] = BoundedCache(_CACHE_SIZE)
+        self._failures = RecentFailures(SystemClock())
 
     @abstractmethod
     def decoder(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
@@ -205,12 +209,16 @@ class SchemaDeserializer(ABC):
 
         Raises:
             SchemaLookup: The schema of the record is not known yet.
+            SchemaError: The record cannot be deserialized, or the lookup of its schema has failed
+                within the last second.
+            RegistryError: The registry has refused the lookup within the last second.
         """
         if data is None:
             return None
         schema_id = wire_format.schema_id_of(data)
         decode = self._decoders.get(schema_id)
         if decode is None:
+            self._failures.check(schema_id)
             raise SchemaLookup(lambda: self.look_up(schema_id))
         return decode(data)
 
@@ -219,7 +227,17 @@ class SchemaDeserializer(ABC):
         return self._decoders.get(schema_id) is not None
 
     def look_up(self, schema_id: int) -> Callable[[bytes], Any]:
-        """Get the schema with an id, and return its decoder. This blocks."""
-        decode = self.decoder(schema_id, self.registry.schema(schema_id))
+        """Get the schema with an id, and return its decoder. This blocks.
+
+        Raises:
+            SchemaError: The schema is unknown, invalid or does not fit the reader's.
+            RegistryError: The registry was not reached, or refused the request.
+        """
+        self._failures.check(schema_id)
+        try:
+            decode = self.decoder(schema_id, self.registry.schema(schema_id))
+        except (SchemaError, RegistryError) as error:
+            self._failures.add(schema_id, error)
+            raise
         self._decoders.put(schema_id, decode)
         return decode

@@ -94,12 +94,6 @@ def transactional_client(options: Mapping[str, str]) -> Client:
     return _client(getpid(), _items(_WRITE_DEFAULTS | given))
 
 
-def partitioner(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the producer's argument for its partitioner, which is no key of the client."""
-    name = options.get("partitioner.class")
-    return {"partitioner_class": name} if name else {}
-
-
 def dead_letter_producer(options: Mapping[str, str]) -> SharedProducer:
     """Return this process's producer for the dead letters of sources with these options."""
     return _producer(getpid(), _items(_DEAD_LETTER_DEFAULTS | dict(options)))
@@ -136,4 +130,4 @@ def _client(_process: int, items: _Items) -> Client:
 
 @lru_cache(maxsize=8)
 def _producer(process: int, items: _Items) -> SharedProducer:
-    return _client(process, items).producer(**partitioner(dict(items)))
+    return _client(process, items).producer()

@@ -163,8 +163,8 @@ OPTIONS = (
     ),
     Option(
         "kafka.partitioner.class", _WRITE, _DIFFERS,
-        "Kafka's `RoundRobinPartitioner`, or no value for the default. Other Java classes are "
-        "refused: write the column `partition`.",
+        "Kafka's `RoundRobinPartitioner`, `UniformStickyPartitioner` or `DefaultPartitioner` with "
+        "its package. Other Java classes are refused: write the column `partition`.",
     ),
     Option(
         "kafka.transaction.timeout.ms", _WRITE, _DIFFERS,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.producer.producer_parts import PARTITIONERS
+from barnabas.client.producer.configured_partitioner import PARTITIONERS
 from barnabas.settings.java_pattern import compile_java_pattern
 from barnabas.settings.pattern import PatternError
 from barnabas.spark.client_options import ClientOptions
@@ -208,7 +208,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         exactly_once = _boolean(options, "exactlyonce", default=False)
     client = _client_options(options)
     partitioner = client.get("partitioner.class", "")
-    if partitioner and partitioner not in PARTITIONERS:
+    if partitioner not in PARTITIONERS:
         raise OptionError(
             f"kafka.partitioner.class={partitioner} is no partitioner of Kafka's own, and classes "
             "of Java cannot be used: write the column partition"

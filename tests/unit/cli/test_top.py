@@ -196,9 +196,27 @@ def test_queries_of_drivers_are_rows_and_json() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(render(rates, None, 2.0))
     lines = [line.split() for line in console.export_text().splitlines()]
-    assert ["copy", "running", "50", "2.0", "s", "10", "6", "0"] in lines
+    assert ["copy", "running", "50", "2.0", "s", "t", "10", "6", "0"] in lines
     assert ["counts", "ended", "-", "-", "-", "-", "1"] in lines
     assert ["d:2", "no", "answer", "-", "-", "-", "-", "-"] in lines
+
+
+@pytest.mark.parametrize(
+    ("lag", "text"),
+    [({"t": 4, "u": 0}, "t 4, u 0"), ({"t": 1000, "u": 2000, "v": 0}, "3 topics 3.0k")],
+)
+def test_the_lag_of_a_query_names_two_topics_and_counts_more(
+    lag: dict[str, int], text: str
+) -> None:
+    ends = {topic: {"0": behind} for topic, behind in lag.items()}
+    nothing = {topic: {"0": 0} for topic in lag}
+    metrics = QueryMetrics()
+    metrics.on_progress("copy", batch(sources=[{"latestOffset": ends, "endOffset": nothing}]))
+    found = query_samples(parse_metrics(b"".join(pieces(metrics.families())).decode()))
+    rates = rates_between(*(Sample(at, "c", 1, {}, {}, 0, {}, {"d": found}) for at in (1.0, 2.0)))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(rates, None, 2.0))
+    assert text in console.export_text()
 
 
 def test_a_driver_that_does_not_answer_is_no_error() -> None:

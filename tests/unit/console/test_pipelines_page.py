@@ -13,16 +13,10 @@ from barnabas.spark.pipelines.notes import Notes, write_notes
 from barnabas.spark.pipelines.project import load_project
 from barnabas.spark.query_metrics import QueryMetrics
 from barnabas.testing.broker_process import BrokerProcess
-from console_in_process import NO_BROKER, ConsoleInProcess
+from console_in_process import NO_BROKER, ConsoleInProcess, table_rows
 from unit.spark.pipelines.stored_checkpoints import RECORDS, StoredFlow
 from unit.spark.query_batches import batch
 from waiting import eventually
-
-
-def cells(page: str) -> list[str]:
-    """The text of the cells of the page's tables."""
-    found = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", page, re.DOTALL)
-    return [re.sub(r"<[^>]+>|\s+", " ", each).strip() for each in found]
 
 
 def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> None:
@@ -51,10 +45,18 @@ def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> Non
         with ConsoleInProcess(settings) as console:
             answer = console.get("/pipelines")
     assert answer.status == 200, answer.text
-    assert cells(answer.text)[10:] == [
-        *("records", "0", "4", "1", "2.5", "1.6 s", "1", "–", "7"),
-        "has a key: 3 of 4",
-    ]
+    assert table_rows(answer.text)["records"] == {
+        "Flow": "records",
+        "Batch": "0",
+        "Rows read in it": "4",
+        "Rows written": "1",
+        "Rows/s": "2.5",
+        "Duration": "1.6 s",
+        "Lag": "t 1",
+        "Watermark": "–",
+        "Rows of state": "7",
+        "Expectations not met": "has a key: 3 of 4",
+    }
     assert re.search(r"flights\s*<span class=\"tag\">completed</span>", answer.text)
     assert 'href="/pipelines"' in answer.text
 
@@ -77,7 +79,15 @@ def test_the_queries_of_a_driver_have_rates_durations_and_lag() -> None:
         with ConsoleInProcess(settings) as console:
             eventually(lambda: driver.address in console.get("/pipelines").text, "a sample")
             page = console.get("/pipelines").text
-    assert cells(page)[7:] == ["copy", "running", "50", "2.0 s", "10", "6", "0"]
+    assert table_rows(page)["copy"] == {
+        "Query": "copy",
+        "State": "running",
+        "Rows/s": "50",
+        "Duration": "2.0 s",
+        "Lag": "t 10",
+        "Rows of state": "6",
+        "Failures": "0",
+    }
     assert "The driver does not answer." in page
     assert 'href="/pipelines"' in page
 

@@ -360,3 +360,19 @@ def test_damaged_bytes_are_refused_by_the_decoder(registry: SchemaRegistry, tail
     column = ProtobufColumn(registry, message_of(text))
     with pytest.raises(WireFormatError):
         column.decode(record(registry, text, b"\x0a\x00" * 500 + tail))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("Timestamp", pa.timestamp("us", "UTC")), ("Duration", pa.duration("us"))]
+)
+def test_a_time_of_another_package_is_a_time_as_in_spark(name: str, kind: pa.DataType) -> None:
+    text = 'syntax = "proto3"; package mine; message M { Outer.NAME t = 1; } '
+    text += "message Outer { message NAME { int64 seconds = 1; int32 nanos = 2; } }"
+    message = message_of(text.replace("NAME", name))
+    assert arrow_type(message.DESCRIPTOR) == pa.struct([("t", kind)])
+
+
+def test_the_last_entry_of_a_key_of_a_map_stays() -> None:
+    message = message_of(proto3("map<int32, int32> m = 1;"))
+    entries = b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x01\x10\x03"
+    assert dict(message.FromString(entries).m) == {1: 3}

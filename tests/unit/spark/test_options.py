@@ -230,6 +230,7 @@ def test_a_wrong_value_is_named_before_options_of_the_other_kind_of_read(
     [
         ("org.apache.kafka.clients.producer.RoundRobinPartitioner", True),
         ("org.apache.kafka.clients.producer.internals.DefaultPartitioner", True),
+        ("org.apache.kafka.clients.producer.UniformStickyPartitioner", True),
         ("com.example.Mine", False),
     ],
 )

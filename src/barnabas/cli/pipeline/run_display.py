@@ -209,10 +209,7 @@ def _sum(total: int | None, more: int | None) -> int | None:
 
 
 def lag_text(lag: Mapping[str, int | None]) -> str | None:
-    """Return the lag of each topic; only the number if there is one topic."""
+    """Return the topics that a flow reads, each with its lag; None for a flow without topics."""
     if not lag:
         return None
-    if len(lag) == 1:
-        (behind,) = lag.values()
-        return "-" if behind is None else str(behind)
     return ", ".join(f"{topic} {'-' if n is None else n}" for topic, n in lag.items())

@@ -8,7 +8,7 @@ from barnabas.cli.common.printable import counted, printable
 from barnabas.cli.common.tables import bad, dim, good, table, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -20,6 +20,8 @@ _TOPICS_MAX = 15
 _GROUPS_MAX = 10
 _PRINCIPALS_MAX = 10
 _QUERIES_MAX = 10
+# A query of more topics shows their number.
+_TOPICS_NAMED_MAX = 2
 _STATES = {"Stable": good, "Empty": dim, "Dead": bad}
 
 
@@ -185,14 +187,13 @@ def _queries(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
         # Those that run come first.
         ranked = sorted(queries.items(), key=lambda item: (not item[1].is_running, item[0]))
         for name, each in ranked[:_QUERIES_MAX]:
-            lag = sum(each.lag.values())
             rows.append(
                 (
                     name,
                     good("running") if each.is_running else dim("ended"),
                     amount(each.rows_per_second),
                     None if each.batch_seconds is None else f"{each.batch_seconds:.1f} s",
-                    (warn(amount(lag)) if lag else good("0")) if each.lag else dim(None),
+                    _lag_of_topics(each.lag),
                     amount(each.state_rows),
                     bad(each.failures) if each.failures else each.failures,
                 )
@@ -200,3 +201,16 @@ def _queries(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
         if len(ranked) > _QUERIES_MAX:
             rows.append((dim(f"… {len(ranked) - _QUERIES_MAX} more"), *[""] * 6))
     return columns, rows
+
+
+def _lag_of_topics(lag: Mapping[str, int]) -> object:
+    """Return the topics that a query reads, with its lag behind each or behind all of them."""
+    if not lag:
+        return dim(None)
+    behind = sum(lag.values())
+    text = (
+        ", ".join(f"{topic} {amount(each)}" for topic, each in lag.items())
+        if len(lag) <= _TOPICS_NAMED_MAX
+        else f"{len(lag)} topics {amount(behind)}"
+    )
+    return warn(text) if behind else good(text)

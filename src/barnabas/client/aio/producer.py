@@ -19,6 +19,7 @@ from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.batches.delivery import DeliveryState
 from barnabas.client.producer.batches.unfit_record import record_parts
+from barnabas.client.producer.configured_partitioner import check_partitioner
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_base import ProducerBase
 from barnabas.client.producer.producer_parts import take_parts
@@ -114,7 +115,7 @@ class Producer(AsyncWithBlock, ProducerBase, AsyncClosedByUser):
 
     def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **config: Any) -> None:
         parts, keys = take_parts(config)
-        checked = ClientConfig.parse(keys_with_servers(bootstrap_servers, keys))
+        checked = check_partitioner(ClientConfig.parse(keys_with_servers(bootstrap_servers, keys)))
         self._session = AsyncSession(checked, "producer", self._on_end_of_loop)
         super().__init__(self._session, checked, parts)
         self._core.on_progress = self._wake_waiting_calls

@@ -59,7 +59,7 @@ class FetchState:
         # Moved by `start` and by the fetcher when metadata reports another leader.
         self.leader_epoch = -1
         # Id of the topic that the offsets belong to; all zero if unknown. Set with the offsets, or
-        # else by the first fetch. A topic that is created again has another id.
+        # else by the first successful fetch. A topic that is created again has another id.
         self.topic_id = ZERO_ID
         # Number of calls of `start`. A retry timer of an earlier start has no effect.
         self.starts = 0

@@ -229,6 +229,11 @@ class Fetcher:
             # One of them may be unknown, which is all zero.
             state.topic_id = max(state.topic_id, topic_id)
             return False
+        if self._options.on_changed is None and state.high_watermark is None:
+            # No response has confirmed the id before: it was that of metadata from before the
+            # offsets were chosen. The client of a Spark worker may be older than the topic.
+            state.topic_id = topic_id
+            return False
         if self._options.on_changed is None:
             detail = "the topic was deleted and created again while it was read"
             subject = f"fetch from {state.tp}"

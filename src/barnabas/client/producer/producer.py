@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.errors import ClientError
+from barnabas.client.producer.configured_partitioner import check_partitioner
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
 from barnabas.client.session.closed_by_user import ClosedByUser
@@ -33,7 +34,7 @@ class Producer(SharedProducer, ClosedByUser):
 
     def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **config: Any) -> None:
         parts, keys = take_parts(config)
-        checked = ClientConfig.parse(keys_with_servers(bootstrap_servers, keys))
+        checked = check_partitioner(ClientConfig.parse(keys_with_servers(bootstrap_servers, keys)))
         session = Session(checked, "producer")
         super().__init__(session, checked, lambda _self: session.close(), parts)
         self._servers = ",".join(f"{host}:{port}" for host, port in checked.bootstrap_servers)

@@ -19,6 +19,7 @@ from barnabas.client.producer.batches.unfit_record import (
     raise_unfit,
     record_parts,
 )
+from barnabas.client.producer.configured_partitioner import partitioner_for_topic
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.sender import Sender
 from barnabas.client.topic_partition import TopicPartition
@@ -445,7 +446,7 @@ class ProducerCore:
         def loads(partitions: Sequence[int]) -> list[int]:
             return [self._load(TopicPartition(topic, number)) for number in partitions]
 
-        return self._parts.partitioner_for_topic(self.config, self.cluster.runtime.rng, loads)
+        return partitioner_for_topic(self.config, self.cluster.runtime.rng, loads)
 
     def _load(self, tp: TopicPartition) -> int:
         """Return the number of unsent batches of a partition; -1 if its leader is unavailable."""

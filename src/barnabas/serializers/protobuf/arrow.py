@@ -59,8 +59,8 @@ _UNSIGNED = {
 }
 _FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 _TIMES = {
-    "google.protobuf.Timestamp": pa.timestamp("us", "UTC"),
-    "google.protobuf.Duration": pa.duration("us"),
+    "Timestamp": pa.timestamp("us", "UTC"),
+    "Duration": pa.duration("us"),
 }
 _TIME_FIELDS = [
     ("seconds", FieldDescriptor.TYPE_INT64, False),
@@ -338,10 +338,11 @@ def _offsets(values: Iterable[Any]) -> pa.Array:
 def _time_type(message: Descriptor) -> pa.DataType | None:
     """Return the type of a Timestamp or a Duration; None for other messages.
 
-    A schema may define a message of the same name with other fields.
+    The package does not count, as in Spark, but the fields do: they are those of
+    `google.protobuf.Timestamp`.
     """
     fields = [(each.name, each.type, each.is_repeated) for each in message.fields]
-    return _TIMES.get(message.full_name) if fields == _TIME_FIELDS else None
+    return _TIMES.get(message.name) if fields == _TIME_FIELDS else None
 
 
 def _microseconds(time: Any) -> int:

@@ -179,12 +179,16 @@ class ProtobufDeserializer(SchemaDeserializer):
             name, wanted = written.DESCRIPTOR.full_name, target.DESCRIPTOR.full_name
             if name != wanted:
                 raise SchemaMismatchError(f"the record is a {name}, not a {wanted}")
-            lost = find_lost_field(written.DESCRIPTOR, target.DESCRIPTOR)
-            if lost is not None:
-                raise SchemaMismatchError(lost)
+            if indexes not in lost:
+                lost[indexes] = find_lost_field(written.DESCRIPTOR, target.DESCRIPTOR)
+            problem = lost[indexes]
+            if problem is not None:
+                raise SchemaMismatchError(problem)
             return target
 
+        # By the path of a message that the schema has.
         known: dict[tuple[int, ...], type[Message]] = {}
+        lost: dict[tuple[int, ...], str | None] = {}
 
         def decode(data: bytes) -> Message:
             indexes, position = decode_indexes(data, HEADER_BYTES)

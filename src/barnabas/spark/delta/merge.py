@@ -99,6 +99,10 @@ class DeltaMerge:
         """Connect to the file system of the table."""
         return _Storage(self.options)
 
+    def create_if_missing(self) -> None:
+        """Create the table without rows if it does not exist."""
+        self._open()
+
     def merge_rows(self, rows: pa.Table, identity: BatchIdentity | None) -> None:
         """Merge one row for each key in one commit; create the table if it does not exist.
 

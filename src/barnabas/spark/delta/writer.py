@@ -66,13 +66,13 @@ class DeltaWriter(DataSourceArrowWriter):
 
 @message_first
 class DeltaStreamWriter(DataSourceStreamArrowWriter):
-    """Writes each micro-batch in one commit, exactly once."""
+    """Writes each micro-batch in one commit, exactly once. Spark makes one for each batch."""
 
     def __init__(self, options: TableOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
-        self._plan = plan_write(
-            options, row_columns(schema), load_table(options), removes_rows=overwrite
-        )
+        table = load_table(options)
+        self._is_new = table is None
+        self._plan = plan_write(options, row_columns(schema), table, removes_rows=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task to files."""
@@ -81,9 +81,10 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the files of all tasks, unless the table already has the batch."""
         files, query_id = _gather(messages)
-        if not query_id or not (files or self._plan.removes_rows):
+        if not query_id or not (files or self._plan.removes_rows or self._is_new):
             # Without rows there is nothing to commit, and the same holds for a repetition of the
-            # batch.
+            # batch. A new table is created all the same: the first rows of an aggregation come
+            # some batches later, and until then readers find a table without rows.
             return
         identity = BatchIdentity(query_id, batchId)
         if not commit_files(self._options, self._plan, files, identity):

@@ -87,6 +87,9 @@ class IcebergMerge:
         """Connect to the file system of the table."""
         return _Storage(self.plan.open_files())
 
+    def create_if_missing(self) -> None:
+        """Do nothing: the plan of the files has created the table."""
+
     def merge_rows(self, rows: pa.Table, identity: BatchIdentity | None) -> None:
         """Merge one row for each key in one commit.
 

@@ -41,6 +41,9 @@ class MergeTarget(Protocol):
     def open_storage(self) -> StagingStorage:
         """Connect to the file system of the table."""
 
+    def create_if_missing(self) -> None:
+        """Create the table without rows if it does not exist."""
+
     def merge_rows(self, rows: pa.Table, identity: BatchIdentity | None) -> None:
         """Merge one row for each key in one commit, unless the table has the batch already.
 
@@ -84,7 +87,8 @@ class _MergingWriter:
         paths = [path for each in reported for path in each.paths]
         if not paths:
             # Without rows there is nothing to commit, and the same holds for a repetition of the
-            # batch.
+            # batch. Readers find a new table already now.
+            self._target.create_if_missing()
             return
         identity = None if batch is None else BatchIdentity(reported[0].query_id, batch)
         storage = self._target.open_storage()

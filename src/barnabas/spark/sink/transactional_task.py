@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
 from barnabas.runtime.clock import SystemClock
-from barnabas.spark.clients import partitioner, transactional_client
+from barnabas.spark.clients import transactional_client
 from barnabas.spark.errors import RowError
 from barnabas.spark.sink.errors import ReplayError, explained
 from barnabas.spark.sink.markers import Marker, read_marker
@@ -72,7 +72,7 @@ def write_slice(
     clock = SystemClock()
     rows = _Rows(options, columns)
     client = transactional_client(options.client)
-    producer = client.producer(transactional_id=of.transactional_id, **partitioner(options.client))
+    producer = client.producer(transactional_id=of.transactional_id)
     began_ms = clock.wall_ms()
     try:
         producer.init_transactions()

@@ -296,3 +296,20 @@ def test_a_range_of_a_topic_that_is_created_again_fails() -> None:
     assert isinstance(failure, FetchFailure)
     assert "deleted and created again" in str(failure.error)
     assert not cluster.calls
+
+
+def test_a_range_is_read_although_the_metadata_is_older_than_the_topic() -> None:
+    cluster, fetcher = fetching()
+    _, reply = cluster.take(VERSION)
+    cluster.metadata.topics["t"] = replace(cluster.metadata.topics["t"], topic_id=b"n" * 16)
+    cluster.metadata.names[b"n" * 16] = "t"
+    reply(answer(code=ErrorCode.UNKNOWN_TOPIC_ID, session_id=0))
+    cluster.time.advance(1_000)
+    request, reply = cluster.take(VERSION)
+    assert [topic.topic_id for topic in request.topics] == [b"n" * 16]
+    found = answer(batch(0, 5), session_id=0)
+    found.responses[0].topic_id = b"n" * 16
+    reply(found)
+    item = fetcher.take()
+    assert isinstance(item, RecordSet)
+    assert item.end_offset == 5

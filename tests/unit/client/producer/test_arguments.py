@@ -158,7 +158,7 @@ def test_compatible_types_of_numbers_and_bytes_are_accepted() -> None:
 
 def test_an_invalid_result_of_a_partitioner_is_an_error() -> None:
     for chosen in ("0", 1.5, True, None, 2, -1):
-        setup = Setup({"partitioner": lambda *_given, chosen=chosen: chosen})
+        setup = Setup(partitioner=lambda *_given, chosen=chosen: chosen)
         with pytest.raises(ValueError, match="the partitioner chose"):
             setup.producer.send("t", b"v")
         assert not setup.producer._accumulator.incomplete()

@@ -10,7 +10,6 @@ import pytest
 
 from barnabas.client.errors import (
     ClientClosedError,
-    ClientConfigError,
     ClientError,
     ClientTimeoutError,
     UnknownPartitionError,
@@ -91,7 +90,7 @@ def test_a_repeated_key_moves_with_the_number_of_partitions() -> None:
     "partitioner", ["round_robin", lambda key, partitions, available: next(TURNS)]
 )
 def test_round_robin_and_functions_choose_anew_for_a_repeated_key(partitioner: Any) -> None:
-    setup = Setup({"partitioner": partitioner})
+    setup = Setup(partitioner=partitioner)
     chosen = [partition_of(setup.producer.send("t", b"x", b"key")) for _ in range(4)]
     assert chosen in ([0, 1, 0, 1], [1, 0, 1, 0])
 
@@ -199,19 +198,6 @@ def test_interceptors_get_records_and_deliveries_and_cause_no_failure() -> None:
     assert batch.count == 2
     assert [type(error) for _, error in tagging.told] == [ClientClosedError] * 2
     assert tagging.closed == 1
-
-
-def test_a_partitioner_that_is_neither_a_name_nor_a_function_is_refused() -> None:
-    with pytest.raises(ClientConfigError, match="nonsense"):
-        take_parts({"partitioner": "nonsense"})
-    with pytest.raises(ClientConfigError, match="7"):
-        take_parts({"partitioner": 7})
-
-
-def test_javas_round_robin_is_known_by_its_class() -> None:
-    name = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
-    parts, left = take_parts({"partitioner_class": name, "linger_ms": 1})
-    assert (parts.partitioner, left) == ("round_robin", {"linger_ms": 1})
 
 
 def settled(setup: Setup, error: ClientError | None) -> None:
