@@ -20,9 +20,9 @@ from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
 from barnabas.coordinator.group.consumer.heartbeats import membership_checks
 from barnabas.coordinator.group.consumer.members import reconciliation
 from barnabas.coordinator.group.consumer.members.consumer_member import JOIN_EPOCH
+from barnabas.coordinator.group.group_map import GroupMap
 from barnabas.coordinator.group.offsets import offset_changes
 from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
-from barnabas.coordinator.group.replayed.group_table import GroupTable
 from barnabas.coordinator.runtime.loading.loader import Loader
 from barnabas.coordinator.share.share_shard import ShareShard
 from barnabas.protocol.errors import ErrorCode
@@ -345,13 +345,13 @@ def sessions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
 @member_rule("expelled", style="failover")
 def a_new_coordinator_forgets_members(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
-    real = GroupTable.replay
+    real = GroupMap.replay
 
-    def replay(self: GroupTable[Any], *args: Any) -> None:
+    def replay(self: GroupMap, *args: Any) -> None:
         if not IS_LOADING:
             real(self, *args)
 
-    patch.setattr(GroupTable, "replay", replay)
+    patch.setattr(GroupMap, "replay", replay)
 
 
 @member_rule("zombie served", "unassigned", "unprocessed", style="failover")
@@ -371,13 +371,13 @@ def sessions_are_not_armed_after_loading(patch: pytest.MonkeyPatch) -> None:
 def a_new_coordinator_ignores_tombstones(patch: pytest.MonkeyPatch) -> None:
     """Members that have left are back after a change of the coordinator."""
     patch_loading(patch)
-    real = GroupTable.replay
+    real = GroupMap.replay
 
-    def replay(self: GroupTable[Any], record_type: int, key: bytes, value: bytes | None) -> None:
+    def replay(self: GroupMap, record_type: int, key: bytes, value: bytes | None) -> None:
         if not IS_LOADING or value is not None:
             real(self, record_type, key, value)
 
-    patch.setattr(GroupTable, "replay", replay)
+    patch.setattr(GroupMap, "replay", replay)
 
 
 def findings(*, is_shared: bool, seed: int, style: str, seconds: float) -> set[str]:

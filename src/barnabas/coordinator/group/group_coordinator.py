@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.classic.group_memory import GroupMemory
-from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
-from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
-from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
-from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
+from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
+from barnabas.coordinator.group.group_kind import GroupDependencies
+from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.group_metrics import GroupMetrics
-from barnabas.coordinator.group.group_shard import GroupShard
+from barnabas.coordinator.group.group_shard import GroupShard, new_group_map
 from barnabas.coordinator.group.requests.consumer_requests import ConsumerRequests
 from barnabas.coordinator.group.requests.group_requests import GroupRequests
 from barnabas.coordinator.group.requests.member_requests import MemberRequests
@@ -27,6 +24,7 @@ from barnabas.coordinator.group.requests.share_requests import ShareRequests
 from barnabas.coordinator.group.requests.streams_requests import StreamsRequests
 from barnabas.coordinator.group.share_initializer import ShareInitializer
 from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
+from barnabas.coordinator.group.topic_hash import TopicHashes
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 
 if TYPE_CHECKING:
@@ -41,20 +39,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
 OFFSETS_TOPIC = "__consumer_offsets"
-
-
-class GroupSettings(msgspec.Struct):
-    """The configuration of consumer, share and streams groups. The broker changes it."""
-
-    consumers: GroupTypeSettings[ConsumerGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(ConsumerGroupConfig())
-    )
-    shares: GroupTypeSettings[ShareGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(ShareGroupConfig())
-    )
-    streams: GroupTypeSettings[StreamsGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(StreamsGroupConfig())
-    )
 
 
 class ShareServices(msgspec.Struct, frozen=True):
@@ -93,10 +77,12 @@ class GroupCoordinator:
         self.memory = GroupMemory()
 
         def make_shard(context: ShardContext) -> GroupShard:
-            surroundings = ConsumerSurroundings(
-                found.consumers, topics, context.timers, dependencies.clock, rng, self.metrics
+            clock = dependencies.clock
+            groups, hashes = new_group_map(clock, self.memory), TopicHashes(topics)
+            needed = GroupDependencies(
+                groups, topics, hashes, context.timers, clock, rng, self.metrics
             )
-            return GroupShard(config, surroundings, found.shares, found.streams, self.memory)
+            return GroupShard(config, found, needed)
 
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC, dependencies, make_shard
@@ -128,6 +114,4 @@ class GroupCoordinator:
             has_new: whether there are new topics, which regular expressions may match.
         """
         for shard in self.runtime.shards():
-            shard.consumer_groups.on_topics_changed(names, has_new=has_new)
-            shard.share_groups.on_topics_changed(names)
-            shard.streams_groups.on_topics_changed(names)
+            shard.on_topics_changed(names, has_new=has_new)

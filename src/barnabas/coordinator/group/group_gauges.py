@@ -25,7 +25,7 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
     """Yield the counters, and the current numbers of groups and state partitions."""
     metrics, runtime = coordinator.metrics, coordinator.runtime
     shards = runtime.active_shards()
-    states = Counter(group.state for shard in shards for group in shard.groups.all())
+    states = Counter(group.state for shard in shards for group in shard.classic_groups.all())
     offsets = sum(shard.offsets.count() for shard in shards)
     for name, value in (
         (names.GROUP_OFFSETS, offsets),
@@ -52,25 +52,16 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
         names.GROUP_STATE_PARTITIONS,
         [((("state", state.value),), count) for state, count in counted.items()],
     )
-    consumers = Counter(
-        group.state for shard in shards for group in shard.consumer_groups.groups.all()
+    modern = Counter(
+        each.state for shard in shards for kind in shard.kinds()[1:] for each in kind.all()
     )
-    yield MetricFamily(
-        names.CONSUMER_GROUPS,
-        [((("state", state.value.lower()),), consumers[state]) for state in ConsumerGroupState],
-    )
-    shares = Counter(group.state for shard in shards for group in shard.share_groups.groups.all())
-    yield MetricFamily(
-        names.SHARE_GROUPS,
-        [((("state", state.value.lower()),), shares[state]) for state in ShareGroupState],
-    )
-    streams = Counter(
-        group.state for shard in shards for group in shard.streams_groups.groups.all()
-    )
-    yield MetricFamily(
-        names.STREAMS_GROUPS,
-        [((("state", state.filter_name),), streams[state]) for state in StreamsGroupState],
-    )
+    for name, labels in (
+        (names.CONSUMER_GROUPS, {state: state.value.lower() for state in ConsumerGroupState}),
+        (names.SHARE_GROUPS, {state: state.value.lower() for state in ShareGroupState}),
+        (names.STREAMS_GROUPS, {state: state.filter_name for state in StreamsGroupState}),
+    ):
+        counts = [((("state", label),), modern[state]) for state, label in labels.items()]
+        yield MetricFamily(name, counts)
     yield MetricFamily(names.GROUP_CURRENT_OFFSET, _current_offsets(shards))
 
 

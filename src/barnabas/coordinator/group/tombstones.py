@@ -14,14 +14,11 @@ from barnabas.coordinator.group.streams import streams_records
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
+    from barnabas.coordinator.group.group_memory import Group
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
-    AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
-
-def tombstones_of(group: AnyGroup) -> list[CoordinatorRecord]:
+def tombstones_of(group: Group) -> list[CoordinatorRecord]:
     """Return the records that remove a group without members, in Kafka's order."""
     match group:
         case ClassicGroup():
@@ -32,3 +29,5 @@ def tombstones_of(group: AnyGroup) -> list[CoordinatorRecord]:
             return share_records.group_tombstones(group)
         case StreamsGroup():
             return streams_records.group_tombstones(group)
+        case _:
+            raise TypeError(f"group {group.group_id} is a {group.kind} group")

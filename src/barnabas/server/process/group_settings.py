@@ -8,7 +8,7 @@ from barnabas.coordinator.group.configs.consumer_config import (
     ASSIGNMENT_INTERVAL,
     ConsumerGroupConfig,
 )
-from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
 from barnabas.coordinator.group.configs.share_config import (
     SHARE_ASSIGNMENT_INTERVAL,
     ShareGroupConfig,
@@ -17,7 +17,6 @@ from barnabas.coordinator.group.configs.streams_config import (
     STREAMS_ASSIGNMENT_INTERVAL,
     StreamsGroupConfig,
 )
-from barnabas.coordinator.group.group_coordinator import GroupSettings
 from barnabas.metadata.configs.configs_image import GROUP
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.classic.group_memory import member_bytes
+from barnabas.coordinator.group.group_memory import member_bytes
 
 if TYPE_CHECKING:
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse

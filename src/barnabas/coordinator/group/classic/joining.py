@@ -12,7 +12,7 @@ from barnabas.coordinator.group.classic.classic_member import (
     MemberIdentity,
     MemberTimes,
 )
-from barnabas.coordinator.group.classic.group_memory import member_bytes
+from barnabas.coordinator.group.group_memory import member_bytes
 
 if TYPE_CHECKING:
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse

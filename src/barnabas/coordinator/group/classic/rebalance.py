@@ -22,9 +22,9 @@ from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
@@ -56,7 +56,7 @@ class Rebalance:
         timers: ShardTimers,
         clock: Clock,
         metrics: GroupMetrics,
-        groups: ClassicGroups,
+        groups: GroupsOfKind[ClassicGroup],
     ) -> None:
         self._config = config
         self._timers = timers

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.coordinator.group.assignment import NOTHING, Owned, Target
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
-from barnabas.coordinator.group.classic.group_memory import member_bytes
 from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
 from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
-from barnabas.coordinator.group.replayed.replayed_group import (
+from barnabas.coordinator.group.group_memory import member_bytes
+from barnabas.coordinator.group.replayed_group import (
     NO_EPOCH,
     ReplayedGroup,
     change_counts,
@@ -19,7 +19,7 @@ from barnabas.coordinator.group.replayed.replayed_group import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_memory import GroupMemory
 
 # Estimated overhead of a member, of each of its topics and of each partition, in bytes.
 _MEMBER_BYTES = 1_000
@@ -29,6 +29,8 @@ _PARTITION_BYTES = 100
 
 class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
     """Members, epochs, target assignment and regular expressions of a group."""
+
+    kind: ClassVar[str] = "consumer"
 
     __slots__ = (
         "_assignors",
@@ -293,10 +295,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         """Return by how many bytes the group grows if the member gets this state."""
         known = self.members.get(member.member_id)
         return _bytes_of(member) - (0 if known is None else _bytes_of(known))
-
-    def reclaim_memory(self) -> None:
-        """Account for the members of a removed group that is brought back."""
-        self._resize(sum(map(_bytes_of, self.members.values())) - self.held_bytes)
 
     def _add_owner(self, partitions: Owned, epoch: int) -> None:
         for topic_id, indexes in partitions.items():

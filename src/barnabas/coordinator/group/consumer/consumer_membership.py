@@ -169,7 +169,7 @@ class ConsumerMembership:
         member, updated = change
         if updated is not member:
             if updated != member:
-                self._shard.check_memory(group, updated)
+                self._shard.check_memory(group, group.growth_by(updated))
                 heartbeat.records.append(member_record(group.group_id, updated))
         elif not group.regexes() and not group.needs_refresh(self._shard.clock.wall_ms()):
             # The heartbeat has only an epoch.
@@ -312,7 +312,7 @@ class ConsumerMembership:
 
     def _leave(self, heartbeat: Heartbeating) -> Answer:
         request = heartbeat.request
-        group = self._shard.require(request.group_id)
+        group = self._shard.groups.require(request.group_id)
         response = ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.NONE,
             member_id=request.member_id,

@@ -11,7 +11,7 @@ from barnabas.coordinator.group.consumer.members.classic_metadata import Classic
 from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 from barnabas.coordinator.group.consumer.members.member_state import MemberState
 from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
-from barnabas.coordinator.group.replayed.record_replay import (
+from barnabas.coordinator.group.records import (
     RecordReplay,
     put_epoch,
     put_target_epoch,
@@ -19,7 +19,7 @@ from barnabas.coordinator.group.replayed.record_replay import (
     remove_target,
     remove_target_epoch,
 )
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
+from barnabas.coordinator.group.replayed_group import NO_EPOCH
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,

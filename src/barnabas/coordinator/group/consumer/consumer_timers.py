@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
-    from barnabas.coordinator.group.replayed.group_table import GroupTable
+    from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 
     Fence = Callable[[ConsumerGroup, ConsumerMember], CoordinatorResult[None]]
@@ -31,7 +31,7 @@ class ConsumerTimers:
     __slots__ = ("_fence", "_groups", "_timers")
 
     def __init__(
-        self, groups: GroupTable[ConsumerGroup], timers: ShardTimers, fence: Fence
+        self, groups: GroupsOfKind[ConsumerGroup], timers: ShardTimers, fence: Fence
     ) -> None:
         self._groups = groups
         self._timers = timers

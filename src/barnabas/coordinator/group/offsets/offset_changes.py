@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
 from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
 from barnabas.coordinator.group.offsets.streams_claims import check_streams_commit
+from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.all_groups import AllGroups
     from barnabas.coordinator.group.classic.rebalance import Rebalance
+    from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
-    from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
+    from barnabas.coordinator.group.offsets.offsets_to_commit import OffsetsToCommit
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
 # GROUP_ID_NOT_FOUND exists since this version of OffsetCommit.
@@ -31,7 +33,7 @@ class OffsetChanges:
 
     def __init__(
         self,
-        groups: AllGroups,
+        groups: GroupMap,
         offsets: OffsetStore,
         rebalance: Rebalance,
         metrics: GroupMetrics,
@@ -47,18 +49,7 @@ class OffsetChanges:
 
     def commit(self, request: OffsetsToCommit) -> CoordinatorResult[list[ErrorCode]]:
         """Return the records of the valid offsets, and one error code for each offset."""
-        if request.is_transactional:
-            error = self._check_transactional_claim(request)
-        else:
-            error = self._check_claim(request.claim, request.version)
-        group = self._groups.consumer.find(request.claim.group_id)
-        streams = self._groups.streams.find(request.claim.group_id)
-        if group is not None:
-            error = check_consumer_commit(group, request)
-        elif streams is not None:
-            error = check_streams_commit(streams, request)
-        elif self._groups.is_share_group(request.claim.group_id):
-            error = ErrorCode.GROUP_ID_NOT_FOUND
+        error = self._check(request)
         if error is not ErrorCode.NONE:
             return CoordinatorResult([error] * len(request.offsets))
         errors: list[ErrorCode] = []
@@ -72,16 +63,29 @@ class OffsetChanges:
         self._metrics.offset_commits += len(records)
         return CoordinatorResult(errors, records)
 
-    def _check_claim(self, claim: MemberClaim, version: int) -> ErrorCode:
+    def _check(self, request: OffsetsToCommit) -> ErrorCode:
+        group = self._groups.find(request.claim.group_id)
+        if isinstance(group, ConsumerGroup):
+            return check_consumer_commit(group, request)
+        if isinstance(group, StreamsGroup):
+            return check_streams_commit(group, request)
+        if group is not None and not isinstance(group, ClassicGroup):
+            # Share groups commit no offsets.
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if request.is_transactional:
+            return _check_transactional_claim(group, request)
+        return self._check_claim(group, request)
+
+    def _check_claim(self, group: ClassicGroup | None, request: OffsetsToCommit) -> ErrorCode:
         """Return whether the member may commit now.
 
         In an empty group, every client without a membership may commit.
         """
-        group = self._groups.classic.find(claim.group_id)
+        claim = request.claim
         if group is None:
             if claim.generation_id < 0:
                 return ErrorCode.NONE
-            if version >= _GROUP_ID_NOT_FOUND_SINCE:
+            if request.version >= _GROUP_ID_NOT_FOUND_SINCE:
                 return ErrorCode.GROUP_ID_NOT_FOUND
             return ErrorCode.ILLEGAL_GENERATION
         if claim.generation_id < 0 and group.is_in(GroupState.EMPTY):
@@ -97,29 +101,6 @@ class OffsetChanges:
         self._rebalance.restart_session(group, group.members[claim.member_id])
         return ErrorCode.NONE
 
-    def _check_transactional_claim(self, request: OffsetsToCommit) -> ErrorCode:
-        """Return whether the member may commit with a transaction now (KIP-447).
-
-        A producer without group metadata may commit always.
-        """
-        claim = request.claim
-        group = self._groups.classic.find(claim.group_id)
-        if group is None:
-            if claim.generation_id < 0:
-                return ErrorCode.NONE
-            if request.knows_member_epochs:
-                return ErrorCode.GROUP_ID_NOT_FOUND
-            return ErrorCode.ILLEGAL_GENERATION
-        names_member = claim.member_id != "" or claim.group_instance_id is not None
-        if claim.generation_id < 0 and (not names_member or group.is_in(GroupState.EMPTY)):
-            return ErrorCode.NONE
-        error = group.check_member(claim.member_id, claim.group_instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if claim.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.NONE
-
     def delete(
         self, group_id: str, keys: list[PartitionKey]
     ) -> CoordinatorResult[dict[PartitionKey, ErrorCode] | ErrorCode]:
@@ -128,7 +109,7 @@ class OffsetChanges:
         Returns:
             An error code per partition, or one for all.
         """
-        group = self._groups.find(group_id)
+        group = self._groups.find_with_offsets(group_id)
         if group is None:
             return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
         if isinstance(group, ClassicGroup) and group.has_members and not group.is_of_consumers:
@@ -154,6 +135,29 @@ class OffsetChanges:
         records = [offset_tombstone(group_id, *key) for key in keys]
         self._metrics.offset_deletions += len(records)
         return records
+
+
+def _check_transactional_claim(group: ClassicGroup | None, request: OffsetsToCommit) -> ErrorCode:
+    """Return whether the member may commit with a transaction now (KIP-447).
+
+    A producer without group metadata may commit always.
+    """
+    claim = request.claim
+    if group is None:
+        if claim.generation_id < 0:
+            return ErrorCode.NONE
+        if request.knows_member_epochs:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.ILLEGAL_GENERATION
+    names_member = claim.member_id != "" or claim.group_instance_id is not None
+    if claim.generation_id < 0 and (not names_member or group.is_in(GroupState.EMPTY)):
+        return ErrorCode.NONE
+    error = group.check_member(claim.member_id, claim.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if claim.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
 
 
 def java_length(text: str) -> int:

@@ -75,7 +75,7 @@ class ConsumerRequests:
         default_assignor = self._settings.config.assignors[0]
 
         def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
-            group = shard.consumer_groups.require(group_id)
+            group = shard.consumer_groups.groups.require(group_id)
             return describe_consumers(group, self._topics, default_assignor)
 
         return describe_groups(self._runtime, group_ids, describe, failed_group, on_done)

@@ -89,7 +89,7 @@ class ShareRequests:
         """Describe share groups (version 1), as `describe_groups`."""
 
         def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
-            return describe_share_group(shard.share_groups.require(group_id), self._topics)
+            return describe_share_group(shard.share_groups.groups.require(group_id), self._topics)
 
         return describe_groups(self._runtime, group_ids, describe, failed_share_group, on_done)
 

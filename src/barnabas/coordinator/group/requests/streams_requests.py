@@ -132,7 +132,7 @@ class StreamsRequests:
         """
 
         def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
-            group = shard.streams_groups.require(group_id)
+            group = shard.streams_groups.groups.require(group_id)
             return describe_streams_group(group, includes_description=includes_description)
 
         return describe_groups(self._runtime, group_ids, describe, failed_streams_group, on_done)

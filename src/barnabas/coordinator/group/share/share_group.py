@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.replayed.replayed_group import (
+from barnabas.coordinator.group.replayed_group import (
     NO_EPOCH,
     ReplayedGroup,
     change_counts,
@@ -15,7 +15,7 @@ from barnabas.coordinator.group.share.share_member import ShareMember
 from barnabas.coordinator.group.share.state_topics import NO_STATE_TOPICS, StateTopics
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_memory import GroupMemory
 
 # Estimated overhead of a member, of each of its topics and of each partition, in bytes.
 _MEMBER_BYTES = 1_000
@@ -28,6 +28,9 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
 
     A partition may be in the targets of several members.
     """
+
+    kind: ClassVar[str] = "share"
+    commits_offsets: ClassVar[bool] = False
 
     __slots__ = (
         "_complete",

@@ -104,12 +104,14 @@ class ShareMembership:
     def _continue(self, heartbeat: _Heartbeating) -> CoordinatorResult[ShareHeartbeat]:
         request = heartbeat.request
         is_joining = request.member_epoch == JOIN_EPOCH
-        group = self._shard.find_or_create(request.group_id, may_create=is_joining)
+        group = self._shard.find_or_create(
+            request.group_id, heartbeat.records, is_joining=is_joining
+        )
         self._check_size(group, request.member_id)
         member = _find_member(group, request)
         updated = _updated(member, heartbeat)
         if updated is not member and updated != member:
-            self._shard.check_memory(group, updated)
+            self._shard.check_memory(group, group.growth_by(updated))
             heartbeat.records.append(member_record(group.group_id, updated))
         group_epoch, is_bumped, names = self._update_epoch(group, heartbeat, member, updated)
         epoch, target = self._update_target(group, heartbeat, group_epoch, updated)
@@ -213,7 +215,7 @@ class ShareMembership:
     # Leaving.
 
     def _leave(self, request: ShareGroupHeartbeatRequest) -> CoordinatorResult[ShareHeartbeat]:
-        group = self._shard.require(request.group_id)
+        group = self._shard.groups.require(request.group_id)
         member = group.members.get(request.member_id)
         if member is None:
             raise _unknown_member(group, request.member_id)

@@ -66,7 +66,7 @@ class ShareOffsets:
     def alter(self, group_id: str, offsets: NewOffsets) -> CoordinatorResult[Alteration]:
         """Set the start offsets of partitions. A missing group is created."""
         try:
-            group = self._shard.find_or_create(group_id, may_create=True)
+            group = self._shard.find_or_create(group_id, [], is_joining=True)
             _check_empty(group)
         except RefusalError as error:
             return CoordinatorResult(Alteration(error.error, error.message))
@@ -86,7 +86,7 @@ class ShareOffsets:
     ) -> CoordinatorResult[Deletion]:
         """Begin to delete the offsets of topics, which become `deleting`."""
         try:
-            group = self._shard.require(group_id)
+            group = self._shard.groups.require(group_id)
             _check_empty(group)
         except RefusalError as error:
             return CoordinatorResult(Deletion(error.error, error.message))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.assignment import NOTHING, target_of
-from barnabas.coordinator.group.replayed.record_replay import (
+from barnabas.coordinator.group.records import (
     RecordReplay,
     put_epoch,
     put_target_epoch,
@@ -16,7 +16,7 @@ from barnabas.coordinator.group.replayed.record_replay import (
     remove_target,
     remove_target_epoch,
 )
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
+from barnabas.coordinator.group.replayed_group import NO_EPOCH
 from barnabas.coordinator.group.share.share_member import ShareMember
 from barnabas.coordinator.group.share.state_topics import StateTopic, StateTopics
 from barnabas.protocol.records.share_group_current_member_assignment import (

@@ -15,15 +15,15 @@ from barnabas.coordinator.group.consumer.assignors.assignor_input import (
     AssignorInput,
     MemberInput,
 )
-from barnabas.coordinator.group.replayed.sliced_targets import (
+from barnabas.coordinator.group.share.share_records import target_epoch_record, target_record
+from barnabas.coordinator.group.share.simple_assignor import assign_simply
+from barnabas.coordinator.group.targets import (
     GroupCopy,
     SlicedTargets,
     TargetRecords,
     differing,
     is_large,
 )
-from barnabas.coordinator.group.share.share_records import target_epoch_record, target_record
-from barnabas.coordinator.group.share.simple_assignor import assign_simply
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:

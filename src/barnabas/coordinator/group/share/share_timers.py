@@ -12,7 +12,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.group.replayed.group_table import GroupTable
+    from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.group.share.share_group import ShareGroup
     from barnabas.coordinator.group.share.share_member import ShareMember
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -31,7 +31,7 @@ class ShareTimers:
 
     __slots__ = ("_fence", "_groups", "_timers")
 
-    def __init__(self, groups: GroupTable[ShareGroup], timers: ShardTimers, fence: Fence) -> None:
+    def __init__(self, groups: GroupsOfKind[ShareGroup], timers: ShardTimers, fence: Fence) -> None:
         self._groups = groups
         self._timers = timers
         # Returns the records that remove a member.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
+from barnabas.coordinator.group.replayed_group import NO_EPOCH
 from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     Assignment,
@@ -58,7 +58,7 @@ class GroupEpochs:
         group = heartbeat.group
         topology = _topology(heartbeat)
         if member is not group.members.get(member.member_id):
-            self._shard.check_memory(group, member, topology)
+            self._shard.check_memory(group, group.growth_by(member, topology))
         known = group.topology
         if known is not None and member.topology_epoch < known.epoch:
             heartbeat.note(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH, ReplayedGroup
+from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup
 from barnabas.coordinator.group.streams.members.owned_tasks import NO_OWNED_TASKS, each_task
 from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
 from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
@@ -15,7 +15,7 @@ from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTask
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set as AbstractSet
 
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_memory import GroupMemory
     from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
     from barnabas.coordinator.group.streams.members.owned_tasks import OwnedTasks
     from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
@@ -33,6 +33,8 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
     """Members, epochs, topology and target assignment of a group."""
+
+    kind: ClassVar[str] = "streams"
 
     __slots__ = (
         "_active",
@@ -251,11 +253,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         if topology is not None and self._topology is None:
             growth += topology.byte_size
         return growth
-
-    def reclaim_memory(self) -> None:
-        """Count the memory of a group without members that is brought back."""
-        if self._topology is not None:
-            self._resize(self._topology.byte_size)
 
 
 def _bytes_of(member: StreamsMember) -> int:

@@ -265,7 +265,7 @@ class StreamsMembership:
     def _leave(
         self, request: StreamsGroupHeartbeatRequest
     ) -> CoordinatorResult[StreamsHeartbeat | None]:
-        group = self._shard.require(request.group_id)
+        group = self._shard.groups.require(request.group_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
         response = failed_streams_heartbeat(ErrorCode.NONE, None)

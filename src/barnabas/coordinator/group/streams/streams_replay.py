@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.replayed.record_replay import (
+from barnabas.coordinator.group.records import (
     RecordReplay,
     put_target_epoch,
     remove_member,
     remove_target,
     remove_target_epoch,
 )
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
+from barnabas.coordinator.group.replayed_group import NO_EPOCH
 from barnabas.coordinator.group.streams.members.owned_tasks import NO_OWNED_TASKS, OwnedTasks
 from barnabas.coordinator.group.streams.members.streams_member import StreamsMember, UserEndpoint
 from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState

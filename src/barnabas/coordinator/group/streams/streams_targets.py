@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.replayed.sliced_targets import SlicedTargets, TargetRecords
 from barnabas.coordinator.group.streams.assignors.sticky_task_assignor import assign_sticky
 from barnabas.coordinator.group.streams.assignors.task_input import (
     StreamsInput,
@@ -19,17 +18,18 @@ from barnabas.coordinator.group.streams.assignors.task_input import (
 )
 from barnabas.coordinator.group.streams.streams_records import target_epoch_record, target_record
 from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
+from barnabas.coordinator.group.targets import SlicedTargets, TargetRecords
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from typing import Any, TypeAlias
 
-    from barnabas.coordinator.group.replayed.sliced_targets import GroupCopy
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
+    from barnabas.coordinator.group.targets import GroupCopy
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
     _Copy: TypeAlias = GroupCopy[StreamsGroup, StreamsMember, MemberTasks]

@@ -10,8 +10,8 @@ from barnabas.coordinator.group.classic.classic_member import (
     MemberIdentity,
     MemberTimes,
 )
-from barnabas.coordinator.group.classic.group_memory import GroupMemory
 from barnabas.coordinator.group.classic.group_state import GROUP_STATES, GroupEvent, GroupState
+from barnabas.coordinator.group.group_memory import GroupMemory
 
 
 def group_in(state: GroupState) -> ClassicGroup:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.coordinator.group import targets as sliced_targets
 from barnabas.coordinator.group.consumer.targets import target_updates
-from barnabas.coordinator.group.replayed import sliced_targets
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.consumers_world import ConsumersWorld, Partitions
 from unit.coordinator.members_world import MembersWorld, subscription

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.group import targets as sliced_targets
 from barnabas.coordinator.group.assignment import NOTHING
 from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
-from barnabas.coordinator.group.replayed import sliced_targets
 from barnabas.coordinator.group.share import share_targets
 from barnabas.coordinator.group.share.share_group import ShareGroup
 from barnabas.protocol.errors import ErrorCode

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from barnabas.coordinator.group.assignment import Target
-    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.rebalance import Rebalance
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.group.migration_policy import MigrationPolicy
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -64,21 +64,21 @@ class Departure(msgspec.Struct, frozen=True):
 class Downgrade:
     """Converts the consumer groups of one shard."""
 
-    __slots__ = ("_classic", "_group_size_max", "_policy", "_rebalance", "_shard")
+    __slots__ = ("_group_size_max", "_groups", "_policy", "_rebalance", "_shard")
 
     def __init__(
         self,
         policy: MigrationPolicy,
         group_size_max: int,
         shard: ConsumerShard,
-        classic: ClassicGroups,
+        groups: GroupMap,
         rebalance: Rebalance,
     ) -> None:
         self._policy = policy
         # group.max.size.
         self._group_size_max = group_size_max
         self._shard = shard
-        self._classic = classic
+        self._groups = groups
         self._rebalance = rebalance
 
     def is_due(self, group: ConsumerGroup, departure: Departure) -> bool:
@@ -117,8 +117,7 @@ class Downgrade:
         records += group_tombstones(group, replacements)
         assignments = {each.id: each.assignment for each in converted.members.values()}
         records.append(group_record(converted, assignments))
-        self._shard.groups.remove(group.group_id)
-        self._classic.replace(converted)
+        bring_back = self._groups.replace(converted)
         for member in converted.members.values():
             self._rebalance.restart_session(converted, member)
         _log.info(
@@ -131,14 +130,13 @@ class Downgrade:
             result = self._rebalance.prepare(converted, "changed to the classic protocol")
             # No member has joined since the conversion.
             assert not result.records, f"group={group.group_id} records={result.records}"
-        return partial(self._on_appended, group, converted)
+        return partial(self._on_appended, converted, bring_back)
 
     def _converted(
         self, group: ConsumerGroup, departure: Departure, replacements: dict[str, str]
     ) -> ClassicGroup:
         now_ms = self._shard.clock.wall_ms()
-        memory = self._classic.memory
-        converted = ClassicGroup(group.group_id, GroupState.STABLE, now_ms, memory)
+        converted = ClassicGroup(group.group_id, GroupState.STABLE, now_ms, group.memory)
         converted.generation_id = group.group_epoch
         for member in _members_after(group, departure):
             converted.add(_classic_member(member))
@@ -151,12 +149,14 @@ class Downgrade:
             each.assignment = encode_assignment(_by_name(target, self._shard.topics), version)
         return converted
 
-    def _on_appended(self, group: ConsumerGroup, converted: ClassicGroup, error: ErrorCode) -> None:
+    def _on_appended(
+        self, converted: ClassicGroup, bring_back: Callable[[], None], error: ErrorCode
+    ) -> None:
         if error is ErrorCode.NONE or error in _MAYBE_COMMITTED:
             return
-        if self._classic.find(group.group_id) is converted:
-            self._classic.remove(converted, client_error(error))
-            self._shard.restore(group)
+        if self._groups.find(converted.group_id) is converted:
+            self._groups.remove(converted, client_error(error))
+            bring_back()
 
 
 def _members_after(group: ConsumerGroup, departure: Departure) -> list[ConsumerMember]:

@@ -16,13 +16,13 @@ from barnabas.coordinator.group.classic.embedded_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from barnabas.coordinator.group.classic.group_memory import GroupMemory
 from barnabas.coordinator.group.classic.group_record import group_tombstone
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_records import group_records
 from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
 from barnabas.coordinator.group.consumer.members.classic_metadata import ClassicMetadata
 from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
+from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError

@@ -14,7 +14,7 @@ from barnabas.coordinator.group.consumer.assignors.assignor_input import (
 )
 from barnabas.coordinator.group.consumer.assignors.range_assignor import assign_ranges
 from barnabas.coordinator.group.consumer.assignors.uniform_assignor import assign_uniformly
-from barnabas.coordinator.group.replayed.sliced_targets import differing
+from barnabas.coordinator.group.targets import differing
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_record,
 )
 from barnabas.coordinator.group.consumer.targets.target_assignment import TargetInput
-from barnabas.coordinator.group.replayed.sliced_targets import (
+from barnabas.coordinator.group.targets import (
     SlicedTargets,
     TargetRecords,
     is_large,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
-    from barnabas.coordinator.group.replayed.sliced_targets import GroupCopy
+    from barnabas.coordinator.group.targets import GroupCopy
 
     _Copy: TypeAlias = GroupCopy[ConsumerGroup, ConsumerMember, Target]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.coordinator.group import targets as sliced_targets
 from barnabas.coordinator.group.consumer.targets import target_updates
-from barnabas.coordinator.group.replayed import sliced_targets
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.protocol.errors import ErrorCode

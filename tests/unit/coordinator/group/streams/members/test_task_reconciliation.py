@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic.group_memory import GroupMemory
+from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.members.owned_tasks import OwnedTasks
 from barnabas.coordinator.group.streams.members.streams_member import StreamsMember

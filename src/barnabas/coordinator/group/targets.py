@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from barnabas.coordinator.group.replayed.replayed_group import ReplayedGroup
+from barnabas.coordinator.group.replayed_group import ReplayedGroup
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.waiting.steps import Unfinished, run_slice
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
     from typing import TypeAlias
 
-    from barnabas.coordinator.group.replayed.group_table import GroupTable
+    from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.group.topics_view import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
@@ -84,7 +84,7 @@ class SlicedTargets(Generic[G, M, T]):
     def __init__(
         self,
         name: str,
-        groups: GroupTable[G],
+        groups: GroupsOfKind[G],
         timers: ShardTimers,
         clock: Clock,
         records: TargetRecords[M, T],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from barnabas.coordinator.group.group_memory import Group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_memory import GroupMemory
 
 # Epoch of a member, a target assignment or a topology without a record.
 NO_EPOCH = -1
@@ -21,7 +23,7 @@ M = TypeVar("M")
 T = TypeVar("T")
 
 
-class ReplayedGroup(ABC, Generic[M, T]):
+class ReplayedGroup(Group, Generic[M, T]):
     """Members (`M`), epochs and target assignment (a `T` for each member) of a group."""
 
     __slots__ = (
@@ -29,19 +31,13 @@ class ReplayedGroup(ABC, Generic[M, T]):
         "assignment_epoch",
         "assignment_timestamp",
         "group_epoch",
-        "group_id",
-        "held_bytes",
         "members",
-        "memory",
         "metadata_hash",
         "targets",
     )
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
-        # Memory accounting of all groups of this broker, and the size of this group in bytes.
-        self.memory = memory
-        self.held_bytes = 0
-        self.group_id = group_id
+        super().__init__(group_id, memory)
         # Increases when members, topics or other inputs of the target assignment change.
         self.group_epoch = FIRST_EPOCH
         # Hash of the group's topics at the last change of the group epoch.
@@ -63,6 +59,10 @@ class ReplayedGroup(ABC, Generic[M, T]):
     @abstractmethod
     def remove(self, member_id: str) -> None:
         """Remove a member. Another record removes its target assignment."""
+
+    def needs_topic(self, topic: str) -> bool:
+        """Whether the target assignment depends on the topic."""
+        return self.is_subscribed_to(topic)
 
     def set_targets(self, epoch: int, timestamp: int, targets: Mapping[str, T]) -> None:
         """Apply the targets that a new assignment has changed, as the replay of its records does.
@@ -94,16 +94,6 @@ class ReplayedGroup(ABC, Generic[M, T]):
         """Whether the topics must be compared with the stored hash."""
         until_ms, epoch = self._refresh
         return now_ms >= until_ms or self.group_epoch < epoch
-
-    # Memory.
-
-    def release_memory(self) -> None:
-        """Release the memory of a group that is removed with its members."""
-        self._resize(-self.held_bytes)
-
-    def _resize(self, growth: int) -> None:
-        self.held_bytes += growth
-        self.memory.held_bytes += growth
 
 
 def change_counts(counts: dict[str, int], names: Iterable[str], change: int) -> None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
+from barnabas.coordinator.group.replayed_group import NO_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.group.replayed.replayed_group import ReplayedGroup
+    from barnabas.coordinator.group.replayed_group import ReplayedGroup
 
 G = TypeVar("G")
 K = TypeVar("K")

@@ -1,4 +1,4 @@
-"""Memory limits for members of classic groups.
+"""What groups of all kinds have, and the memory limits for their members.
 
 A member sends a subscription for each of its protocols, and chooses their number and size. Kafka
 limits only the size of a request and `group.max.size`. The record of a group has the subscriptions
@@ -8,7 +8,8 @@ of one protocol and all assignments, and must fit into `max.message.bytes` of `_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -35,7 +36,7 @@ class GroupMemory:
     __slots__ = ("held_bytes",)
 
     def __init__(self) -> None:
-        # Sum of `ClassicGroup.held_bytes`. The groups update it.
+        # Sum of `Group.held_bytes`. The groups update it.
         self.held_bytes = 0
 
     def check(self, group_bytes: int, growth: int) -> ErrorCode:
@@ -56,6 +57,63 @@ class GroupMemory:
         if self.held_bytes + growth > TOTAL_BYTES_MAX:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
+
+
+class Group:
+    """A group of any kind, with the memory that is accounted for it.
+
+    It has no metaclass, since a request compares the class of its group.
+    """
+
+    # Kafka's name of the kind, in ListGroups and in errors.
+    kind: ClassVar[str]
+    # Whether the offsets of the group are committed to the group coordinator.
+    commits_offsets: ClassVar[bool] = True
+
+    __slots__ = ("group_id", "held_bytes", "memory")
+
+    def __init__(self, group_id: str, memory: GroupMemory) -> None:
+        self.group_id = group_id
+        # Memory accounting of all groups of this broker.
+        self.memory = memory
+        # Bytes of the members of this group. Changed by `_resize` only, together with
+        # `memory.held_bytes`. Invariant: 0 <= held_bytes <= memory.held_bytes.
+        self.held_bytes = 0
+
+    @property
+    @abstractmethod
+    def has_members(self) -> bool:
+        """Whether the group has members."""
+
+    @property
+    def has_only_offsets(self) -> bool:
+        """Whether the group never had members, and has no record of its own."""
+        return False
+
+    @abstractmethod
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic, so that its offsets are kept."""
+
+    def end(self, now_ms: int, error: ErrorCode) -> None:
+        """End a removed group: its pending requests fail with `error`."""
+
+    # Memory.
+
+    def release_memory(self) -> None:
+        """Release the memory of a group that is removed with its members."""
+        self._resize(-self.held_bytes)
+
+    def reclaim_memory(self, held_bytes: int) -> None:
+        """Account for a removed group that is brought back."""
+        self._resize(held_bytes)
+
+    def _resize(self, growth: int) -> None:
+        self.held_bytes += growth
+        self.memory.held_bytes += growth
+        assert 0 <= self.held_bytes <= self.memory.held_bytes, (
+            f"group={self.group_id} held_bytes={self.held_bytes} "
+            f"held_bytes_of_all_groups={self.memory.held_bytes} growth={growth}"
+        )
 
 
 def member_bytes(names: int, protocols: Mapping[str, bytes]) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic import group_memory
-from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX
+from barnabas.coordinator.group import group_memory
+from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import DELAY_MS, SESSION_MS, MembersWorld, subscription
 
