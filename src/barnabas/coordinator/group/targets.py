@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
+from barnabas.coordinator.group.slices import GroupSlices
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.waiting.steps import Unfinished, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     Assign: TypeAlias = "Callable[[GroupCopy[G, M, T]], Generator[None, None, Mapping[str, T]]]"
     _Computation: TypeAlias = "Generator[None, None, _Computed[G, M, T] | None]"
 
-# Duration of a slice, in ms.
-SLICE_MS = 2
 # Partitions that cost as much time as one member.
 _MEMBER_WEIGHT = 10
 # Records that are encoded in one step.
@@ -79,7 +77,7 @@ class _Computed(msgspec.Struct, Generic[G, M, T], frozen=True):
 class SlicedTargets(Generic[G, M, T]):
     """The computations of the groups of one type in a shard; at most one per group runs."""
 
-    __slots__ = ("_clock", "_groups", "_name", "_records", "_running", "_timers")
+    __slots__ = ("_clock", "_groups", "_records", "_slices")
 
     def __init__(
         self,
@@ -98,36 +96,20 @@ class SlicedTargets(Generic[G, M, T]):
             clock: measures the slices.
             records: the records of the type of group.
         """
-        self._name = name
         self._groups = groups
-        self._timers = timers
         self._clock = clock
         self._records = records
-        # Groups whose target assignment is being computed.
-        self._running: set[str] = set()
+        self._slices: GroupSlices[_Computed[G, M, T] | None] = GroupSlices(
+            name, timers, clock, self._result
+        )
 
     def is_running(self, group_id: str) -> bool:
         """Whether a computation for the group is running."""
-        return group_id in self._running
+        return self._slices.is_running(group_id)
 
     def start(self, group_id: str, assign: Assign[G, M, T]) -> None:
         """Compute the target assignment after the records of the current heartbeat are replayed."""
-        self._running.add(group_id)
-        self._schedule(group_id, self._compute(group_id, assign))
-
-    def _schedule(self, group_id: str, computation: _Computation[G, M, T]) -> None:
-        self._timers.schedule((self._name, group_id), 0, lambda: self._slice(group_id, computation))
-
-    def _slice(self, group_id: str, computation: _Computation[G, M, T]) -> CoordinatorResult[None]:
-        # After an exception, the timer runs again and finds that the computation has ended.
-        computed = run_slice(computation, self._clock, SLICE_MS)
-        if isinstance(computed, Unfinished):
-            self._schedule(group_id, computation)
-            return CoordinatorResult(None)
-        self._running.discard(group_id)
-        if computed is None:
-            return CoordinatorResult(None)
-        return self._result(group_id, computed)
+        self._slices.start(group_id, self._compute(group_id, assign))
 
     def _compute(self, group_id: str, assign: Assign[G, M, T]) -> _Computation[G, M, T]:
         """Compute the targets, and encode their records. Yields."""
@@ -148,8 +130,12 @@ class SlicedTargets(Generic[G, M, T]):
                 yield
         return _Computed(before, targets, records)
 
-    def _result(self, group_id: str, computed: _Computed[G, M, T]) -> CoordinatorResult[None]:
+    def _result(
+        self, group_id: str, computed: _Computed[G, M, T] | None
+    ) -> CoordinatorResult[None]:
         """Return the records for the members that the group still has."""
+        if computed is None:
+            return CoordinatorResult(None)
         group, before = self._groups.find(group_id), computed.before
         if group is not before.group or group.assignment_epoch >= before.epoch:
             # The group was removed, or it became empty meanwhile.

@@ -52,10 +52,10 @@ def _assign_together(given: AssignorInput, order: list[str]) -> Assigning:
         target = given.members[member_id].target
         for topic_id in JavaTable(topic_id_hash, sorted(target)):
             if topic_id in given.members[member_id].subscribed_topic_ids:
-                sharing.keep(
-                    index, [(topic_id, each) for each in partition_order(target[topic_id])]
-                )
-        yield
+                known = [(topic_id, each) for each in partition_order(target[topic_id])]
+                yield from sharing.keep(index, known)
+            elif sharing.fills_step():
+                yield
     yield from sharing.balance()
     targets: dict[str, Target] = {}
     for index, member_id in enumerate(order):
@@ -63,7 +63,7 @@ def _assign_together(given: AssignorInput, order: list[str]) -> Assigning:
         for topic_id, partition in sharing.partitions_of(index):
             found.setdefault(topic_id, []).append(partition)
         targets[member_id] = {each: frozenset(listed) for each, listed in found.items()}
-        if index % STEP == STEP - 1:
+        if sharing.fills_step(1 + sum(map(len, found.values()))):
             yield
     return targets
 
@@ -90,28 +90,37 @@ def _assign_by_topic(given: AssignorInput, order: list[str]) -> Assigning:
     for topic_id, members in subscribers.items():
         sharing = _Sharing(_assignable(given, topic_id), members, number_hash)
         for index in owners.get(topic_id, ()):
-            sharing.keep(index, partition_order(found[index].pop(topic_id)))
+            yield from sharing.keep(index, partition_order(found[index].pop(topic_id)))
         yield from sharing.balance()
         for index in sorted({*members, *owners.get(topic_id, ())}):
             partitions = sharing.partitions_of(index)
             if partitions:
                 found[index][topic_id] = frozenset(partitions)
+            if sharing.fills_step(1 + len(partitions)):
+                yield
         yield
     return dict(zip(order, found, strict=True))
 
 
 def _assignable(given: AssignorInput, topic_id: bytes) -> list[int]:
-    return [
-        partition
-        for partition in range(given.partition_counts[topic_id])
-        if given.is_assignable(topic_id, partition)
-    ]
+    every = range(given.partition_counts[topic_id])
+    if given.assignable is None:
+        return list(every)
+    return [each for each in every if each in given.assignable.get(topic_id, frozenset())]
 
 
 class _Sharing(Generic[P]):
     """Shares partitions among members, which are numbered in Kafka's order."""
 
-    __slots__ = ("_by_member", "_by_partition", "_hash", "_partitions", "_quotas", "_sharing")
+    __slots__ = (
+        "_by_member",
+        "_by_partition",
+        "_hash",
+        "_items",
+        "_partitions",
+        "_quotas",
+        "_sharing",
+    )
 
     def __init__(
         self, partitions: Sequence[P], members: Sequence[int], hash_of: Callable[[P], int]
@@ -133,15 +142,27 @@ class _Sharing(Generic[P]):
             member: ceil(share * (position + 1)) - ceil(share * position)
             for position, member in enumerate(members)
         }
+        # Members and partitions that the current step has handled.
+        self._items = 0
         self._by_partition: dict[P, JavaTable[int]] = {}
         self._by_member: dict[int, JavaTable[P]] = {}
 
-    def keep(self, member: int, partitions: Iterable[P]) -> None:
-        """Add current partitions of a member, in the order of Kafka's set."""
+    def fills_step(self, items: int = 1) -> bool:
+        """Count items of work, and return whether the caller must yield."""
+        self._items += items
+        if self._items < STEP:
+            return False
+        self._items = 0
+        return True
+
+    def keep(self, member: int, partitions: Iterable[P]) -> Generator[None, None, None]:
+        """Add current partitions of a member, in the order of Kafka's set. Yields."""
         own = self._by_member.setdefault(member, JavaTable(self._hash))
         for partition in partitions:
             own.add(partition)
             self._by_partition.setdefault(partition, JavaTable(number_hash)).add(member)
+            if self.fills_step():
+                yield
 
     def partitions_of(self, member: int) -> list[P]:
         """Return the partitions of a member."""
@@ -149,19 +170,21 @@ class _Sharing(Generic[P]):
 
     def balance(self) -> Generator[None, None, None]:
         """Revoke the surplus partitions, and assign the missing ones. Yields."""
-        for position, (member, own) in enumerate(self._by_member.items()):
+        for member, own in self._by_member.items():
             surplus = len(own) - self._quotas.get(member, 0)
-            if surplus > 0:
-                for partition in list(own)[:surplus]:
-                    self._revoke(member, partition)
-            if position % STEP == STEP - 1:
+            for partition in list(own)[:surplus] if surplus > 0 else ():
+                self._revoke(member, partition)
+                if self.fills_step():
+                    yield
+            if self.fills_step():
                 yield
-        for position, (partition, members) in enumerate(self._by_partition.items()):
+        for partition, members in self._by_partition.items():
             surplus = len(members) - self._sharing
-            if surplus > 0:
-                for member in list(members)[:surplus]:
-                    self._revoke(member, partition)
-            if position % STEP == STEP - 1:
+            for member in list(members)[:surplus] if surplus > 0 else ():
+                self._revoke(member, partition)
+                if self.fills_step():
+                    yield
+            if self.fills_step():
                 yield
         yield from self._assign_missing()
 
@@ -179,7 +202,7 @@ class _Sharing(Generic[P]):
         # Index of the next member, and whether the current round has assigned anything.
         index, has_assigned = 0, False
         table = yield from self._table()
-        for position, partition in enumerate(table):
+        for partition in table:
             members = self._by_partition.setdefault(partition, JavaTable(number_hash))
             while len(members) < self._sharing and waiting:
                 if index >= len(waiting):
@@ -188,6 +211,8 @@ class _Sharing(Generic[P]):
                     index, has_assigned = 0, False
                 member = waiting[index]
                 index += 1
+                if self.fills_step():
+                    yield
                 if member in members:
                     continue
                 members.add(member)
@@ -198,7 +223,7 @@ class _Sharing(Generic[P]):
                     del waiting[index]
             if not waiting:
                 return
-            if position % STEP == STEP - 1:
+            if self.fills_step():
                 yield
 
     def _room(self, member: int) -> int:
@@ -208,8 +233,8 @@ class _Sharing(Generic[P]):
         """Return all partitions in the order of Kafka's map. Yields."""
         capacity = room_for(len(self._partitions))
         table: JavaTable[P] = JavaTable(self._hash, capacity=capacity, is_computed=True)
-        for position, partition in enumerate([*self._by_partition, *self._partitions]):
+        for partition in [*self._by_partition, *self._partitions]:
             table.add(partition)
-            if position % STEP == STEP - 1:
+            if self.fills_step():
                 yield
         return table

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.coordinator.group import targets as sliced_targets
+from barnabas.coordinator.group import slices
 from barnabas.coordinator.group.consumer.targets import target_updates
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.consumers_world import ConsumersWorld, Partitions
@@ -72,7 +72,7 @@ def test_consumer_groups_stay_consistent(
     seed: int, in_slices: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if in_slices:
-        monkeypatch.setattr(sliced_targets, "SLICE_MS", -1)
+        monkeypatch.setattr(slices, "SHORT_SLICE_MS", -1)
         monkeypatch.setattr(target_updates, "AT_ONCE_MAX", 0)
     chance = random.Random(seed)
     world = ConsumersWorld(group_consumer_assignment_interval_ms=chance.choice([0, 1_000]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group import targets as sliced_targets
+from barnabas.coordinator.group import slices
 from barnabas.coordinator.group.assignment import NOTHING
 from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
 from barnabas.coordinator.group.share import share_targets
@@ -20,7 +20,7 @@ DONE_MS = 1_000
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> SharesWorld:
     """Return a world in which each assignment takes many slices: each slice is one step."""
-    monkeypatch.setattr(sliced_targets, "SLICE_MS", -1)
+    monkeypatch.setattr(slices, "SHORT_SLICE_MS", -1)
     monkeypatch.setattr(share_targets, "AT_ONCE_MAX", 0)
     world = SharesWorld()
     world.create_topic("a", PARTITIONS)

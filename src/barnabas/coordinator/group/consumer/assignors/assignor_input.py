@@ -39,7 +39,3 @@ class AssignorInput(msgspec.Struct, frozen=True):
     is_homogeneous: bool
     # The partitions that may be assigned, by topic id; None if all may be. For share groups.
     assignable: Mapping[bytes, frozenset[int]] | None = None
-
-    def is_assignable(self, topic_id: bytes, partition: int) -> bool:
-        """Whether a member may get the partition."""
-        return self.assignable is None or partition in self.assignable.get(topic_id, frozenset())

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.consumer.matched_topics import Matched
 from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
 from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.slices import GroupSlices
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.pattern import Pattern, PatternError
-from barnabas.waiting.steps import Unfinished, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator
@@ -30,14 +30,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Duration of a slice, in ms.
-_SLICE_MS = 2
-
 
 class RegexResolver:
     """Resolves the expressions of the groups of one shard."""
 
-    __slots__ = ("_on_resolved", "_running", "_shard")
+    __slots__ = ("_shard", "_slices")
 
     def __init__(
         self,
@@ -45,38 +42,23 @@ class RegexResolver:
         on_resolved: Callable[[str, dict[str, ResolvedRegex]], list[CoordinatorRecord]],
     ) -> None:
         self._shard = shard
-        # Gets the group id and the results; returns the records.
-        self._on_resolved = on_resolved
-        # Groups whose expressions are being resolved.
-        self._running: set[str] = set()
+        self._slices: GroupSlices[dict[str, ResolvedRegex]] = GroupSlices(
+            "consumer-regexes",
+            shard.timers,
+            shard.clock,
+            # Gets the group id and the results; returns the records.
+            lambda group_id, found: CoordinatorResult(None, on_resolved(group_id, found)),
+        )
 
     def is_running(self, group_id: str) -> bool:
         """Whether the expressions of the group are being resolved."""
-        return group_id in self._running
+        return self._slices.is_running(group_id)
 
     def start(
         self, group_id: str, regexes: Collection[str], is_allowed: Callable[[str], bool]
     ) -> None:
         """Resolve the expressions of a group. One resolution per group runs at a time."""
-        self._running.add(group_id)
-        self._schedule(group_id, self._resolve(group_id, regexes, is_allowed))
-
-    def _schedule(self, group_id: str, steps: Resolution) -> None:
-        self._shard.timers.schedule(
-            ("consumer-regexes", group_id), 0, lambda: self._slice(group_id, steps)
-        )
-
-    def _slice(self, group_id: str, steps: Resolution) -> CoordinatorResult[None]:
-        if group_id not in self._running:
-            # The retry of a slice that failed. The next heartbeat starts another resolution.
-            return CoordinatorResult(None)
-        self._running.discard(group_id)
-        found = run_slice(steps, self._shard.clock, _SLICE_MS)
-        if isinstance(found, Unfinished):
-            self._running.add(group_id)
-            self._schedule(group_id, steps)
-            return CoordinatorResult(None)
-        return CoordinatorResult(None, self._on_resolved(group_id, found))
+        self._slices.start(group_id, self._resolve(group_id, regexes, is_allowed))
 
     def _resolve(
         self, group_id: str, regexes: Collection[str], is_allowed: Callable[[str], bool]

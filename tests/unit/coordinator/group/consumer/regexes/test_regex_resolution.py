@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.coordinator.group import slices as group_slices
 from barnabas.coordinator.group.consumer import matched_topics
 from barnabas.coordinator.group.consumer.matched_topics import Matched, MatchedTopics
 from barnabas.coordinator.group.consumer.regexes import regex_resolution
@@ -22,7 +23,7 @@ TOPICS = 10_000
 def test_an_expression_is_matched_with_one_topic_after_the_other(
     regex: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(regex_resolution, "_SLICE_MS", -1)
+    monkeypatch.setattr(group_slices, "SHORT_SLICE_MS", -1)
     names = [f"topic-{number}" for number in range(TOPICS)]
     monkeypatch.setattr(Topics, "topic_names", lambda _: iter(names))
     real, slices = StatePartition._on_timer, 0

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group import targets as sliced_targets
+from barnabas.coordinator.group import slices
 from barnabas.coordinator.group.consumer.targets import target_updates
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import Member
 from unit.coordinator.consumers_world import ConsumersWorld, Partitions
+from unit.coordinator.instructions import Instructions
 
 MEMBERS = 40
 PARTITIONS = 80
@@ -26,7 +25,7 @@ DONE_MS = 1_000
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> ConsumersWorld:
     """Return a group whose assignment takes many slices: each slice is one step."""
-    monkeypatch.setattr(sliced_targets, "SLICE_MS", -1)
+    monkeypatch.setattr(slices, "SHORT_SLICE_MS", -1)
     monkeypatch.setattr(target_updates, "AT_ONCE_MAX", 0)
     world = ConsumersWorld()
     world.create_topic("a", PARTITIONS)
@@ -200,32 +199,11 @@ INSTRUCTIONS_MAX = 2_000_000
 SLICE_INSTRUCTIONS_MAX = 300_000
 
 
-class Instructions:
-    """Counts the instructions of each operation of a timer, and of the write of its records."""
-
-    def __init__(self) -> None:
-        self.counts: list[int] = []
-
-    def count(self, run: Callable[[], None]) -> None:
-        self.counts.append(0)
-        sys.settrace(self._trace)
-        try:
-            run()
-        finally:
-            sys.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        if event == "opcode":
-            self.counts[-1] += 1
-        return self._trace
-
-
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_the_assignment_of_a_thousand_members_holds_the_loop_for_short_slices(
     assignor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sliced_targets, "SLICE_MS", -1)
+    monkeypatch.setattr(slices, "SHORT_SLICE_MS", -1)
     real, instructions = StatePartition._on_timer, Instructions()
 
     def on_timer(
