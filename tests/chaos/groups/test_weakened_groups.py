@@ -15,7 +15,7 @@ import pytest
 
 from barnabas.coordinator.group.consumer import consumer_membership
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
 from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
 from barnabas.coordinator.group.consumer.heartbeats import membership_checks
 from barnabas.coordinator.group.consumer.members import reconciliation
@@ -356,7 +356,7 @@ def a_new_coordinator_forgets_members(patch: pytest.MonkeyPatch) -> None:
 
 @member_rule("zombie served", "unassigned", "unprocessed", style="failover")
 def sessions_are_not_armed_after_loading(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConsumerShard, "start_timers", lambda *_: None)
+    patch.setattr(ConsumerMembership, "start_timers", lambda *_: None)
 
 
 @member_rule(

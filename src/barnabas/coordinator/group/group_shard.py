@@ -34,6 +34,7 @@ from barnabas.coordinator.group.share.share_offsets import ShareOffsets
 from barnabas.coordinator.group.share.share_replay import share_replays
 from barnabas.coordinator.group.share.share_shard import ShareShard
 from barnabas.coordinator.group.share.state_changes import StateChanges
+from barnabas.coordinator.group.streams.group_epochs import delay_key
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
 from barnabas.coordinator.group.streams.streams_replay import STREAMS_REPLAYS
@@ -215,7 +216,7 @@ class GroupShard:
             return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
         if group.has_members:
             return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
-        self.streams.timers.end_delay(group_id)
+        self._timers.cancel(delay_key(group_id))
         records = [*self.offset_changes.delete_all(group_id), *tombstones_of(group)]
         return CoordinatorResult(ErrorCode.NONE, records)
 
@@ -292,7 +293,7 @@ class GroupShard:
                 result = self._rebalance.prepare(group, "loaded, and larger than group.max.size")
                 # No member has joined since the group was loaded.
                 assert not result.records, f"group={group.group_id} records={result.records}"
-        self.consumer_groups.start_timers(self.consumers.timers)
+        self.consumers.start_timers()
         self.shares.start_timers()
         self.streams.start_timers()
         self._cleaner.start()

@@ -41,7 +41,6 @@ from barnabas.coordinator.group.consumer.members.consumer_member import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
 )
-from barnabas.coordinator.group.consumer.members.member_state import MemberState
 from barnabas.coordinator.group.consumer.members.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.regexes.group_regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.consumer.targets.target_assignment import compute_targets
@@ -91,6 +90,10 @@ class ConsumerMembership:
         )
         self._regexes = GroupRegexes(shard)
         self._targets = TargetUpdates(shard, self._assignor)
+
+    def start_timers(self) -> None:
+        """Start the timeouts of all members after the shard is loaded."""
+        self.timers.start_all(self._shard.session_timeout_of)
 
     def heartbeat(self, heartbeat: Heartbeating) -> Answer:
         """Return the response and the records of a heartbeat whose fields are valid."""
@@ -151,7 +154,7 @@ class ConsumerMembership:
         for member in group.members.values():
             # The group may have been a consumer group before.
             self.timers.end(group.group_id, member.member_id)
-            timeout_ms = self._shard.session_timeout_of(group.group_id, member)
+            timeout_ms = self._shard.session_timeout_of(group, member)
             self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
         return group
 
@@ -302,10 +305,7 @@ class ConsumerMembership:
         if after != member:
             _check_owners(group, member, after)
             heartbeat.records.append(current_record(group.group_id, after))
-            if after.state is MemberState.UNREVOKED_PARTITIONS:
-                self.timers.start_rebalance(group.group_id, after)
-            else:
-                self.timers.end_rebalance(group.group_id, after.member_id)
+            self.timers.update_rebalance(group.group_id, after)
         return after
 
     # Leaving.

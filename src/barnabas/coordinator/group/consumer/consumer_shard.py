@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.matched_topics import MatchedTopics
-from barnabas.coordinator.group.consumer.members.member_state import MemberState
 from barnabas.coordinator.group.group_kind import KindShard
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
-    from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
     from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
     from barnabas.coordinator.group.group_kind import GroupDependencies
 
@@ -39,13 +37,13 @@ class ConsumerShard(KindShard[ConsumerGroup, ConsumerGroupConfig]):
 
     # Configuration.
 
-    def session_timeout_of(self, group_id: str, member: ConsumerMember) -> int:
+    def session_timeout_of(self, group: ConsumerGroup, member: ConsumerMember) -> int:
         """Return the session timeout of a member, its own one with the classic protocol."""
         if member.classic is not None:
             return member.classic.session_timeout_ms
-        return self.session_timeout_ms(group_id)
+        return self.session_timeout_ms(group.group_id)
 
-    # Topics and leadership.
+    # Topics.
 
     def forget_matches(self, *, has_new: bool) -> None:
         """Forget which topics match regular expressions, since topics have changed.
@@ -56,12 +54,3 @@ class ConsumerShard(KindShard[ConsumerGroup, ConsumerGroupConfig]):
         self.matched_topics.clear()
         if has_new:
             self.new_topics_version = self.topics.version()
-
-    def start_timers(self, timers: ConsumerTimers) -> None:
-        """Start the timeouts of all members after the shard is loaded."""
-        for group in self.groups.all():
-            for member in group.members.values():
-                timeout_ms = self.session_timeout_of(group.group_id, member)
-                timers.restart_session(group.group_id, member.member_id, timeout_ms)
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
-                    timers.start_rebalance(group.group_id, member)

@@ -14,8 +14,9 @@ from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeat
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.joining import ClientIdentity
+    from barnabas.coordinator.group.member_timers import MemberTimers
+    from barnabas.coordinator.group.share.share_group import ShareGroup
     from barnabas.coordinator.group.share.share_shard import ShareShard
-    from barnabas.coordinator.group.share.share_timers import ShareTimers
     from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.
@@ -24,7 +25,7 @@ _NONE = ErrorCode.NONE
 
 def quiet_share_heartbeat(
     shard: ShareShard,
-    timers: ShareTimers,
+    timers: MemberTimers[ShareGroup],
     request: ShareGroupHeartbeatRequest,
     client: ClientIdentity,
 ) -> ShareGroupHeartbeatResponse | None:

@@ -29,3 +29,8 @@ class ShareMember(msgspec.Struct, frozen=True):
     subscribed_topic_names: frozenset[str] = frozenset()
     # Partitions from which the client may fetch.
     assigned: Target = NOTHING
+
+    @property
+    def must_revoke(self) -> bool:
+        """False: the member gives up nothing, since partitions are shared."""
+        return False

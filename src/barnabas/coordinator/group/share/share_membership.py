@@ -7,13 +7,13 @@ gives the member its target. It requests state for new partitions of the subscri
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic.joining import ClientIdentity  # noqa: TC001 - field type
+from barnabas.coordinator.group.member_timers import MemberTimers
 from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
 from barnabas.coordinator.group.request_limits import check_topic_names
 from barnabas.coordinator.group.share.quiet_share_heartbeats import quiet_share_heartbeat
@@ -27,7 +27,6 @@ from barnabas.coordinator.group.share.share_records import (
     target_record,
 )
 from barnabas.coordinator.group.share.share_targets import ShareTargets
-from barnabas.coordinator.group.share.share_timers import ShareTimers
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.initialize_share_group_state import (
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.share.share_shard import ShareShard
     from barnabas.coordinator.group.share.state_changes import StateChanges
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+
+T = TypeVar("T")
 
 # Kafka's interval for comparing the topics without a change of metadata, in ms: never.
 _REFRESH_MS = 0x7FFF_FFFF
@@ -75,14 +76,13 @@ class ShareMembership:
         self._shard = shard
         self._state = state
         self._targets = ShareTargets(shard)
-        self.timers = ShareTimers(shard.groups, shard.timers, self.fence)
+        self.timers = MemberTimers(
+            shard.groups, shard.timers, lambda group, member: self.remove(group, member, None)
+        )
 
     def start_timers(self) -> None:
         """Start the session timeouts of all members after the shard is loaded."""
-        for group in self._shard.groups.all():
-            timeout_ms = self._shard.session_timeout_ms(group.group_id)
-            for member_id in group.members:
-                self.timers.restart_session(group.group_id, member_id, timeout_ms)
+        self.timers.start_all(lambda group, _: self._shard.session_timeout_ms(group.group_id))
 
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: ClientIdentity
@@ -225,17 +225,18 @@ class ShareMembership:
             member_epoch=request.member_epoch,
             heartbeat_interval_ms=0,
         )
-        return CoordinatorResult(
-            ShareHeartbeat(response),
-            self.fence(group, member),
-            on_appended=partial(self._on_left, group, member.member_id),
-        )
+        return self.remove(group, member, ShareHeartbeat(response))
 
-    def _on_left(self, group: ShareGroup, member_id: str, error: ErrorCode) -> None:
-        if error is ErrorCode.NONE and member_id not in group.members:
-            self.timers.end_session(group.group_id, member_id)
+    def remove(self, group: ShareGroup, member: ShareMember, response: T) -> CoordinatorResult[T]:
+        """Remove a member."""
 
-    def fence(self, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
+        def on_appended(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and member.member_id not in group.members:
+                self.timers.end(group.group_id, member.member_id)
+
+        return CoordinatorResult(response, self._fence(group, member), on_appended=on_appended)
+
+    def _fence(self, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
         """Return the records that remove a member, and that raise the group epoch."""
         names = group.subscribed_names_with(member, None)
         epoch = group.group_epoch + 1

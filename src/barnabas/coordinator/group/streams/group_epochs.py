@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-    from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
     from barnabas.coordinator.group.streams.tasks import MemberTasks
     from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.group.topics_view import TopicsView
@@ -44,11 +43,10 @@ _REFRESH_MS = 0x7FFF_FFFF
 class GroupEpochs:
     """Raises the epochs of the groups of one shard."""
 
-    __slots__ = ("_shard", "_targets", "_timers")
+    __slots__ = ("_shard", "_targets")
 
-    def __init__(self, shard: StreamsShard, timers: StreamsTimers) -> None:
+    def __init__(self, shard: StreamsShard) -> None:
         self._shard = shard
-        self._timers = timers
         self._targets = StreamsTargets(shard)
 
     # Topology.
@@ -144,8 +142,10 @@ class GroupEpochs:
         return self._target(heartbeat, epoch, prepared.configured, member, is_refined=is_refined)
 
     def _start_delay(self, group_id: str, delay_ms: int) -> None:
-        if delay_ms > 0:
-            self._timers.start_delay(group_id, delay_ms, lambda: self._on_delay_over(group_id))
+        """Start the initial rebalance delay of a group, unless it has begun already."""
+        key = delay_key(group_id)
+        if delay_ms > 0 and not self._shard.timers.is_scheduled(key):
+            self._shard.timers.schedule(key, delay_ms, lambda: self._on_delay_over(group_id))
 
     def _target(
         self,
@@ -158,7 +158,7 @@ class GroupEpochs:
     ) -> Assignment:
         """Return the target of the member, after computing it if it is outdated."""
         group, configs = heartbeat.group, heartbeat.configs
-        if self._timers.is_delayed(group.group_id):
+        if self._shard.timers.is_scheduled(delay_key(group.group_id)):
             heartbeat.note(
                 StreamsStatus.ASSIGNMENT_DELAYED,
                 "More members may join first: streams.initial.rebalance.delay.ms has not passed.",
@@ -220,6 +220,11 @@ class GroupEpochs:
         )
         _, records = self._targets.compute(request, group.members, group.targets)
         return CoordinatorResult(None, records)
+
+
+def delay_key(group_id: str) -> tuple[str, str]:
+    """Return the key of the timer of a group's initial rebalance delay."""
+    return "streams-delay", group_id
 
 
 def _configure(

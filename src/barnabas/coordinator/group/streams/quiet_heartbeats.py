@@ -12,11 +12,11 @@ from barnabas.coordinator.group.streams.members.streams_member import JOIN_EPOCH
 from barnabas.coordinator.group.streams.streams_heartbeat import new_response
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.group.member_timers import MemberTimers
     from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-    from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
     from barnabas.protocol.messages.streams_group_heartbeat import (
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def quiet_heartbeat(
     shard: StreamsShard,
-    timers: StreamsTimers,
+    timers: MemberTimers[StreamsGroup],
     request: StreamsGroupHeartbeatRequest,
     client: StreamsClient,
 ) -> StreamsGroupHeartbeatResponse | None:

@@ -8,10 +8,11 @@ moves the member one step towards its target.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from barnabas.coordinator.group.member_timers import MemberTimers
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.assignors.task_input import TaskAssignorError
 from barnabas.coordinator.group.streams.endpoint_partitions import endpoint_partitions
@@ -31,7 +32,6 @@ from barnabas.coordinator.group.streams.members.streams_member import (
     StreamsMember,
     UserEndpoint,
 )
-from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
 from barnabas.coordinator.group.streams.members.task_reconciliation import (
     TaskReconciliation,
     reconcile_tasks,
@@ -54,7 +54,6 @@ from barnabas.coordinator.group.streams.streams_records import (
     target_epoch_record,
     target_record,
 )
-from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
 from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -75,6 +74,8 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
+T = TypeVar("T")
+
 # The first version of the request whose clients know the status MISSING_CLIENT_TAGS.
 _CLIENT_TAGS_SINCE = 1
 _MISSING_CLIENT_TAGS = 6
@@ -87,17 +88,14 @@ class StreamsMembership:
 
     def __init__(self, shard: StreamsShard) -> None:
         self._shard = shard
-        self.timers = StreamsTimers(shard.groups, shard.timers, self.fence)
-        self._epochs = GroupEpochs(shard, self.timers)
+        self.timers = MemberTimers(
+            shard.groups, shard.timers, lambda group, member: self.remove(group, member, None)
+        )
+        self._epochs = GroupEpochs(shard)
 
     def start_timers(self) -> None:
         """Start the timeouts of all members after the shard is loaded."""
-        for group in self._shard.groups.all():
-            timeout_ms = self._shard.configs_of(group).session_timeout_ms
-            for member in group.members.values():
-                self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
-                if member.state is StreamsMemberState.UNREVOKED_TASKS:
-                    self.timers.start_rebalance(group.group_id, member)
+        self.timers.start_all(lambda group, _: self._shard.configs_of(group).session_timeout_ms)
 
     def heartbeat(
         self,
@@ -219,10 +217,7 @@ class StreamsMembership:
         )
         if after != member:
             heartbeat.records.append(current_record(group_id, after))
-            if after.state is StreamsMemberState.UNREVOKED_TASKS:
-                self.timers.start_rebalance(group_id, after)
-            else:
-                self.timers.end_rebalance(group_id, after.member_id)
+            self.timers.update_rebalance(group_id, after)
         return after
 
     def _response(
@@ -287,9 +282,15 @@ class StreamsMembership:
                 )
                 record = current_record(group.group_id, after)
                 return CoordinatorResult(StreamsHeartbeat(response), [record])
+        return self.remove(group, member, StreamsHeartbeat(response))
+
+    def remove(
+        self, group: StreamsGroup, member: StreamsMember, response: T
+    ) -> CoordinatorResult[T]:
+        """Remove a member."""
         return CoordinatorResult(
-            StreamsHeartbeat(response),
-            self.fence(group, member),
+            response,
+            self._fence(group, member),
             on_appended=partial(self._on_left, group.group_id, member.member_id),
         )
 
@@ -298,7 +299,7 @@ class StreamsMembership:
         if error is ErrorCode.NONE and (group is None or member_id not in group.members):
             self.timers.end(group_id, member_id)
 
-    def fence(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
+    def _fence(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
         """Return the records that remove a member, and that raise the group epoch."""
         epoch = group.group_epoch + 1
         records = [

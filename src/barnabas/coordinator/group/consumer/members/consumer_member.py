@@ -53,6 +53,11 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         """Whether the client uses the classic protocol."""
         return self.classic is not None
 
+    @property
+    def must_revoke(self) -> bool:
+        """Whether the client must give up partitions before it gets a new epoch."""
+        return self.state is MemberState.UNREVOKED_PARTITIONS
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has all partitions of that target assignment."""
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch

@@ -57,6 +57,11 @@ class StreamsMember(msgspec.Struct, frozen=True):
     # Tasks that the client must release. No other process gets them before that.
     pending_revocation: OwnedTasks = NO_OWNED_TASKS
 
+    @property
+    def must_revoke(self) -> bool:
+        """Whether the client must release tasks before it gets a new epoch."""
+        return self.state is StreamsMemberState.UNREVOKED_TASKS
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has all tasks of that target assignment."""
         return self.state is StreamsMemberState.STABLE and self.member_epoch == assignment_epoch
