@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from barnabas.coordinator.group.consumer import consumer_membership
-from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer import (
+    consumer_membership,
+    heartbeats,
+    reconciliation,
+)
+from barnabas.coordinator.group.consumer.consumer_group import JOIN_EPOCH, ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
-from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
-from barnabas.coordinator.group.consumer.heartbeats import membership_checks
-from barnabas.coordinator.group.consumer.members import reconciliation
-from barnabas.coordinator.group.consumer.members.consumer_member import JOIN_EPOCH
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
 from barnabas.coordinator.group.group_map import GroupMap
 from barnabas.coordinator.group.offsets import offset_changes
-from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
+from barnabas.coordinator.group.offsets.offset_changes import check_consumer_commit
 from barnabas.coordinator.runtime.loading.loader import Loader
 from barnabas.coordinator.share.share_shard import ShareShard
 from barnabas.protocol.errors import ErrorCode
@@ -304,7 +305,7 @@ def former_members_may_commit(patch: pytest.MonkeyPatch) -> None:
 
 @member_rule("zombie served", INVARIANT, style="members")
 def fenced_members_are_served(patch: pytest.MonkeyPatch) -> None:
-    real = membership_checks.find_dynamic
+    real = heartbeats.find_dynamic
 
     def find(group: ConsumerGroup, heartbeat: Any, member_id: str) -> Any:
         if heartbeat.request.member_epoch > 0 and member_id not in group.members:
@@ -323,12 +324,12 @@ def tombstones_of_members_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 @member_rule("doubled instance", style="members")
 def two_members_get_one_instance_id(patch: pytest.MonkeyPatch) -> None:
-    real = membership_checks.find_static
+    real = heartbeats.find_static
 
     def find(group: ConsumerGroup, heartbeat: Any, member_id: str) -> Any:
         known = group.static_member(heartbeat.request.instance_id)
         if heartbeat.request.member_epoch == JOIN_EPOCH and known is not None:
-            return membership_checks.replace_static(group, heartbeat, known, member_id)
+            return heartbeats.replace_static(group, heartbeat, known, member_id)
         return real(group, heartbeat, member_id)
 
     patch.setattr(consumer_membership, "find_static", find)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.classic.group_record import group_tombstone
-from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
 from barnabas.protocol.errors import ErrorCode
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
     from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.topic_hash import TopicHashes
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.topics import TopicHashes, TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock

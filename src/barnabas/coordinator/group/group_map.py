@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from barnabas.coordinator.group.group_memory import GroupMemory
-    from barnabas.coordinator.group.records import RecordReplay
-    from barnabas.coordinator.group.replayed_group import ReplayedGroup
+    from barnabas.coordinator.group.replayed_group import RecordReplay, ReplayedGroup
     from barnabas.runtime.clock import Clock
 
     Replays = Mapping[type[ReplayedGroup[Any, Any]], Iterable[RecordReplay[Any, Any, Any]]]

@@ -19,25 +19,22 @@ from barnabas.coordinator.group.classic.rebalance import Rebalance
 from barnabas.coordinator.group.consumer.classic_members import ClassicMembers
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
-from barnabas.coordinator.group.consumer.consumer_replay import CONSUMER_REPLAYS
+from barnabas.coordinator.group.consumer.consumer_records import CONSUMER_REPLAYS
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-from barnabas.coordinator.group.consumer.conversion.downgrade import Downgrade
-from barnabas.coordinator.group.consumer.conversion.upgrade import Upgrade
+from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
 from barnabas.coordinator.group.group_map import GroupMap
-from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
 from barnabas.coordinator.group.offsets.offset_changes import OffsetChanges
 from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
-from barnabas.coordinator.group.offsets.offset_store import OffsetStore
+from barnabas.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
 from barnabas.coordinator.group.share.share_group import ShareGroup
 from barnabas.coordinator.group.share.share_membership import ShareMembership
-from barnabas.coordinator.group.share.share_offsets import ShareOffsets
-from barnabas.coordinator.group.share.share_replay import share_replays
+from barnabas.coordinator.group.share.share_records import share_replays
 from barnabas.coordinator.group.share.share_shard import ShareShard
-from barnabas.coordinator.group.share.state_changes import StateChanges
+from barnabas.coordinator.group.share.share_state import ShareOffsets, StateChanges
 from barnabas.coordinator.group.streams.group_epochs import delay_key
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
-from barnabas.coordinator.group.streams.streams_replay import STREAMS_REPLAYS
+from barnabas.coordinator.group.streams.streams_records import STREAMS_REPLAYS
 from barnabas.coordinator.group.streams.streams_shard import StreamsShard
 from barnabas.coordinator.group.tombstones import tombstones_of
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
@@ -50,7 +47,7 @@ from barnabas.record.batch import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from barnabas.coordinator.group.classic.joining import Joining
+    from barnabas.coordinator.group.classic.classic_membership import Joining
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies

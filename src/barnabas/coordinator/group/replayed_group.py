@@ -1,16 +1,20 @@
-"""Consumer, share and streams groups: what they share. Only the replay of records changes them."""
+"""Consumer, share and streams groups: what they share. Only replay changes them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import msgspec
+
+from barnabas.coordinator.group.assignment import Target, target_of
 from barnabas.coordinator.group.group_memory import Group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.coordinator.group.group_memory import GroupMemory
+
 
 # Epoch of a member, a target assignment or a topology without a record.
 NO_EPOCH = -1
@@ -104,3 +108,80 @@ def change_counts(counts: dict[str, int], names: Iterable[str], change: int) -> 
             counts[name] = count
         else:
             counts.pop(name, None)
+
+
+G = TypeVar("G")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RecordReplay(msgspec.Struct, Generic[G, K, V], frozen=True):
+    """The key and value of the records, and how they change a group."""
+
+    key: type[K]
+    value: type[V]
+    # Applies a record. Raises ProtocolError before it changes the group.
+    put: Callable[[G, K, V], None]
+    # Applies a tombstone. None: the tombstone removes the group.
+    remove: Callable[[G, K], None] | None = None
+
+
+# Record types that differ in their names only.
+
+
+class _MemberKey(Protocol):
+    member_id: str
+
+
+class _Epoch(Protocol):
+    epoch: int
+    metadata_hash: int
+
+
+class _Partitions(Protocol):
+    topic_id: bytes
+    partitions: list[int]
+
+
+class _Target(Protocol):
+    @property
+    def topic_partitions(self) -> Iterable[_Partitions]: ...
+
+
+class _TargetEpoch(Protocol):
+    assignment_epoch: int
+    assignment_timestamp: int
+
+
+def put_epoch(group: ReplayedGroup[Any, Any], _key: object, record: _Epoch) -> None:
+    """Apply the group epoch and the hash of the topics."""
+    group.group_epoch = record.epoch
+    group.metadata_hash = record.metadata_hash
+
+
+def put_target_epoch(group: ReplayedGroup[Any, Any], _key: object, record: _TargetEpoch) -> None:
+    """Apply the epoch of the target assignment, and when the assignment was computed."""
+    group.assignment_epoch = record.assignment_epoch
+    group.assignment_timestamp = record.assignment_timestamp
+
+
+def remove_target_epoch(group: ReplayedGroup[Any, Any], _key: object) -> None:
+    """Apply the tombstone of the epoch of the target assignment."""
+    group.assignment_epoch, group.assignment_timestamp = NO_EPOCH, 0
+
+
+def put_target(group: ReplayedGroup[Any, Target], key: _MemberKey, record: _Target) -> None:
+    """Apply the partitions of a member's target assignment."""
+    group.targets[key.member_id] = target_of(
+        {each.topic_id: each.partitions for each in record.topic_partitions}
+    )
+
+
+def remove_target(group: ReplayedGroup[Any, Any], key: _MemberKey) -> None:
+    """Apply the tombstone of a member's target assignment."""
+    group.targets.pop(key.member_id, None)
+
+
+def remove_member(group: ReplayedGroup[Any, Any], key: _MemberKey) -> None:
+    """Apply the tombstone of a member's identity and subscription."""
+    group.remove(key.member_id)

@@ -1,4 +1,4 @@
-"""Computes the target assignments of large groups in slices, between other requests.
+"""Work for large groups in slices, between other requests: above all their target assignments.
 
 The assignment of a small group is computed within the heartbeat that needs it, as in Kafka. For a
 large group this would hold the event loop for too long. Then the heartbeat starts a computation,
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
-from barnabas.coordinator.group.slices import GroupSlices
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.waiting.steps import SHORT_SLICE_MS, Unfinished, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
     from typing import TypeAlias
 
     from barnabas.coordinator.group.group_map import GroupsOfKind
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
@@ -32,6 +32,58 @@ if TYPE_CHECKING:
     # Returns the new targets of the members of a copy, by member id. Yields.
     Assign: TypeAlias = "Callable[[GroupCopy[G, M, T]], Generator[None, None, Mapping[str, T]]]"
     _Computation: TypeAlias = "Generator[None, None, _Computed[G, M, T] | None]"
+
+
+W = TypeVar("W")
+
+
+class GroupSlices(Generic[W]):
+    """Work of one sort for the groups of a shard. At most one piece of work per group runs."""
+
+    __slots__ = ("_clock", "_name", "_on_done", "_running", "_timers")
+
+    def __init__(
+        self,
+        name: str,
+        timers: ShardTimers,
+        clock: Clock,
+        on_done: Callable[[str, W], CoordinatorResult[None]],
+    ) -> None:
+        """Create it without work.
+
+        Args:
+            name: the name of its timers.
+            timers: run the slices.
+            clock: measures the slices.
+            on_done: returns the records of the result. Arguments: the group id, the result.
+        """
+        self._name = name
+        self._timers = timers
+        self._clock = clock
+        self._on_done = on_done
+        # Groups with unfinished work.
+        self._running: set[str] = set()
+
+    def is_running(self, group_id: str) -> bool:
+        """Whether work for the group is unfinished."""
+        return group_id in self._running
+
+    def start(self, group_id: str, steps: Generator[None, None, W]) -> None:
+        """Do the work from the next turn on, after the records of this turn are replayed."""
+        self._running.add(group_id)
+        self._timers.schedule((self._name, group_id), 0, lambda: self._slice(group_id, steps))
+
+    def _slice(self, group_id: str, steps: Generator[None, None, W]) -> CoordinatorResult[None]:
+        if group_id not in self._running:
+            # The timer retries a slice that failed. The next heartbeat starts the work again.
+            return CoordinatorResult(None)
+        self._running.discard(group_id)
+        result = run_slice(steps, self._clock, SHORT_SLICE_MS)
+        if isinstance(result, Unfinished):
+            self.start(group_id, steps)
+            return CoordinatorResult(None)
+        return self._on_done(group_id, result)
+
 
 # Partitions that cost as much time as one member.
 _MEMBER_WEIGHT = 10
@@ -81,7 +133,6 @@ class SlicedTargets(Generic[G, M, T]):
 
     def __init__(
         self,
-        name: str,
         groups: GroupsOfKind[G],
         timers: ShardTimers,
         clock: Clock,
@@ -90,7 +141,6 @@ class SlicedTargets(Generic[G, M, T]):
         """Create the engine.
 
         Args:
-            name: the name of its timers.
             groups: the groups.
             timers: run the slices.
             clock: measures the slices.
@@ -100,8 +150,17 @@ class SlicedTargets(Generic[G, M, T]):
         self._clock = clock
         self._records = records
         self._slices: GroupSlices[_Computed[G, M, T] | None] = GroupSlices(
-            name, timers, clock, self._result
+            f"{groups.kind}-targets", timers, clock, self._result
         )
+
+    def must_wait(self, group: G, interval_ms: int) -> bool:
+        """Whether no computation may start now: one is running, or the last one is too recent."""
+        return self.is_too_early(group, interval_ms) or self.is_running(group.group_id)
+
+    def is_too_early(self, group: G, interval_ms: int) -> bool:
+        """Whether the last computation of the targets is more recent than the interval."""
+        timestamp = group.assignment_timestamp
+        return bool(timestamp and interval_ms) and self._clock.wall_ms() < timestamp + interval_ms
 
     def is_running(self, group_id: str) -> bool:
         """Whether a computation for the group is running."""
@@ -110,6 +169,20 @@ class SlicedTargets(Generic[G, M, T]):
     def start(self, group_id: str, assign: Assign[G, M, T]) -> None:
         """Compute the target assignment after the records of the current heartbeat are replayed."""
         self._slices.start(group_id, self._compute(group_id, assign))
+
+    def records_of(
+        self, group_id: str, epoch: int, changed: Mapping[str, T]
+    ) -> list[CoordinatorRecord]:
+        """Return the records of an assignment that was computed now.
+
+        Args:
+            group_id: the group.
+            epoch: the group epoch of the assignment.
+            changed: the targets that are new or have changed, by member id.
+        """
+        records = [self._records.of_member(group_id, *each) for each in changed.items()]
+        records.append(self._records.of_epoch(group_id, epoch, self._clock.wall_ms()))
+        return records
 
     def _compute(self, group_id: str, assign: Assign[G, M, T]) -> _Computation[G, M, T]:
         """Compute the targets, and encode their records. Yields."""

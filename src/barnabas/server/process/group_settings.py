@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.configs.consumer_config import (
-    ASSIGNMENT_INTERVAL,
-    ConsumerGroupConfig,
-)
 from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.configs.share_config import (
+from barnabas.coordinator.group.configs.kind_configs import (
+    ASSIGNMENT_INTERVAL,
     SHARE_ASSIGNMENT_INTERVAL,
-    ShareGroupConfig,
-)
-from barnabas.coordinator.group.configs.streams_config import (
     STREAMS_ASSIGNMENT_INTERVAL,
+    ConsumerGroupConfig,
+    ShareGroupConfig,
     StreamsGroupConfig,
 )
 from barnabas.metadata.configs.configs_image import GROUP

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.classic.classic_member import (
     ClassicMember,
     MemberIdentity,
@@ -18,9 +18,8 @@ from barnabas.coordinator.group.classic.group_record import (
     group_tombstone,
     replay_classic,
 )
-from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
-from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
 from barnabas.coordinator.group.consumer.consumer_records import (
     current_record,
     epoch_record,
@@ -30,7 +29,6 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     member_tombstones,
 )
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
 from barnabas.coordinator.group.group_kind import GroupDependencies, KindShard
 from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.group_metrics import GroupMetrics
@@ -38,7 +36,7 @@ from barnabas.coordinator.group.group_shard import new_group_map
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.share.share_shard import ShareShard
 from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-from barnabas.coordinator.group.topic_hash import TopicHashes
+from barnabas.coordinator.group.topics import TopicHashes
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import read_prefix

@@ -1,26 +1,25 @@
-"""The state of a classic group: members, generation, leader and protocol.
+"""The states of a classic group, its members, generation, leader and protocol (ClassicGroup).
 
-Kafka's ClassicGroup. It answers queries and maintains its invariants. `rebalance` drives the state
-changes.
+The group answers queries and maintains its invariants. `rebalance` drives the state changes:
+
+      REBALANCE_STARTED               JOIN_COMPLETED
+EMPTY -----------------> PREPARING  -----------------> COMPLETING
+  ^                      REBALANCE  <----------------- REBALANCE
+  |     ALL_MEMBERS_LEFT   |   ^    REBALANCE_STARTED      |
+  +------------------------+   |                           | ASSIGNMENT_WRITTEN
+                               |     REBALANCE_STARTED     v
+                               +------------------------ STABLE
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.coordinator.group.classic.embedded_protocol import subscribed_topics
-from barnabas.coordinator.group.classic.group_state import (
-    GROUP_STATES,
-    GroupEvent,
-    GroupState,
-)
-from barnabas.coordinator.group.group_memory import (
-    PENDING_IDS_MAX,
-    Group,
-    pending_id_bytes,
-)
+from barnabas.coordinator.group.classic.classic_member import subscribed_topics
+from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX, Group, pending_id_bytes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
@@ -33,6 +32,58 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.group_memory import GroupMemory
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+
+
+class GroupState(Enum):
+    """The state of a classic group. Values are the names in the protocol."""
+
+    # The group has no members. It may have committed offsets.
+    EMPTY = "Empty"
+    # Members rejoin, until all have joined or the rebalance timeout expires.
+    PREPARING_REBALANCE = "PreparingRebalance"
+    # A generation has started, and the coordinator waits for the leader's assignment.
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    # The assignment of the generation is written.
+    STABLE = "Stable"
+    # Deleted, or coordinated by another broker. This state is final.
+    DEAD = "Dead"
+
+
+class GroupEvent(Enum):
+    """An event that changes the state of a group. Values tell what triggers it."""
+
+    REBALANCE_STARTED = (
+        "a member joins, leaves, changes its subscription or misses a timeout; or the assignment "
+        "cannot be written"
+    )
+    JOIN_COMPLETED = "all members have joined, or the rebalance timeout has expired"
+    ALL_MEMBERS_LEFT = "no member is left when the rebalance ends"
+    ASSIGNMENT_WRITTEN = "the leader's assignment is committed"
+    REMOVED = "the group is deleted or expires, or this broker no longer coordinates it"
+
+
+# Next state by event. An event that a state lacks cannot happen in it.
+GROUP_STATES: dict[GroupState, dict[GroupEvent, GroupState]] = {
+    GroupState.EMPTY: {
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.PREPARING_REBALANCE: {
+        GroupEvent.JOIN_COMPLETED: GroupState.COMPLETING_REBALANCE,
+        GroupEvent.ALL_MEMBERS_LEFT: GroupState.EMPTY,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.COMPLETING_REBALANCE: {
+        GroupEvent.ASSIGNMENT_WRITTEN: GroupState.STABLE,
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.STABLE: {
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.DEAD: {},
+}
 
 _log = logging.getLogger(__name__)
 

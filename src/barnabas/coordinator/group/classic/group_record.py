@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.classic.classic_member import (
     ClassicMember,
     MemberIdentity,
     MemberTimes,
 )
-from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value

@@ -12,10 +12,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.classic_group import failed_join
+from barnabas.coordinator.group.classic.classic_group import GroupEvent, GroupState, failed_join
 from barnabas.coordinator.group.classic.classic_member import NO_ASSIGNMENT
 from barnabas.coordinator.group.classic.group_record import group_record
-from barnabas.coordinator.group.classic.group_state import GroupEvent, GroupState
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode

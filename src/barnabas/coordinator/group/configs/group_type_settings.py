@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
-from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
-from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
+from barnabas.coordinator.group.configs.kind_configs import (
+    ConsumerGroupConfig,
+    ShareGroupConfig,
+    StreamsGroupConfig,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.assignment import NOTHING_OWNED, Target
+from barnabas.coordinator.group.consumer.consumer_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+)
 from barnabas.coordinator.group.consumer.consumer_records import (
     current_record,
     epoch_record,
@@ -22,29 +27,20 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     partition_metadata_tombstone,
     regex_tombstone,
     target_epoch_record,
-    target_record,
 )
-from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
-from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
-from barnabas.coordinator.group.consumer.heartbeats.membership_checks import (
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
+from barnabas.coordinator.group.consumer.consumer_targets import ConsumerTargets, compute_targets
+from barnabas.coordinator.group.consumer.conversion import Departure
+from barnabas.coordinator.group.consumer.heartbeats import (
     check_instance,
     find_dynamic,
     find_leaving,
     find_member,
     find_static,
-)
-from barnabas.coordinator.group.consumer.heartbeats.quiet_consumer_heartbeats import (
     quiet_consumer_heartbeat,
 )
-from barnabas.coordinator.group.consumer.members.consumer_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-)
-from barnabas.coordinator.group.consumer.members.reconciliation import Reconciliation, reconcile
-from barnabas.coordinator.group.consumer.regexes.group_regexes import GroupRegexes, RegexChange
-from barnabas.coordinator.group.consumer.targets.target_assignment import compute_targets
-from barnabas.coordinator.group.consumer.targets.target_updates import TargetUpdates
+from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
+from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -59,12 +55,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.group.consumer.conversion.downgrade import Downgrade
-    from barnabas.coordinator.group.consumer.conversion.upgrade import Upgrade
-    from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
-    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
+    from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 
@@ -89,7 +83,7 @@ class ConsumerMembership:
             shard.groups, shard.timers, lambda group, member: self.remove(group, [member], None)
         )
         self._regexes = GroupRegexes(shard)
-        self._targets = TargetUpdates(shard, self._assignor)
+        self._targets = ConsumerTargets(shard, self._assignor)
 
     def start_timers(self) -> None:
         """Start the timeouts of all members after the shard is loaded."""
@@ -97,6 +91,7 @@ class ConsumerMembership:
 
     def heartbeat(self, heartbeat: Heartbeating) -> Answer:
         """Return the response and the records of a heartbeat whose fields are valid."""
+        # 1. A heartbeat that changes nothing needs no further step.
         response = quiet_consumer_heartbeat(self._shard, self.timers, heartbeat)
         if response is not None:
             return CoordinatorResult(response)
@@ -111,6 +106,7 @@ class ConsumerMembership:
 
     def _continue(self, heartbeat: Heartbeating) -> Answer:
         request = heartbeat.request
+        # 2. Find or create the group.
         group = self._shard.find_or_create(
             request.group_id,
             heartbeat.records,
@@ -119,12 +115,17 @@ class ConsumerMembership:
         )
         member_id = request.member_id or self._shard.new_member_id()
         self.check_size(group, member_id, request.instance_id)
+        # 3. Find or create the member, and give it the fields of the request.
         find = find_dynamic if request.instance_id is None else find_static
         member = find(group, heartbeat, member_id)
         updated = heartbeat.updated(member)
+        # 4. Raise the group epoch if the change concerns other members.
         group_epoch, has_new_subscription = self.update(group, heartbeat, (member, updated))
+        # 5. Compute the target assignment if it is older than the group epoch.
         epoch, target = self.update_target(group, heartbeat, group_epoch, (member, updated))
+        # 6. Move the member a step towards its target.
         updated = self.reconcile(group, heartbeat, updated, epoch, target, has_new_subscription)
+        # 7. Restart the session, and respond.
         timeout_ms, interval_ms = self._shard.session_and_interval_ms(group.group_id)
         self.timers.restart_session(group.group_id, member_id, timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
@@ -242,25 +243,15 @@ class ConsumerMembership:
         current = group.target_of(after.member_id, after.instance_id)
         if group.assignment_epoch >= group_epoch:
             return group.assignment_epoch, current
-        now_ms = self._shard.clock.wall_ms()
         interval_ms = self._shard.assignment_interval_ms(group.group_id)
-        is_too_early = (
-            group.assignment_timestamp
-            and interval_ms
-            and now_ms < group.assignment_timestamp + interval_ms
-        )
-        if is_too_early or self._targets.is_running(group.group_id):
+        if self._targets.must_wait(group, interval_ms):
             return group.assignment_epoch, current
         if self._targets.is_large(group, before, after):
-            self._targets.start(group.group_id)
+            self._targets.start(group.group_id, self._targets.assign)
             return group.assignment_epoch, current
         assignor = self._assignor(group, before, after)
         targets, differing = compute_targets(group, after, assignor, self._shard.topics)
-        heartbeat.records += [
-            target_record(group.group_id, member_id, target)
-            for member_id, target in differing.items()
-        ]
-        heartbeat.records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
+        heartbeat.records += self._targets.records_of(group.group_id, group_epoch, differing)
         return group_epoch, targets[after.member_id]
 
     def reconcile(

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from barnabas.coordinator.group.offsets.offset_store import offset_tombstone
 from barnabas.coordinator.group.tombstones import tombstones_of
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -28,8 +27,11 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.group.group_memory import Group
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
-    from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
+    from barnabas.coordinator.group.offsets.offset_store import (
+        CommittedOffset,
+        OffsetStore,
+        PartitionKey,
+    )
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock

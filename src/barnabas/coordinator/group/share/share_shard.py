@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
+from barnabas.coordinator.group.configs.kind_configs import ShareGroupConfig
 from barnabas.coordinator.group.group_kind import KindShard
 from barnabas.coordinator.group.share.share_group import ShareGroup
 

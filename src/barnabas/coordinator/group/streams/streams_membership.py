@@ -12,39 +12,34 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from barnabas.coordinator.group.assignors.task_input import TaskAssignorError
 from barnabas.coordinator.group.member_timers import MemberTimers
 from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.group.streams.assignors.task_input import TaskAssignorError
-from barnabas.coordinator.group.streams.endpoint_partitions import endpoint_partitions
+from barnabas.coordinator.group.streams.configuring import StreamsStatus
 from barnabas.coordinator.group.streams.group_epochs import GroupEpochs
-from barnabas.coordinator.group.streams.heartbeat_checks import (
-    check_epoch,
-    check_owned_tasks,
-    check_unreleased,
-    reported_tasks,
-    require_static,
-)
-from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
-from barnabas.coordinator.group.streams.members.streams_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    StreamsMember,
-    UserEndpoint,
-)
-from barnabas.coordinator.group.streams.members.task_reconciliation import (
-    TaskReconciliation,
-    reconcile_tasks,
-)
-from barnabas.coordinator.group.streams.quiet_heartbeats import quiet_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     Assignment,
     Heartbeating,
     StreamsHeartbeat,
     UnpreparedTopologyError,
+    check_epoch,
+    check_owned_tasks,
+    check_unreleased,
+    endpoint_partitions,
     failed_streams_heartbeat,
     new_response,
+    quiet_heartbeat,
+    reported_tasks,
+    require_static,
     task_ids,
+)
+from barnabas.coordinator.group.streams.streams_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    MemberOffsets,
+    StreamsMember,
+    UserEndpoint,
 )
 from barnabas.coordinator.group.streams.streams_records import (
     current_record,
@@ -54,11 +49,15 @@ from barnabas.coordinator.group.streams.streams_records import (
     target_epoch_record,
     target_record,
 )
-from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
+from barnabas.coordinator.group.streams.task_reconciliation import (
+    TaskReconciliation,
+    reconcile_tasks,
+)
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import (
         GivenTopology,
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
         StreamsClient,
     )
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-    from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.streams_group_heartbeat import (
         StreamsGroupHeartbeatRequest,
@@ -113,6 +111,7 @@ class StreamsMembership:
         Returns:
             The result. Its response is None if a large topology must be prepared before.
         """
+        # 1. A heartbeat that changes nothing needs no further step.
         response = quiet_heartbeat(self._shard, self.timers, request, client)
         if response is not None:
             return CoordinatorResult(StreamsHeartbeat(response))
@@ -121,6 +120,7 @@ class StreamsMembership:
                 return self._leave(request)
             records: list[CoordinatorRecord] = []
             is_joining = request.member_epoch == JOIN_EPOCH
+            # 2. Find or create the group.
             group = self._shard.find_or_create(request.group_id, records, is_joining=is_joining)
             configs, reported = self._shard.configs_of(group), reported_tasks(request)
             return self._continue(
@@ -149,6 +149,7 @@ class StreamsMembership:
         request, group = heartbeat.request, heartbeat.group
         if is_joining:
             self._check_size(group, request)
+        # 3. Find or create the member, and give it the fields of the request.
         member = _find_member(heartbeat, is_joining=is_joining)
         updated = _updated(member, heartbeat, is_joining=is_joining)
         has_new_fields = updated is not member and updated != member
@@ -165,8 +166,12 @@ class StreamsMembership:
         is_changed = has_new_fields and (
             request.instance_id is None or _matters_to_others(member, updated)
         )
+        # 4. Raise the group epoch if the change concerns other members.
+        # 5. Compute the target assignment if it is older than the group epoch.
         assignment = self._epochs.advance(heartbeat, prepared, updated, is_changed=is_changed)
+        # 6. Move the member a step towards its target.
         updated = self._reconcile(heartbeat, updated, assignment)
+        # 7. Restart the session, and respond.
         self.timers.restart_session(
             group.group_id, updated.member_id, heartbeat.configs.session_timeout_ms
         )

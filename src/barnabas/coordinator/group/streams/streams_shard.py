@@ -1,18 +1,20 @@
-"""The streams groups of one state partition, with their configuration and dependencies."""
+"""The streams groups of a shard, with their configuration."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
+from barnabas.coordinator.group.configs.kind_configs import StreamsGroupConfig
 from barnabas.coordinator.group.group_kind import KindShard
-from barnabas.coordinator.group.streams.streams_configs import read_configs
-from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+from barnabas.coordinator.group.streams.streams_group import (
+    StreamsConfigs,
+    StreamsGroup,
+    read_configs,
+)
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
-    from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
 
 
 class StreamsShard(KindShard[StreamsGroup, StreamsGroupConfig]):
