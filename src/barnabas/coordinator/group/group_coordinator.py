@@ -17,7 +17,8 @@ from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroupStat
 from barnabas.coordinator.group.group_kind import GroupDependencies
 from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.group_metrics import GroupMetrics
-from barnabas.coordinator.group.group_shard import GroupShard, new_group_map
+from barnabas.coordinator.group.group_shard import GroupShard
+from barnabas.coordinator.group.kinds import new_group_map
 from barnabas.coordinator.group.requests.consumer_requests import ConsumerRequests
 from barnabas.coordinator.group.requests.group_requests import GroupRequests
 from barnabas.coordinator.group.requests.member_requests import MemberRequests

@@ -19,24 +19,19 @@ from barnabas.coordinator.group.classic.rebalance import Rebalance
 from barnabas.coordinator.group.consumer.classic_members import ClassicMembers
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
-from barnabas.coordinator.group.consumer.consumer_records import CONSUMER_REPLAYS
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
 from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
-from barnabas.coordinator.group.group_map import GroupMap
+from barnabas.coordinator.group.kinds import tombstones_of
 from barnabas.coordinator.group.offsets.offset_changes import OffsetChanges
 from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
 from barnabas.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
 from barnabas.coordinator.group.share.share_group import ShareGroup
 from barnabas.coordinator.group.share.share_membership import ShareMembership
-from barnabas.coordinator.group.share.share_records import share_replays
 from barnabas.coordinator.group.share.share_shard import ShareShard
 from barnabas.coordinator.group.share.share_state import ShareOffsets, StateChanges
 from barnabas.coordinator.group.streams.group_epochs import delay_key
-from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
-from barnabas.coordinator.group.streams.streams_records import STREAMS_REPLAYS
 from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-from barnabas.coordinator.group.tombstones import tombstones_of
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, read_prefix
@@ -51,27 +46,15 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
-    from barnabas.coordinator.group.group_map import GroupsOfKind, Replays
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-    from barnabas.runtime.clock import Clock
 
 # Record types 0 and 1 both commit an offset. Type 0 is an older layout of the key.
 _OFFSET_COMMIT_TYPES = frozenset({0, 1})
-
-
-def new_group_map(clock: Clock, memory: GroupMemory) -> GroupMap:
-    """Return a map without groups that knows the records of all kinds."""
-    replays: Replays = {
-        ConsumerGroup: CONSUMER_REPLAYS,
-        ShareGroup: share_replays(clock),
-        StreamsGroup: STREAMS_REPLAYS,
-    }
-    return GroupMap(clock, memory, replays)
 
 
 class GroupShard:
@@ -194,10 +177,12 @@ class GroupShard:
 
     def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
         """Handle Heartbeat of a member of a classic or a consumer group."""
-        group = self.consumer_groups.groups.find(request.group_id)
-        if group is None:
-            return self.classic.heartbeat(request)
-        return self._classic_members.heartbeat(group, request)
+        group = self.groups.find(request.group_id)
+        if type(group) is ClassicGroup:
+            return CoordinatorResult(self.classic.heartbeat(group, request))
+        if type(group) is ConsumerGroup:
+            return self._classic_members.heartbeat(group, request)
+        return CoordinatorResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[list[MemberResponse]]:
         """Handle LeaveGroup for the members of a classic or a consumer group."""

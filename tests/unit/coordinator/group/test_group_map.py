@@ -32,7 +32,7 @@ from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
 from barnabas.coordinator.group.group_kind import GroupDependencies, KindShard
 from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.group_metrics import GroupMetrics
-from barnabas.coordinator.group.group_shard import new_group_map
+from barnabas.coordinator.group.kinds import new_group_map
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.share.share_shard import ShareShard
 from barnabas.coordinator.group.streams.streams_shard import StreamsShard

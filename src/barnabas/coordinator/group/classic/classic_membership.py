@@ -379,14 +379,8 @@ class ClassicMembership:
 
     # Heartbeat.
 
-    def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
         """Restart the member's session. REBALANCE_IN_PROGRESS tells the member to rejoin."""
-        group = self._classic.find(request.group_id)
-        if group is None:
-            return CoordinatorResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        return CoordinatorResult(self._heartbeat(group, request))
-
-    def _heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
         error = group.check_member(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             return error

@@ -114,7 +114,7 @@ class ClassicMembers:
         updated = replace(heartbeat.updated(member), classic=classic)
         epoch, has_new_subscription = self._membership.update(group, heartbeat, (member, updated))
         departure = Departure(joining=updated, is_stale=group.assignment_epoch < epoch)
-        if not is_dynamic and self._membership.becomes_classic(group, departure):
+        if not is_dynamic and self._membership.downgrade.is_due(group, departure):
             return self._join_last(group, heartbeat, departure, has_new_subscription, joining)
         target_epoch, target = self._membership.update_target(
             group, heartbeat, epoch, (member, updated)

@@ -73,12 +73,12 @@ _REFRESH_MS = 0x7FFF_FFFF
 class ConsumerMembership:
     """The heartbeats of one shard."""
 
-    __slots__ = ("_downgrade", "_regexes", "_shard", "_targets", "_upgrade", "timers")
+    __slots__ = ("_regexes", "_shard", "_targets", "_upgrade", "downgrade", "timers")
 
     def __init__(self, shard: ConsumerShard, upgrade: Upgrade, downgrade: Downgrade) -> None:
         self._shard = shard
         self._upgrade = upgrade
-        self._downgrade = downgrade
+        self.downgrade = downgrade
         self.timers = ConsumerTimers(
             shard.groups, shard.timers, lambda group, member: self.remove(group, [member], None)
         )
@@ -348,7 +348,7 @@ class ConsumerMembership:
     ) -> CoordinatorResult[R]:
         """Remove members. If only classic members remain, the group becomes a classic group."""
         departure = Departure(members)
-        if self._downgrade.is_due(group, departure):
+        if self.downgrade.is_due(group, departure):
             records: list[CoordinatorRecord] = []
             on_converted = self.convert_to_classic(group, records, departure)
             return CoordinatorResult(response, records, is_replayed=False, on_appended=on_converted)
@@ -360,10 +360,6 @@ class ConsumerMembership:
 
         return CoordinatorResult(response, self._fence(group, members), on_appended=on_appended)
 
-    def becomes_classic(self, group: ConsumerGroup, departure: Departure) -> bool:
-        """Whether the group becomes a classic group."""
-        return self._downgrade.is_due(group, departure)
-
     def convert_to_classic(
         self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: Departure
     ) -> Callable[[ErrorCode], None]:
@@ -372,7 +368,7 @@ class ConsumerMembership:
         Returns:
             A function to call with the result of the append.
         """
-        on_converted = self._downgrade.convert(group, records, departure)
+        on_converted = self.downgrade.convert(group, records, departure)
 
         def on_appended(error: ErrorCode) -> None:
             on_converted(error)

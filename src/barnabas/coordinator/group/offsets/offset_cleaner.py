@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from barnabas.coordinator.group.kinds import tombstones_of
 from barnabas.coordinator.group.offsets.offset_store import offset_tombstone
-from barnabas.coordinator.group.tombstones import tombstones_of
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID

@@ -288,7 +288,7 @@ class StreamsRequests:
     ) -> Generator[None, None, ConfiguredTopology | None]:
         """Return the configured topology if it is large. Yields. Raises RefusalError."""
         found = self._runtime.read(
-            group_id, lambda shard: shard.streams.large_topology(group_id, given)
+            group_id, lambda shard: shard.streams.epochs.large_topology(group_id, given)
         )
         if not isinstance(found, tuple):
             return None

@@ -147,10 +147,11 @@ def quiet_share_heartbeat(
     """Return the response to a heartbeat that changes nothing; None for other heartbeats."""
     group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
     group = shard.groups.find(group_id)
-    member = None if group is None else group.members.get(member_id)
+    if group is None:
+        return None
+    member = group.members.get(member_id)
     if (
-        group is None
-        or member is None
+        member is None
         or epoch != member.member_epoch
         or epoch <= JOIN_EPOCH
         or request.subscribed_topic_names is not None

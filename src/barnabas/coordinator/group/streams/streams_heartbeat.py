@@ -405,8 +405,10 @@ def quiet_heartbeat(
 ) -> StreamsGroupHeartbeatResponse | None:
     """Return the response to a heartbeat that changes nothing; None for other heartbeats."""
     group = shard.groups.find(request.group_id)
-    member = None if group is None else group.members.get(request.member_id)
-    if group is None or member is None or not _is_known(request, client, group, member):
+    if group is None:
+        return None
+    member = group.members.get(request.member_id)
+    if member is None or not _is_known(request, client, group, member):
         return None
     configs = shard.configs_of(group)
     if (

@@ -70,7 +70,6 @@ if TYPE_CHECKING:
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
     )
-    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
 
 T = TypeVar("T")
 
@@ -82,14 +81,14 @@ _MISSING_CLIENT_TAGS = 6
 class StreamsMembership:
     """The heartbeats of one shard."""
 
-    __slots__ = ("_epochs", "_shard", "timers")
+    __slots__ = ("_shard", "epochs", "timers")
 
     def __init__(self, shard: StreamsShard) -> None:
         self._shard = shard
         self.timers = MemberTimers(
             shard.groups, shard.timers, lambda group, member: self.remove(group, member, None)
         )
-        self._epochs = GroupEpochs(shard)
+        self.epochs = GroupEpochs(shard)
 
     def start_timers(self) -> None:
         """Start the timeouts of all members after the shard is loaded."""
@@ -135,12 +134,6 @@ class StreamsMembership:
             return CoordinatorResult(None)
         return CoordinatorResult(StreamsHeartbeat(failed))
 
-    def large_topology(
-        self, group_id: str, given: StreamsGroupTopologyValue | None
-    ) -> tuple[StreamsGroupTopologyValue, int] | None:
-        """Return the topology that the heartbeat will configure, if it is large, and its hash."""
-        return self._epochs.large_topology(group_id, given)
-
     # Joining and continuing.
 
     def _continue(
@@ -155,7 +148,7 @@ class StreamsMembership:
         has_new_fields = updated is not member and updated != member
         if has_new_fields:
             heartbeat.records.append(member_record(group.group_id, updated))
-        prepared = self._epochs.prepare(heartbeat, updated)
+        prepared = self.epochs.prepare(heartbeat, updated)
         if heartbeat.reported is not None and prepared.configured.problem is None:
             check_owned_tasks(heartbeat.reported, prepared.configured.subtopologies or {})
         if request.task_offsets is not None or request.task_end_offsets is not None:
@@ -168,7 +161,7 @@ class StreamsMembership:
         )
         # 4. Raise the group epoch if the change concerns other members.
         # 5. Compute the target assignment if it is older than the group epoch.
-        assignment = self._epochs.advance(heartbeat, prepared, updated, is_changed=is_changed)
+        assignment = self.epochs.advance(heartbeat, prepared, updated, is_changed=is_changed)
         # 6. Move the member a step towards its target.
         updated = self._reconcile(heartbeat, updated, assignment)
         # 7. Restart the session, and respond.
