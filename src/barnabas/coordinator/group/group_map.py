@@ -53,7 +53,7 @@ class GroupsOfKind(Generic[G]):
 
     def has(self, group_id: str) -> bool:
         """Whether the group exists and is of this kind."""
-        return self.find(group_id) is not None
+        return type(self._by_id.get(group_id)) is self._group_class
 
     def all(self) -> list[G]:
         """Return all groups of this kind."""
