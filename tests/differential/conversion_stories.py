@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from barnabas.coordinator.group.classic.embedded_protocol import (
+from barnabas.coordinator.group.classic.classic_member import (
     decode_assignment,
     encode_assignment,
 )

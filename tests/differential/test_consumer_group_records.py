@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.coordinator.group.topic_hash import hash_group, hash_topic
+from barnabas.coordinator.group.topics import hash_group, hash_topic
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.record_frame import (
     decode_coordinator_key,

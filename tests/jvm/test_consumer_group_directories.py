@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.coordinator.group.classic.embedded_protocol import decode_assignment
+from barnabas.coordinator.group.classic.classic_member import decode_assignment
 from barnabas.protocol.errors import ErrorCode
 from differential.consumer_members import DESCRIBE, HEARTBEAT, Members
 from differential.conversion_stories import Mixed, classic_group

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jvm.java import TIMEOUT_S, java_command
-from unit.coordinator.group.consumer.assignors.server_assignor_cases import (
+from unit.coordinator.group.assignors.server_assignor_cases import (
     ASSIGNORS,
     ServerAssignorCase,
     ServerGroupHistory,

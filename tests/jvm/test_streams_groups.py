@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from jvm.java import TIMEOUT_S, java_command
-from unit.coordinator.group.streams.assignors.task_assignor_cases import (
+from unit.coordinator.group.assignors.task_assignor_cases import (
     StreamsGroupHistory,
     TaskAssignorCase,
 )
-from unit.coordinator.group.streams.topology.topology_cases import (
+from unit.coordinator.group.streams.topology_cases import (
     TopologyCase,
     facts,
     topology_case,

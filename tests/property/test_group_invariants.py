@@ -13,8 +13,7 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import SESSION_MS, MembersWorld, subscription
 

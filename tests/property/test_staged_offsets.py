@@ -47,7 +47,7 @@ def state_of(shard: GroupShard) -> State:
     committed: dict[str, dict[tuple[str, int], int]] = {}
     for group, key, value in shard.offsets.items():
         committed.setdefault(group, {})[key] = value.offset
-    known = {*shard.groups.ids(), *shard.consumer_groups.groups.ids()}
+    known = set(shard.groups.ids())
     staged = {}
     for group in GROUPS:
         found = shard.offsets.staged(group)
@@ -56,7 +56,7 @@ def state_of(shard: GroupShard) -> State:
         if values:
             staged[group] = values
     # A group that only had offsets has no record of its own.
-    with_records = set(shard.consumer_groups.groups.ids())
+    with_records = {group.group_id for group in shard.consumer_groups.groups.all()}
     return State(committed, staged, {*committed, *staged, *with_records} & known)
 
 
@@ -111,7 +111,7 @@ class StagedOffsets(RuleBasedStateMachine):
 
     @rule()
     def join_and_leave(self) -> None:
-        if self.world.shard.groups.find(GROUPS[1]) is None:
+        if self.world.shard.classic_groups.find(GROUPS[1]) is None:
             self.world.subscribe("a-member", "other", group=GROUPS[1])
             self.world.beat("a-member", -1, group=GROUPS[1])
 

@@ -19,6 +19,8 @@ H = TypeVar("H", bound="Hashable")
 
 # Time limit of `run_in_slices` per turn of the loop, in ms, unless the caller has another one.
 SLICE_MS = 4.0
+# Time limit of a turn in which other requests wait, in ms.
+SHORT_SLICE_MS = 2.0
 # Names counted per step.
 _COUNTED_AT_ONCE = 100
 

@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from barnabas.coordinator.group.consumer import consumer_membership
-from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
-from barnabas.coordinator.group.consumer.heartbeats import membership_checks
-from barnabas.coordinator.group.consumer.members import reconciliation
-from barnabas.coordinator.group.consumer.members.consumer_member import JOIN_EPOCH
+from barnabas.coordinator.group.consumer import (
+    consumer_membership,
+    heartbeats,
+    reconciliation,
+)
+from barnabas.coordinator.group.consumer.consumer_group import JOIN_EPOCH, ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
+from barnabas.coordinator.group.group_map import GroupMap
 from barnabas.coordinator.group.offsets import offset_changes
-from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
-from barnabas.coordinator.group.replayed.group_table import GroupTable
+from barnabas.coordinator.group.offsets.offset_changes import check_consumer_commit
 from barnabas.coordinator.runtime.loading.loader import Loader
 from barnabas.coordinator.share.share_shard import ShareShard
 from barnabas.protocol.errors import ErrorCode
@@ -304,7 +305,7 @@ def former_members_may_commit(patch: pytest.MonkeyPatch) -> None:
 
 @member_rule("zombie served", INVARIANT, style="members")
 def fenced_members_are_served(patch: pytest.MonkeyPatch) -> None:
-    real = membership_checks.find_dynamic
+    real = heartbeats.find_dynamic
 
     def find(group: ConsumerGroup, heartbeat: Any, member_id: str) -> Any:
         if heartbeat.request.member_epoch > 0 and member_id not in group.members:
@@ -323,12 +324,12 @@ def tombstones_of_members_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 @member_rule("doubled instance", style="members")
 def two_members_get_one_instance_id(patch: pytest.MonkeyPatch) -> None:
-    real = membership_checks.find_static
+    real = heartbeats.find_static
 
     def find(group: ConsumerGroup, heartbeat: Any, member_id: str) -> Any:
         known = group.static_member(heartbeat.request.instance_id)
         if heartbeat.request.member_epoch == JOIN_EPOCH and known is not None:
-            return membership_checks.replace_static(group, heartbeat, known, member_id)
+            return heartbeats.replace_static(group, heartbeat, known, member_id)
         return real(group, heartbeat, member_id)
 
     patch.setattr(consumer_membership, "find_static", find)
@@ -345,18 +346,18 @@ def sessions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
 @member_rule("expelled", style="failover")
 def a_new_coordinator_forgets_members(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
-    real = GroupTable.replay
+    real = GroupMap.replay
 
-    def replay(self: GroupTable[Any], *args: Any) -> None:
+    def replay(self: GroupMap, *args: Any) -> None:
         if not IS_LOADING:
             real(self, *args)
 
-    patch.setattr(GroupTable, "replay", replay)
+    patch.setattr(GroupMap, "replay", replay)
 
 
 @member_rule("zombie served", "unassigned", "unprocessed", style="failover")
 def sessions_are_not_armed_after_loading(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConsumerShard, "start_timers", lambda *_: None)
+    patch.setattr(ConsumerMembership, "start_timers", lambda *_: None)
 
 
 @member_rule(
@@ -371,13 +372,13 @@ def sessions_are_not_armed_after_loading(patch: pytest.MonkeyPatch) -> None:
 def a_new_coordinator_ignores_tombstones(patch: pytest.MonkeyPatch) -> None:
     """Members that have left are back after a change of the coordinator."""
     patch_loading(patch)
-    real = GroupTable.replay
+    real = GroupMap.replay
 
-    def replay(self: GroupTable[Any], record_type: int, key: bytes, value: bytes | None) -> None:
+    def replay(self: GroupMap, record_type: int, key: bytes, value: bytes | None) -> None:
         if not IS_LOADING or value is not None:
             real(self, record_type, key, value)
 
-    patch.setattr(GroupTable, "replay", replay)
+    patch.setattr(GroupMap, "replay", replay)
 
 
 def findings(*, is_shared: bool, seed: int, style: str, seconds: float) -> set[str]:

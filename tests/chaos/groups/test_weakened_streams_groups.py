@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from barnabas.coordinator.group.assignors import sticky_task_assignor
+from barnabas.coordinator.group.member_timers import MemberTimers
 from barnabas.coordinator.group.offsets import offset_changes
-from barnabas.coordinator.group.offsets.streams_claims import check_streams_commit
-from barnabas.coordinator.group.streams import streams_membership
-from barnabas.coordinator.group.streams.assignors import sticky_task_assignor
-from barnabas.coordinator.group.streams.members import task_reconciliation
-from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
+from barnabas.coordinator.group.offsets.offset_changes import check_streams_commit
+from barnabas.coordinator.group.streams import streams_membership, task_reconciliation
+from barnabas.coordinator.group.streams.streams_member import StreamsMemberState
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
-from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
 from barnabas.protocol.errors import ErrorCode
 from chaos.groups.streams_checker import KINDS
 from simulation.groups.streams_walk import StreamsWalk
@@ -106,7 +105,7 @@ def the_epoch_of_a_member_falls_while_it_releases_tasks(patch: pytest.MonkeyPatc
 
 @rule("unassigned")
 def sessions_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(StreamsTimers, "restart_session", lambda *_: None)
+    patch.setattr(MemberTimers, "restart_session", lambda *_: None)
 
 
 @rule("unassigned", "mixed")

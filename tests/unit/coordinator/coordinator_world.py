@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
 from barnabas.coordinator.group.group_coordinator import (
     OFFSETS_TOPIC,
     GroupCoordinator,
-    GroupSettings,
     ShareServices,
 )
 from barnabas.coordinator.group.requests.offset_requests import InTransaction

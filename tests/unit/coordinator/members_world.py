@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
+from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribedGroup

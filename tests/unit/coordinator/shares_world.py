@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
-from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
-from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator, GroupSettings
+from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
+from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
+from barnabas.coordinator.group.configs.kind_configs import ShareGroupConfig
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from barnabas.coordinator.group.consumer.targets import target_updates
-from barnabas.coordinator.group.share import share_targets
-from barnabas.coordinator.group.streams import streams_targets
+from barnabas.coordinator.group.consumer import consumer_targets
+from barnabas.coordinator.group.share import share_membership
+from barnabas.coordinator.group.streams import group_epochs
 from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from unit.coordinator.consumers_world import ConsumersWorld
-from unit.coordinator.group.consumer.conversion.test_conversions import MixedWorld
+from unit.coordinator.group.consumer.test_conversions import MixedWorld
 from unit.coordinator.members_world import (
     DELAY_MS,
     REBALANCE_MS,
@@ -338,8 +338,8 @@ def test_the_work_of_a_timer_that_fails_once_is_done(
 ) -> None:
     if failure.kind.endswith("-targets"):
         # Targets of large groups are computed in slices; these groups are small.
-        monkeypatch.setattr(target_updates, "AT_ONCE_MAX", 0)
-        monkeypatch.setattr(streams_targets, "_AT_ONCE_MAX", 0)
-        monkeypatch.setattr(share_targets, "AT_ONCE_MAX", 0)
+        monkeypatch.setattr(consumer_targets, "AT_ONCE_MAX", 0)
+        monkeypatch.setattr(group_epochs, "_AT_ONCE_MAX", 0)
+        monkeypatch.setattr(share_membership, "AT_ONCE_MAX", 0)
     story()
     assert failure.count, f"the timer {failure.kind!r} did not run"

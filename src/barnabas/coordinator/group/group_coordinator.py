@@ -6,55 +6,50 @@ without the group) -> runtime -> a part of the group's `GroupShard` -> response 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.classic.group_memory import GroupMemory
-from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
-from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
-from barnabas.coordinator.group.configs.share_config import ShareGroupConfig
-from barnabas.coordinator.group.configs.streams_config import StreamsGroupConfig
-from barnabas.coordinator.group.consumer.consumer_shard import ConsumerSurroundings
+from barnabas.coordinator.group.classic.classic_group import GroupState
+from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroupState
+from barnabas.coordinator.group.group_kind import GroupDependencies
+from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.group_shard import GroupShard
+from barnabas.coordinator.group.kinds import new_group_map
 from barnabas.coordinator.group.requests.consumer_requests import ConsumerRequests
 from barnabas.coordinator.group.requests.group_requests import GroupRequests
 from barnabas.coordinator.group.requests.member_requests import MemberRequests
 from barnabas.coordinator.group.requests.offset_requests import OffsetRequests
-from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetRequests
-from barnabas.coordinator.group.requests.share_requests import ShareRequests
+from barnabas.coordinator.group.requests.share_offset_requests import (
+    ShareOffsetDescriptions,
+    ShareOffsetRequests,
+)
+from barnabas.coordinator.group.requests.share_requests import ShareInitializer, ShareRequests
 from barnabas.coordinator.group.requests.streams_requests import StreamsRequests
-from barnabas.coordinator.group.share_initializer import ShareInitializer
-from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
+from barnabas.coordinator.group.share.share_group import ShareGroupState
+from barnabas.coordinator.group.streams.streams_group import StreamsGroupState
+from barnabas.coordinator.group.topics import TopicHashes
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from barnabas.coordinator.runtime.loading.load_times import load_time_families
+from barnabas.metrics import names
+from barnabas.metrics.family import MetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
-    from barnabas.coordinator.group.share.state_store import ShareStateStore
-    from barnabas.coordinator.group.share_offset_describe import LatestOffsetFinder
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.requests.share_offset_requests import LatestOffsetFinder
+    from barnabas.coordinator.group.share.share_state import ShareStateStore
+    from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.coordinator.runtime.shards.shard_context import ShardContext
+    from barnabas.metrics.family import Tags
     from barnabas.runtime.rng import Rng
 
 OFFSETS_TOPIC = "__consumer_offsets"
-
-
-class GroupSettings(msgspec.Struct):
-    """The configuration of consumer, share and streams groups. The broker changes it."""
-
-    consumers: GroupTypeSettings[ConsumerGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(ConsumerGroupConfig())
-    )
-    shares: GroupTypeSettings[ShareGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(ShareGroupConfig())
-    )
-    streams: GroupTypeSettings[StreamsGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(StreamsGroupConfig())
-    )
 
 
 class ShareServices(msgspec.Struct, frozen=True):
@@ -93,10 +88,12 @@ class GroupCoordinator:
         self.memory = GroupMemory()
 
         def make_shard(context: ShardContext) -> GroupShard:
-            surroundings = ConsumerSurroundings(
-                found.consumers, topics, context.timers, dependencies.clock, rng, self.metrics
+            clock = dependencies.clock
+            groups, hashes = new_group_map(clock, self.memory), TopicHashes(topics)
+            needed = GroupDependencies(
+                groups, topics, hashes, context.timers, clock, rng, self.metrics
             )
-            return GroupShard(config, surroundings, found.shares, found.streams, self.memory)
+            return GroupShard(config, found, needed)
 
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC, dependencies, make_shard
@@ -128,6 +125,56 @@ class GroupCoordinator:
             has_new: whether there are new topics, which regular expressions may match.
         """
         for shard in self.runtime.shards():
-            shard.consumer_groups.on_topics_changed(names, has_new=has_new)
-            shard.share_groups.on_topics_changed(names)
-            shard.streams_groups.on_topics_changed(names)
+            shard.on_topics_changed(names, has_new=has_new)
+
+
+def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
+    """Yield the counters, and the current numbers of groups and state partitions."""
+    metrics, runtime = coordinator.metrics, coordinator.runtime
+    shards = runtime.active_shards()
+    states = Counter(group.state for shard in shards for group in shard.classic_groups.all())
+    offsets = sum(shard.offsets.count() for shard in shards)
+    for name, value in (
+        (names.GROUP_OFFSETS, offsets),
+        (names.GROUPS, sum(states.values())),
+        (names.GROUPS_PREPARING_REBALANCE, states[GroupState.PREPARING_REBALANCE]),
+        (names.GROUPS_COMPLETING_REBALANCE, states[GroupState.COMPLETING_REBALANCE]),
+        (names.GROUPS_STABLE, states[GroupState.STABLE]),
+        (names.GROUPS_EMPTY, states[GroupState.EMPTY]),
+        (names.GROUP_REBALANCES, metrics.completed_rebalances),
+        (names.CONSUMER_GROUP_REBALANCES, metrics.consumer_rebalances),
+        (names.SHARE_GROUP_REBALANCES, metrics.share_rebalances),
+        (names.STREAMS_GROUP_REBALANCES, metrics.streams_rebalances),
+        (names.OFFSET_COMMITS, metrics.offset_commits),
+        (names.OFFSET_DELETIONS, metrics.offset_deletions),
+        (names.OFFSET_EXPIRATIONS, metrics.offset_expirations),
+        (names.COORDINATOR_RECORDS_SKIPPED, runtime.skipped_records),
+    ):
+        yield MetricFamily(name, [((), value)])
+    yield from load_time_families(
+        runtime.load_times, runtime.now_ms(), (names.GROUP_LOAD_TIME_AVG, names.GROUP_LOAD_TIME_MAX)
+    )
+    counted = runtime.state_counts()
+    yield MetricFamily(
+        names.GROUP_STATE_PARTITIONS,
+        [((("state", state.value),), count) for state, count in counted.items()],
+    )
+    modern = Counter(
+        each.state for shard in shards for kind in shard.kinds()[1:] for each in kind.all()
+    )
+    for name, labels in (
+        (names.CONSUMER_GROUPS, {state: state.value.lower() for state in ConsumerGroupState}),
+        (names.SHARE_GROUPS, {state: state.value.lower() for state in ShareGroupState}),
+        (names.STREAMS_GROUPS, {state: state.filter_name for state in StreamsGroupState}),
+    ):
+        counts = [((("state", label),), modern[state]) for state, label in labels.items()]
+        yield MetricFamily(name, counts)
+    yield MetricFamily(names.GROUP_CURRENT_OFFSET, _current_offsets(shards))
+
+
+def _current_offsets(shards: Iterable[GroupShard]) -> Iterator[tuple[Tags, float]]:
+    """Yield the offsets lazily, since there may be many, while the response is sent."""
+    for shard in shards:
+        for group_id, (topic, partition), committed in shard.offsets.items():
+            tags = (("consumergroup", group_id), ("topic", topic), ("partition", str(partition)))
+            yield tags, committed.offset

@@ -9,7 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.streams.topology.configured_topology import (
+    from barnabas.coordinator.group.streams.configuring import (
         ConfiguredInternalTopic,
     )
     from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse

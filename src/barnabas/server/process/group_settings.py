@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.configs.consumer_config import (
+from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
+from barnabas.coordinator.group.configs.kind_configs import (
     ASSIGNMENT_INTERVAL,
-    ConsumerGroupConfig,
-)
-from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
-from barnabas.coordinator.group.configs.share_config import (
     SHARE_ASSIGNMENT_INTERVAL,
-    ShareGroupConfig,
-)
-from barnabas.coordinator.group.configs.streams_config import (
     STREAMS_ASSIGNMENT_INTERVAL,
+    ConsumerGroupConfig,
+    ShareGroupConfig,
     StreamsGroupConfig,
 )
-from barnabas.coordinator.group.group_coordinator import GroupSettings
 from barnabas.metadata.configs.configs_image import GROUP
 
 if TYPE_CHECKING:

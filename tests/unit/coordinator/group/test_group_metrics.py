@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.group_gauges import group_families
+from barnabas.coordinator.group.group_coordinator import group_families
 from barnabas.metrics import names
 from unit.coordinator.members_world import MembersWorld
 

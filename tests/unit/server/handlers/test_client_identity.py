@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
+from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.server.dispatch.request import RequestContext
 from barnabas.server.handlers.groups.client_identity import client_of
 

@@ -1,22 +1,25 @@
-"""The state of a classic group: members, generation, leader and protocol.
+"""The states of a classic group, its members, generation, leader and protocol (ClassicGroup).
 
-Kafka's ClassicGroup. It answers queries and maintains its invariants. `rebalance` drives the state
-changes.
+The group answers queries and maintains its invariants. `rebalance` drives the state changes:
+
+      REBALANCE_STARTED               JOIN_COMPLETED
+EMPTY -----------------> PREPARING  -----------------> COMPLETING
+  ^                      REBALANCE  <----------------- REBALANCE
+  |     ALL_MEMBERS_LEFT   |   ^    REBALANCE_STARTED      |
+  +------------------------+   |                           | ASSIGNMENT_WRITTEN
+                               |     REBALANCE_STARTED     v
+                               +------------------------ STABLE
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.coordinator.group.classic.embedded_protocol import subscribed_topics
-from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX, pending_id_bytes
-from barnabas.coordinator.group.classic.group_state import (
-    GROUP_STATES,
-    GroupEvent,
-    GroupState,
-)
+from barnabas.coordinator.group.classic.classic_member import subscribed_topics
+from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX, Group, pending_id_bytes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
@@ -27,8 +30,60 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_memory import GroupMemory
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+
+
+class GroupState(Enum):
+    """The state of a classic group. Values are the names in the protocol."""
+
+    # The group has no members. It may have committed offsets.
+    EMPTY = "Empty"
+    # Members rejoin, until all have joined or the rebalance timeout expires.
+    PREPARING_REBALANCE = "PreparingRebalance"
+    # A generation has started, and the coordinator waits for the leader's assignment.
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    # The assignment of the generation is written.
+    STABLE = "Stable"
+    # Deleted, or coordinated by another broker. This state is final.
+    DEAD = "Dead"
+
+
+class GroupEvent(Enum):
+    """An event that changes the state of a group. Values tell what triggers it."""
+
+    REBALANCE_STARTED = (
+        "a member joins, leaves, changes its subscription or misses a timeout; or the assignment "
+        "cannot be written"
+    )
+    JOIN_COMPLETED = "all members have joined, or the rebalance timeout has expired"
+    ALL_MEMBERS_LEFT = "no member is left when the rebalance ends"
+    ASSIGNMENT_WRITTEN = "the leader's assignment is committed"
+    REMOVED = "the group is deleted or expires, or this broker no longer coordinates it"
+
+
+# Next state by event. An event that a state lacks cannot happen in it.
+GROUP_STATES: dict[GroupState, dict[GroupEvent, GroupState]] = {
+    GroupState.EMPTY: {
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.PREPARING_REBALANCE: {
+        GroupEvent.JOIN_COMPLETED: GroupState.COMPLETING_REBALANCE,
+        GroupEvent.ALL_MEMBERS_LEFT: GroupState.EMPTY,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.COMPLETING_REBALANCE: {
+        GroupEvent.ASSIGNMENT_WRITTEN: GroupState.STABLE,
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.STABLE: {
+        GroupEvent.REBALANCE_STARTED: GroupState.PREPARING_REBALANCE,
+        GroupEvent.REMOVED: GroupState.DEAD,
+    },
+    GroupState.DEAD: {},
+}
 
 _log = logging.getLogger(__name__)
 
@@ -38,17 +93,16 @@ NO_GENERATION = -1
 INT32_MAX = 0x7FFF_FFFF
 
 
-class ClassicGroup:
+class ClassicGroup(Group):
     """A classic group."""
+
+    kind: ClassVar[str] = "classic"
 
     __slots__ = (
         "awaiting_join_count",
         "generation_id",
-        "group_id",
-        "held_bytes",
         "leader_id",
         "members",
-        "memory",
         "new_member_added",
         "pending_join_members",
         "pending_sync_members",
@@ -65,12 +119,7 @@ class ClassicGroup:
     def __init__(
         self, group_id: str, state: GroupState, state_timestamp: int, memory: GroupMemory
     ) -> None:
-        self.group_id = group_id
-        # Memory accounting of all groups.
-        self.memory = memory
-        # Bytes of the members and issued ids of this group. Changed by `_resize` only, together
-        # with `memory.held_bytes`. Invariant: 0 <= held_bytes <= memory.held_bytes.
-        self.held_bytes = 0
+        super().__init__(group_id, memory)
         # The state and the state before it. Changed by `on_event` only.
         self.state = state
         self.previous_state = state
@@ -155,6 +204,11 @@ class ClassicGroup:
     def has_members(self) -> bool:
         """Whether the group is neither empty nor dead."""
         return not self.is_in(GroupState.EMPTY, GroupState.DEAD)
+
+    @property
+    def has_only_offsets(self) -> bool:
+        """Whether the group never had members, and has no record of its own."""
+        return self.is_in(GroupState.EMPTY) and self.protocol_type is None
 
     @property
     def is_of_consumers(self) -> bool:
@@ -279,18 +333,6 @@ class ClassicGroup:
         if member_id in self.pending_join_members:
             del self.pending_join_members[member_id]
             self._resize(-pending_id_bytes(member_id))
-
-    def release_memory(self) -> None:
-        """Release the memory of a removed group."""
-        self._resize(-self.held_bytes)
-
-    def _resize(self, growth: int) -> None:
-        self.held_bytes += growth
-        self.memory.held_bytes += growth
-        assert 0 <= self.held_bytes <= self.memory.held_bytes, (
-            f"group={self.group_id} held_bytes={self.held_bytes} "
-            f"held_bytes_of_all_groups={self.memory.held_bytes} growth={growth}"
-        )
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Return whether a request may act for this member.
@@ -448,6 +490,12 @@ class ClassicGroup:
             protocol_name=self.protocol_name,
             assignment=member.assignment,
         )
+
+    def end(self, now_ms: int, error: ErrorCode) -> None:
+        self.on_event(GroupEvent.REMOVED, now_ms)
+        for member in self.members.values():
+            self.complete_join(member, failed_join(NO_MEMBER_ID, error))
+            self.complete_sync(member, error)
 
     def _set_awaiting_join(
         self, member: ClassicMember, pending: PendingResponse[JoinGroupResponse] | None

@@ -11,14 +11,28 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.classic.classic_group import NO_MEMBER_ID, failed_join, failed_sync
-from barnabas.coordinator.group.classic.classic_member import ClassicMember
-from barnabas.coordinator.group.classic.group_memory import PENDING_IDS_MAX
-from barnabas.coordinator.group.classic.group_record import group_record, new_group_record
-from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.classic.classic_group import (
+    NO_MEMBER_ID,
+    ClassicGroup,
+    GroupState,
+    failed_join,
+    failed_sync,
+)
+from barnabas.coordinator.group.classic.classic_member import (
+    ClassicMember,
+    MemberIdentity,
+    MemberTimes,
+)
+from barnabas.coordinator.group.classic.group_record import (
+    empty_group,
+    group_record,
+    new_group_record,
+)
 from barnabas.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, nothing
+from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX, member_bytes
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
@@ -26,18 +40,66 @@ from barnabas.protocol.messages.leave_group import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
-    from barnabas.coordinator.group.classic.joining import Joining
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
+    from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from barnabas.protocol.messages.leave_group import (
         LeaveGroupRequest,
         MemberIdentity as LeavingMember,
     )
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from barnabas.runtime.rng import Rng
+
+
+class ClientIdentity(msgspec.Struct, frozen=True):
+    """The client that sent a request."""
+
+    client_id: str
+    # Starts with a slash, as Java prints addresses.
+    host: str
+
+
+class Joining(msgspec.Struct, frozen=True):
+    """One JoinGroup request, its client and its response."""
+
+    request: JoinGroupRequest
+    version: int
+    client: ClientIdentity
+    response: PendingResponse[JoinGroupResponse]
+
+    def refuse(self, member_id: str, error: ErrorCode) -> None:
+        """Answer with an error."""
+        self.response.complete(failed_join(member_id, error))
+
+    def protocols(self) -> dict[str, bytes]:
+        """Return the subscriptions by protocol. For a repeated name, the first one counts."""
+        found: dict[str, bytes] = {}
+        for each in self.request.protocols:
+            found.setdefault(each.name, each.metadata)
+        return found
+
+    def held_bytes(self, member_id: str) -> int:
+        """Return the memory accounting of the member that the request describes."""
+        return member_bytes(self._identity(member_id).length, self.protocols())
+
+    def member(self, member_id: str) -> ClassicMember:
+        """Return the member that the request describes."""
+        request = self.request
+        times = MemberTimes(request.session_timeout_ms, request.rebalance_timeout_ms)
+        return ClassicMember(self._identity(member_id), times, self.protocols())
+
+    def _identity(self, member_id: str) -> MemberIdentity:
+        request, client = self.request, self.client
+        return MemberIdentity(
+            member_id,
+            request.group_instance_id,
+            client.client_id,
+            client.host,
+            request.protocol_type,
+        )
+
 
 _log = logging.getLogger(__name__)
 
@@ -55,12 +117,13 @@ class ClassicMembership:
     LeaveGroup return their response.
     """
 
-    __slots__ = ("_group_size_max", "_groups", "_rebalance", "_rng")
+    __slots__ = ("_classic", "_group_size_max", "_groups", "_rebalance", "_rng")
 
     def __init__(
-        self, groups: ClassicGroups, rebalance: Rebalance, rng: Rng, group_size_max: int
+        self, groups: GroupMap, rebalance: Rebalance, rng: Rng, group_size_max: int
     ) -> None:
         self._groups = groups
+        self._classic = groups.of(ClassicGroup)
         self._rebalance = rebalance
         self._rng = rng
         # group.max.size.
@@ -74,13 +137,14 @@ class ClassicMembership:
         A request without a member id may create the group.
         """
         request = joining.request
-        group = self._groups.find(request.group_id)
+        group = self._classic.find(request.group_id)
         if group is not None:
             return self._join_group(group, joining)
         if request.member_id != NO_MEMBER_ID:
             joining.refuse(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
             return nothing()
-        group = self._groups.create(request.group_id)
+        group = empty_group(request.group_id, self._groups)
+        self._groups.add(group)
         result = self._join_group(group, joining)
         # The initial delay has started: no generation follows at once.
         assert not result.records, f"group={group.group_id} records={result.records}"
@@ -291,7 +355,7 @@ class ClassicMembership:
         self, request: SyncGroupRequest, response: PendingResponse[SyncGroupResponse]
     ) -> Written:
         """Answer with the assignment after the leader's assignment is written."""
-        group = self._groups.find(request.group_id)
+        group = self._classic.find(request.group_id)
         if group is None:
             response.complete(failed_sync(ErrorCode.UNKNOWN_MEMBER_ID))
             return nothing()
@@ -315,14 +379,8 @@ class ClassicMembership:
 
     # Heartbeat.
 
-    def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
         """Restart the member's session. REBALANCE_IN_PROGRESS tells the member to rejoin."""
-        group = self._groups.find(request.group_id)
-        if group is None:
-            return CoordinatorResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        return CoordinatorResult(self._heartbeat(group, request))
-
-    def _heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
         error = group.check_member(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             return error
@@ -338,7 +396,7 @@ class ClassicMembership:
 
     def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[list[MemberResponse]]:
         """Remove members by member id, or (for administrators) by instance id."""
-        group = self._groups.find(request.group_id)
+        group = self._classic.find(request.group_id)
         if group is None:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             return CoordinatorResult([_left(each, unknown) for each in request.members])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.classic.classic_member import (
     ClassicMember,
     MemberIdentity,
     MemberTimes,
 )
-from barnabas.coordinator.group.classic.group_state import GroupState
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.record_frame import decode_coordinator_value
+from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
 from barnabas.protocol.records.group_metadata import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -23,7 +22,8 @@ from barnabas.protocol.records.group_metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_map import GroupMap
+    from barnabas.coordinator.group.group_memory import GroupMemory
 
 # The version that Kafka 4.4 writes.
 _VERSION = 3
@@ -74,6 +74,33 @@ def new_group_record(group: ClassicGroup) -> CoordinatorRecord:
 def group_tombstone(group_id: str) -> CoordinatorRecord:
     """Return the record that removes a group."""
     return CoordinatorRecord.of(GroupMetadataKey(group=group_id), None)
+
+
+def replay_classic(groups: GroupMap, key: bytes, value: bytes | None) -> None:
+    """Apply the record of a classic group. Raises ProtocolError.
+
+    The group takes the place of a group of another kind.
+    """
+    group_id = decode_coordinator_key(GroupMetadataKey, key).group
+    known = groups.find(group_id)
+    if value is None:
+        if isinstance(known, ClassicGroup):
+            groups.remove(known)
+        return
+    try:
+        groups.replace(group_of(group_id, value, groups.memory))
+    except ProtocolError:
+        # The members of the generation are unknown. Keep the group without members and with its
+        # offsets, so that live members can rejoin.
+        if known is not None:
+            groups.remove(known)
+        groups.add(empty_group(group_id, groups))
+        raise
+
+
+def empty_group(group_id: str, groups: GroupMap) -> ClassicGroup:
+    """Return a new group without members, which is not in the map yet."""
+    return ClassicGroup(group_id, GroupState.EMPTY, groups.clock.wall_ms(), groups.memory)
 
 
 def group_of(group_id: str, value: bytes, memory: GroupMemory) -> ClassicGroup:

@@ -12,19 +12,18 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.classic_group import failed_join
+from barnabas.coordinator.group.classic.classic_group import GroupEvent, GroupState, failed_join
 from barnabas.coordinator.group.classic.classic_member import NO_ASSIGNMENT
 from barnabas.coordinator.group.classic.group_record import group_record
-from barnabas.coordinator.group.classic.group_state import GroupEvent, GroupState
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
@@ -56,7 +55,7 @@ class Rebalance:
         timers: ShardTimers,
         clock: Clock,
         metrics: GroupMetrics,
-        groups: ClassicGroups,
+        groups: GroupsOfKind[ClassicGroup],
     ) -> None:
         self._config = config
         self._timers = timers

@@ -1,19 +1,49 @@
-"""Broker configuration of the group coordinator (Kafka's GroupCoordinatorConfig).
+"""Broker configuration of all groups and of classic groups (Kafka's GroupCoordinatorConfig).
 
 It declares only the keys that Barnabas implements.
 """
 
 from __future__ import annotations
 
+from enum import Enum
+
 import msgspec
 
-from barnabas.coordinator.group.configs.assignor_config import ASSIGNOR_KEYS
-from barnabas.coordinator.group.configs.consumer_config import CONSUMER_KEYS
-from barnabas.coordinator.group.configs.share_config import SHARE_KEYS
-from barnabas.coordinator.group.configs.streams_config import STREAMS_KEYS
-from barnabas.coordinator.group.migration_policy import MigrationPolicy, is_policy
+from barnabas.coordinator.group.configs.kind_configs import (
+    ASSIGNOR_KEYS,
+    CONSUMER_KEYS,
+    SHARE_KEYS,
+    STREAMS_KEYS,
+)
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, between, satisfying
+
+
+class MigrationPolicy(Enum):
+    """The policy for groups with members. Empty groups change with any policy."""
+
+    DISABLED = "disabled"
+    # From the classic to the consumer protocol.
+    UPGRADE = "upgrade"
+    # From the consumer to the classic protocol.
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Whether a classic group becomes a consumer group."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Whether a consumer group becomes a classic group."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+def is_policy(value: object) -> bool:
+    """Whether a text names a policy. Upper and lower case are equal, as in Kafka."""
+    return isinstance(value, str) and value.lower() in {each.value for each in MigrationPolicy}
+
 
 _INT_MAX = 0x7FFF_FFFF
 

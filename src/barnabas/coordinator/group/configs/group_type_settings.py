@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
+from barnabas.coordinator.group.configs.kind_configs import (
+    ConsumerGroupConfig,
+    ShareGroupConfig,
+    StreamsGroupConfig,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -65,3 +71,17 @@ class GroupTypeSettings(msgspec.Struct, Generic[C]):
         highest: int | None = getattr(self.config, highest_field, None)
         value = int(own) if lowest is None else max(int(own), lowest)
         return value if highest is None else min(value, highest)
+
+
+class GroupSettings(msgspec.Struct):
+    """The configuration of consumer, share and streams groups. The broker changes it."""
+
+    consumers: GroupTypeSettings[ConsumerGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(ConsumerGroupConfig())
+    )
+    shares: GroupTypeSettings[ShareGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(ShareGroupConfig())
+    )
+    streams: GroupTypeSettings[StreamsGroupConfig] = msgspec.field(
+        default_factory=lambda: GroupTypeSettings(StreamsGroupConfig())
+    )

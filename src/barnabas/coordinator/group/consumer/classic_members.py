@@ -18,23 +18,25 @@ from barnabas.coordinator.group.classic.classic_group import (
     failed_join,
     failed_sync,
 )
-from barnabas.coordinator.group.classic.embedded_protocol import (
+from barnabas.coordinator.group.classic.classic_member import (
     decode_subscription,
     encode_assignment,
     read_version,
 )
-from barnabas.coordinator.group.consumer.conversion.conversion_size import fits
-from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
-from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
-from barnabas.coordinator.group.consumer.heartbeats.membership_checks import (
+from barnabas.coordinator.group.configs.config import MigrationPolicy
+from barnabas.coordinator.group.consumer.consumer_group import (
+    JOIN_EPOCH,
+    ClassicMetadata,
+    ConsumerMember,
+    MemberState,
+)
+from barnabas.coordinator.group.consumer.conversion import Departure, fits
+from barnabas.coordinator.group.consumer.heartbeats import (
+    Heartbeating,
     check_instance,
     find_member,
     replace_static,
 )
-from barnabas.coordinator.group.consumer.members.classic_metadata import ClassicMetadata
-from barnabas.coordinator.group.consumer.members.consumer_member import JOIN_EPOCH, ConsumerMember
-from barnabas.coordinator.group.consumer.members.member_state import MemberState
-from barnabas.coordinator.group.migration_policy import MigrationPolicy
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -48,7 +50,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.group.classic.joining import Joining
+    from barnabas.coordinator.group.classic.classic_membership import Joining
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
@@ -112,7 +114,7 @@ class ClassicMembers:
         updated = replace(heartbeat.updated(member), classic=classic)
         epoch, has_new_subscription = self._membership.update(group, heartbeat, (member, updated))
         departure = Departure(joining=updated, is_stale=group.assignment_epoch < epoch)
-        if not is_dynamic and self._membership.becomes_classic(group, departure):
+        if not is_dynamic and self._membership.downgrade.is_due(group, departure):
             return self._join_last(group, heartbeat, departure, has_new_subscription, joining)
         target_epoch, target = self._membership.update_target(
             group, heartbeat, epoch, (member, updated)

@@ -1,25 +1,146 @@
-"""The state of one consumer group (Kafka: ConsumerGroup). It changes by the replay of records."""
+"""The state of a consumer group and of its members (Kafka: ConsumerGroup). Only replay changes it.
+
+The state of the group follows from its epochs and its members. A group is DEAD once it is removed.
+Otherwise the first row that applies counts:
+
+| state | condition |
+|---|---|
+| EMPTY | the group has no members |
+| ASSIGNING | the target assignment is older than the group epoch |
+| RECONCILING | a member has not reached the target assignment |
+| STABLE | all members have reached it |
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.coordinator.group.assignment import NOTHING, Owned, Target
+import msgspec
+
+from barnabas.coordinator.group.assignment import NOTHING, NOTHING_OWNED, Owned, Target
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
-from barnabas.coordinator.group.classic.group_memory import member_bytes
-from barnabas.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
-from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
-from barnabas.coordinator.group.consumer.resolved_regex import UNRESOLVED, ResolvedRegex
-from barnabas.coordinator.group.replayed.replayed_group import (
-    NO_EPOCH,
-    ReplayedGroup,
-    change_counts,
-)
+from barnabas.coordinator.group.group_memory import member_bytes
+from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_memory import GroupMemory
+
+
+class ConsumerGroupState(Enum):
+    """The state of a consumer group. Values are the names in the protocol."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class MemberState(IntEnum):
+    """The state of a member. Values are those of its record."""
+
+    # The member has received all partitions of the epoch that it has reached.
+    STABLE = 0
+    # The member must revoke partitions before it can advance to the next epoch.
+    UNREVOKED_PARTITIONS = 1
+    # The member waits for partitions that other members have not revoked yet.
+    UNRELEASED_PARTITIONS = 2
+    # A later version has written a state that this version does not know.
+    UNKNOWN = 127
+
+    @classmethod
+    def of(cls, value: int) -> MemberState:
+        """Return the state of a record. Unknown values become UNKNOWN."""
+        return cls(value) if value in _VALUES else cls.UNKNOWN
+
+
+_VALUES = frozenset(MemberState)
+
+
+class ClassicMetadata(msgspec.Struct, frozen=True):
+    """The fields of JoinGroup that the member needs if the group becomes a classic group."""
+
+    session_timeout_ms: int
+    # Subscription (ConsumerProtocol) by assignment protocol, in the member's order of preference.
+    # Not empty, and each name once.
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol that JoinGroup returns: the member's first one."""
+        return self.protocols[0][0]
+
+    @property
+    def subscription_bytes(self) -> int:
+        """The size of all subscriptions."""
+        return sum(len(metadata) for _, metadata in self.protocols)
+
+
+# Member epochs with which a client leaves the group, or a static member leaves for a while.
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+# The member epoch with which a client joins the group.
+JOIN_EPOCH = 0
+
+
+class ConsumerMember(msgspec.Struct, frozen=True):
+    """A member. A change creates a new object, and its record replaces the old one."""
+
+    member_id: str
+    # Epoch of the target assignment that the member has reached. -2 for a static member that has
+    # left for a while.
+    member_epoch: int = 0
+    # The epoch before that. A client that missed the last response still sends it.
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    # Starts with a slash, as Java prints addresses.
+    client_host: str = ""
+    # Time in ms for the revocation of partitions. -1 until the client sends it.
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: frozenset[str] = frozenset()
+    # A regular expression in RE2 syntax; empty if there is none.
+    subscribed_topic_regex: str = ""
+    # The assignor that the client prefers, or None.
+    server_assignor: str | None = None
+    # Partitions that the client may use.
+    assigned: Owned = NOTHING_OWNED
+    # Partitions that the client must revoke. No other member gets them before that.
+    pending_revocation: Owned = NOTHING_OWNED
+    # Set if the client uses the classic protocol: JoinGroup, SyncGroup, Heartbeat.
+    classic: ClassicMetadata | None = None
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """Whether the client uses the classic protocol."""
+        return self.classic is not None
+
+    @property
+    def must_revoke(self) -> bool:
+        """Whether the client must give up partitions before it gets a new epoch."""
+        return self.state is MemberState.UNREVOKED_PARTITIONS
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether the member has all partitions of that target assignment."""
+        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
+
+
+class ResolvedRegex(msgspec.Struct, frozen=True):
+    """The result of the last resolution."""
+
+    topics: frozenset[str]
+    # Offset of the metadata image whose topics were matched.
+    version: int
+    # Wall clock of the resolution, in ms.
+    timestamp: int
+
+
+UNRESOLVED = ResolvedRegex(frozenset(), -1, -1)
 
 # Estimated overhead of a member, of each of its topics and of each partition, in bytes.
 _MEMBER_BYTES = 1_000
@@ -29,6 +150,8 @@ _PARTITION_BYTES = 100
 
 class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
     """Members, epochs, target assignment and regular expressions of a group."""
+
+    kind: ClassVar[str] = "consumer"
 
     __slots__ = (
         "_assignors",
@@ -66,7 +189,7 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
 
     @property
     def state(self) -> ConsumerGroupState:
-        """The state. See `consumer_group_state`."""
+        """The state, by the table at the head of this file."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
@@ -293,10 +416,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         """Return by how many bytes the group grows if the member gets this state."""
         known = self.members.get(member.member_id)
         return _bytes_of(member) - (0 if known is None else _bytes_of(known))
-
-    def reclaim_memory(self) -> None:
-        """Account for the members of a removed group that is brought back."""
-        self._resize(sum(map(_bytes_of, self.members.values())) - self.held_bytes)
 
     def _add_owner(self, partitions: Owned, epoch: int) -> None:
         for topic_id, indexes in partitions.items():

@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.assignment import NOTHING_OWNED, Target
+from barnabas.coordinator.group.consumer.consumer_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+)
 from barnabas.coordinator.group.consumer.consumer_records import (
     current_record,
     epoch_record,
@@ -22,30 +27,20 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     partition_metadata_tombstone,
     regex_tombstone,
     target_epoch_record,
-    target_record,
 )
-from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
-from barnabas.coordinator.group.consumer.conversion.downgrade import Departure
-from barnabas.coordinator.group.consumer.heartbeats.membership_checks import (
+from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
+from barnabas.coordinator.group.consumer.consumer_targets import ConsumerTargets, compute_targets
+from barnabas.coordinator.group.consumer.conversion import Departure
+from barnabas.coordinator.group.consumer.heartbeats import (
     check_instance,
     find_dynamic,
     find_leaving,
     find_member,
     find_static,
-)
-from barnabas.coordinator.group.consumer.heartbeats.quiet_consumer_heartbeats import (
     quiet_consumer_heartbeat,
 )
-from barnabas.coordinator.group.consumer.members.consumer_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-)
-from barnabas.coordinator.group.consumer.members.member_state import MemberState
-from barnabas.coordinator.group.consumer.members.reconciliation import Reconciliation, reconcile
-from barnabas.coordinator.group.consumer.regexes.group_regexes import GroupRegexes, RegexChange
-from barnabas.coordinator.group.consumer.targets.target_assignment import compute_targets
-from barnabas.coordinator.group.consumer.targets.target_updates import TargetUpdates
+from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
+from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -60,12 +55,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.group.consumer.conversion.downgrade import Downgrade
-    from barnabas.coordinator.group.consumer.conversion.upgrade import Upgrade
-    from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
-    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
+    from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
+    from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 
@@ -80,20 +73,25 @@ _REFRESH_MS = 0x7FFF_FFFF
 class ConsumerMembership:
     """The heartbeats of one shard."""
 
-    __slots__ = ("_downgrade", "_regexes", "_shard", "_targets", "_upgrade", "timers")
+    __slots__ = ("_regexes", "_shard", "_targets", "_upgrade", "downgrade", "timers")
 
     def __init__(self, shard: ConsumerShard, upgrade: Upgrade, downgrade: Downgrade) -> None:
         self._shard = shard
         self._upgrade = upgrade
-        self._downgrade = downgrade
+        self.downgrade = downgrade
         self.timers = ConsumerTimers(
             shard.groups, shard.timers, lambda group, member: self.remove(group, [member], None)
         )
         self._regexes = GroupRegexes(shard)
-        self._targets = TargetUpdates(shard, self._assignor)
+        self._targets = ConsumerTargets(shard, self._assignor)
+
+    def start_timers(self) -> None:
+        """Start the timeouts of all members after the shard is loaded."""
+        self.timers.start_all(self._shard.session_timeout_of)
 
     def heartbeat(self, heartbeat: Heartbeating) -> Answer:
         """Return the response and the records of a heartbeat whose fields are valid."""
+        # 1. A heartbeat that changes nothing needs no further step.
         response = quiet_consumer_heartbeat(self._shard, self.timers, heartbeat)
         if response is not None:
             return CoordinatorResult(response)
@@ -108,6 +106,7 @@ class ConsumerMembership:
 
     def _continue(self, heartbeat: Heartbeating) -> Answer:
         request = heartbeat.request
+        # 2. Find or create the group.
         group = self._shard.find_or_create(
             request.group_id,
             heartbeat.records,
@@ -116,12 +115,17 @@ class ConsumerMembership:
         )
         member_id = request.member_id or self._shard.new_member_id()
         self.check_size(group, member_id, request.instance_id)
+        # 3. Find or create the member, and give it the fields of the request.
         find = find_dynamic if request.instance_id is None else find_static
         member = find(group, heartbeat, member_id)
         updated = heartbeat.updated(member)
+        # 4. Raise the group epoch if the change concerns other members.
         group_epoch, has_new_subscription = self.update(group, heartbeat, (member, updated))
+        # 5. Compute the target assignment if it is older than the group epoch.
         epoch, target = self.update_target(group, heartbeat, group_epoch, (member, updated))
+        # 6. Move the member a step towards its target.
         updated = self.reconcile(group, heartbeat, updated, epoch, target, has_new_subscription)
+        # 7. Restart the session, and respond.
         timeout_ms, interval_ms = self._shard.session_and_interval_ms(group.group_id)
         self.timers.restart_session(group.group_id, member_id, timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
@@ -151,7 +155,7 @@ class ConsumerMembership:
         for member in group.members.values():
             # The group may have been a consumer group before.
             self.timers.end(group.group_id, member.member_id)
-            timeout_ms = self._shard.session_timeout_of(group.group_id, member)
+            timeout_ms = self._shard.session_timeout_of(group, member)
             self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
         return group
 
@@ -169,7 +173,7 @@ class ConsumerMembership:
         member, updated = change
         if updated is not member:
             if updated != member:
-                self._shard.check_memory(group, updated)
+                self._shard.check_memory(group, group.growth_by(updated))
                 heartbeat.records.append(member_record(group.group_id, updated))
         elif not group.regexes() and not group.needs_refresh(self._shard.clock.wall_ms()):
             # The heartbeat has only an epoch.
@@ -239,25 +243,15 @@ class ConsumerMembership:
         current = group.target_of(after.member_id, after.instance_id)
         if group.assignment_epoch >= group_epoch:
             return group.assignment_epoch, current
-        now_ms = self._shard.clock.wall_ms()
         interval_ms = self._shard.assignment_interval_ms(group.group_id)
-        is_too_early = (
-            group.assignment_timestamp
-            and interval_ms
-            and now_ms < group.assignment_timestamp + interval_ms
-        )
-        if is_too_early or self._targets.is_running(group.group_id):
+        if self._targets.must_wait(group, interval_ms):
             return group.assignment_epoch, current
         if self._targets.is_large(group, before, after):
-            self._targets.start(group.group_id)
+            self._targets.start(group.group_id, self._targets.assign)
             return group.assignment_epoch, current
         assignor = self._assignor(group, before, after)
         targets, differing = compute_targets(group, after, assignor, self._shard.topics)
-        heartbeat.records += [
-            target_record(group.group_id, member_id, target)
-            for member_id, target in differing.items()
-        ]
-        heartbeat.records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
+        heartbeat.records += self._targets.records_of(group.group_id, group_epoch, differing)
         return group_epoch, targets[after.member_id]
 
     def reconcile(
@@ -302,17 +296,14 @@ class ConsumerMembership:
         if after != member:
             _check_owners(group, member, after)
             heartbeat.records.append(current_record(group.group_id, after))
-            if after.state is MemberState.UNREVOKED_PARTITIONS:
-                self.timers.start_rebalance(group.group_id, after)
-            else:
-                self.timers.end_rebalance(group.group_id, after.member_id)
+            self.timers.update_rebalance(group.group_id, after)
         return after
 
     # Leaving.
 
     def _leave(self, heartbeat: Heartbeating) -> Answer:
         request = heartbeat.request
-        group = self._shard.require(request.group_id)
+        group = self._shard.groups.require(request.group_id)
         response = ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.NONE,
             member_id=request.member_id,
@@ -357,7 +348,7 @@ class ConsumerMembership:
     ) -> CoordinatorResult[R]:
         """Remove members. If only classic members remain, the group becomes a classic group."""
         departure = Departure(members)
-        if self._downgrade.is_due(group, departure):
+        if self.downgrade.is_due(group, departure):
             records: list[CoordinatorRecord] = []
             on_converted = self.convert_to_classic(group, records, departure)
             return CoordinatorResult(response, records, is_replayed=False, on_appended=on_converted)
@@ -369,10 +360,6 @@ class ConsumerMembership:
 
         return CoordinatorResult(response, self._fence(group, members), on_appended=on_appended)
 
-    def becomes_classic(self, group: ConsumerGroup, departure: Departure) -> bool:
-        """Whether the group becomes a classic group."""
-        return self._downgrade.is_due(group, departure)
-
     def convert_to_classic(
         self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: Departure
     ) -> Callable[[ErrorCode], None]:
@@ -381,7 +368,7 @@ class ConsumerMembership:
         Returns:
             A function to call with the result of the append.
         """
-        on_converted = self._downgrade.convert(group, records, departure)
+        on_converted = self.downgrade.convert(group, records, departure)
 
         def on_appended(error: ErrorCode) -> None:
             on_converted(error)

@@ -1,11 +1,31 @@
-"""Encodes consumer groups as records of `__consumer_offsets` (GroupCoordinatorRecordHelpers)."""
+"""Records of consumer groups: how they are encoded, and what their replay changes."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from barnabas.coordinator.group.assignment import NOTHING_OWNED, Owned
+from barnabas.coordinator.group.consumer.consumer_group import (
+    ClassicMetadata,
+    ConsumerMember,
+    MemberState,
+    ResolvedRegex,
+)
+from barnabas.coordinator.group.replayed_group import (
+    NO_EPOCH,
+    RecordReplay,
+    put_epoch,
+    put_target,
+    put_target_epoch,
+    remove_member,
+    remove_target,
+    remove_target_epoch,
+)
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -23,6 +43,7 @@ from barnabas.protocol.records.consumer_group_metadata import (
 )
 from barnabas.protocol.records.consumer_group_partition_metadata import (
     ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
 )
 from barnabas.protocol.records.consumer_group_regular_expression import (
     ConsumerGroupRegularExpressionKey,
@@ -40,11 +61,11 @@ from barnabas.protocol.records.consumer_group_target_assignment_metadata import 
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
-    from barnabas.coordinator.group.assignment import Owned, Target
+    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
-    from barnabas.coordinator.group.consumer.resolved_regex import ResolvedRegex
+
 
 _MEMBER_KEYS = (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -193,3 +214,152 @@ def group_tombstones(
         partition_metadata_tombstone(group_id),
         CoordinatorRecord.of(ConsumerGroupMetadataKey(group_id=group_id), None),
     ]
+
+
+def _put_partition_metadata(
+    group: ConsumerGroup,
+    _key: ConsumerGroupPartitionMetadataKey,
+    _record: ConsumerGroupPartitionMetadataValue,
+) -> None:
+    group.has_partition_metadata = True
+
+
+def _remove_partition_metadata(
+    group: ConsumerGroup, _key: ConsumerGroupPartitionMetadataKey
+) -> None:
+    group.has_partition_metadata = False
+
+
+def _put_member(
+    group: ConsumerGroup,
+    key: ConsumerGroupMemberMetadataKey,
+    record: ConsumerGroupMemberMetadataValue,
+) -> None:
+    group.put(
+        replace(
+            group.members.get(key.member_id) or ConsumerMember(key.member_id),
+            instance_id=record.instance_id,
+            rack_id=record.rack_id,
+            client_id=record.client_id,
+            client_host=record.client_host,
+            subscribed_topic_names=frozenset(record.subscribed_topic_names),
+            subscribed_topic_regex=record.subscribed_topic_regex or "",
+            rebalance_timeout_ms=record.rebalance_timeout_ms,
+            server_assignor=record.server_assignor,
+            classic=_classic_metadata(record.classic_member_metadata),
+        )
+    )
+
+
+def _put_current(
+    group: ConsumerGroup,
+    key: ConsumerGroupCurrentMemberAssignmentKey,
+    record: ConsumerGroupCurrentMemberAssignmentValue,
+) -> None:
+    epoch = record.member_epoch
+    group.put(
+        replace(
+            group.members.get(key.member_id) or ConsumerMember(key.member_id),
+            member_epoch=epoch,
+            previous_member_epoch=record.previous_member_epoch,
+            state=MemberState.of(record.state),
+            assigned=_read_owned(record.assigned_partitions, epoch),
+            pending_revocation=_read_owned(record.partitions_pending_revocation, epoch),
+        )
+    )
+
+
+def _remove_current(group: ConsumerGroup, key: ConsumerGroupCurrentMemberAssignmentKey) -> None:
+    known = group.members.get(key.member_id)
+    if known is not None:
+        group.put(
+            replace(
+                known,
+                member_epoch=NO_EPOCH,
+                previous_member_epoch=NO_EPOCH,
+                assigned=NOTHING_OWNED,
+                pending_revocation=NOTHING_OWNED,
+            )
+        )
+
+
+def _put_regex(
+    group: ConsumerGroup,
+    key: ConsumerGroupRegularExpressionKey,
+    record: ConsumerGroupRegularExpressionValue,
+) -> None:
+    found = ResolvedRegex(frozenset(record.topics), record.version, record.timestamp)
+    group.resolved[key.regular_expression] = found
+
+
+def _remove_regex(group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey) -> None:
+    group.resolved.pop(key.regular_expression, None)
+
+
+def _classic_metadata(record: ClassicMemberMetadata | None) -> ClassicMetadata | None:
+    """Return the metadata of a member of the classic protocol. Raises ProtocolError."""
+    if record is None:
+        return None
+    protocols = {each.name: each.metadata for each in record.supported_protocols}
+    if not protocols:
+        raise ProtocolError("a member of the classic protocol has no protocols")
+    if len(protocols) < len(record.supported_protocols):
+        raise ProtocolError("a member of the classic protocol has a protocol twice")
+    if record.session_timeout_ms < 0:
+        raise ProtocolError(f"a member has a session timeout of {record.session_timeout_ms} ms")
+    return ClassicMetadata(record.session_timeout_ms, tuple(protocols.items()))
+
+
+def _read_owned(partitions: list[TopicPartitions], member_epoch: int) -> Owned:
+    """Return the partitions of a record.
+
+    Brokers before 4.2 store no assignment epochs. The member's epoch is their upper limit.
+    """
+    found: dict[bytes, dict[int, int]] = {}
+    for each in partitions:
+        epochs = each.assignment_epochs or [member_epoch] * len(each.partitions)
+        if len(epochs) != len(each.partitions):
+            raise ProtocolError(
+                f"{len(each.partitions)} partitions have {len(epochs)} assignment epochs"
+            )
+        if each.partitions:
+            found[each.topic_id] = dict(zip(each.partitions, epochs, strict=True))
+    return found
+
+
+CONSUMER_REPLAYS: tuple[RecordReplay[ConsumerGroup, Any, Any], ...] = (
+    RecordReplay(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, put_epoch),
+    RecordReplay(
+        ConsumerGroupPartitionMetadataKey,
+        ConsumerGroupPartitionMetadataValue,
+        _put_partition_metadata,
+        _remove_partition_metadata,
+    ),
+    RecordReplay(
+        ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, _put_member, remove_member
+    ),
+    RecordReplay(
+        ConsumerGroupTargetAssignmentMetadataKey,
+        ConsumerGroupTargetAssignmentMetadataValue,
+        put_target_epoch,
+        remove_target_epoch,
+    ),
+    RecordReplay(
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupTargetAssignmentMemberValue,
+        put_target,
+        remove_target,
+    ),
+    RecordReplay(
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupCurrentMemberAssignmentValue,
+        _put_current,
+        _remove_current,
+    ),
+    RecordReplay(
+        ConsumerGroupRegularExpressionKey,
+        ConsumerGroupRegularExpressionValue,
+        _put_regex,
+        _remove_regex,
+    ),
+)

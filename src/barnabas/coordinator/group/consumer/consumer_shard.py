@@ -1,228 +1,168 @@
-"""The consumer groups of one state partition, with their configuration and dependencies."""
+"""The consumer groups of a shard: configuration, timers, and matches of regular expressions.
+
+The topics that an expression matches are kept while the topics do not change. A resolution of a
+group's expressions, or of another group's, uses them again.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from barnabas.coordinator.group.classic.group_record import group_tombstone
-from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.configs.kind_configs import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.consumer.consumer_replay import CONSUMER_REPLAYS
-from barnabas.coordinator.group.consumer.matched_topics import MatchedTopics
-from barnabas.coordinator.group.consumer.members.member_state import MemberState
-from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.group.replayed.group_table import GroupTable
-from barnabas.coordinator.group.topic_hash import TopicHashes
-from barnabas.protocol.errors import ErrorCode
+from barnabas.coordinator.group.group_kind import KindShard
+from barnabas.coordinator.group.member_timers import RETRY_MS, MemberTimers
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-    from barnabas.coordinator.group.classic.classic_groups import ClassicGroups
-    from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
     from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
-    from barnabas.coordinator.group.consumer.consumer_timers import ConsumerTimers
-    from barnabas.coordinator.group.consumer.members.consumer_member import ConsumerMember
-    from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.topics_view import TopicsView
-    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.rng import Rng
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerMember
+    from barnabas.coordinator.group.group_kind import GroupDependencies
+    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 
 
-class ConsumerSurroundings(msgspec.Struct, frozen=True):
-    """Dependencies of a shard's consumer groups."""
-
-    settings: GroupTypeSettings[ConsumerGroupConfig]
-    topics: TopicsView
-    timers: ShardTimers
-    clock: Clock
-    rng: Rng
-    metrics: GroupMetrics
+# Limits on the kept matches of a shard: expressions, and names of topics.
+_KEPT_EXPRESSIONS_MAX = 1_000
+_KEPT_NAMES_MAX = 50_000
 
 
-class ConsumerShard:
-    """The consumer groups of one shard. A group id belongs to a classic or to a consumer group."""
+class Matched(NamedTuple):
+    """The topics that an expression matches, whether or not members may read them."""
 
-    __slots__ = (
-        "_classic",
-        "_has_other",
-        "_rng",
-        "_settings",
-        "clock",
-        "groups",
-        "hashes",
-        "matched_topics",
-        "metrics",
-        "new_topics_version",
-        "timers",
-        "topics",
-    )
+    # Offset of the metadata image whose topics were matched.
+    version: int
+    names: list[str]
+
+
+class MatchedTopics:
+    """The matches of the most recently used expressions. They are valid for the current topics."""
+
+    __slots__ = ("_by_regex", "_names_count", "topic_changes")
+
+    def __init__(self) -> None:
+        self._by_regex: OrderedDict[str, Matched] = OrderedDict()
+        # Invariant: the number of names of all entries.
+        self._names_count = 0
+        # Number of `clear` calls. It only grows.
+        self.topic_changes = 0
+
+    def find(self, regex: str) -> Matched | None:
+        """Return the matches of an expression, or None if they are unknown."""
+        found = self._by_regex.get(regex)
+        if found is not None:
+            self._by_regex.move_to_end(regex)
+        return found
+
+    def add(self, regex: str, matched: Matched) -> None:
+        """Keep the matches of an expression. Drop the least recently used ones above a limit."""
+        self._drop(regex)
+        self._by_regex[regex] = matched
+        self._names_count += len(matched.names)
+        while len(self._by_regex) > _KEPT_EXPRESSIONS_MAX or self._names_count > _KEPT_NAMES_MAX:
+            self._drop(next(iter(self._by_regex)))
+
+    def clear(self) -> None:
+        """Drop all matches, because the topics have changed."""
+        self.topic_changes += 1
+        self._by_regex.clear()
+        self._names_count = 0
+
+    def _drop(self, regex: str) -> None:
+        dropped = self._by_regex.pop(regex, None)
+        if dropped is not None:
+            self._names_count -= len(dropped.names)
+
+
+class ConsumerShard(KindShard[ConsumerGroup, ConsumerGroupConfig]):
+    """The consumer groups of one shard."""
+
+    __slots__ = ("_rng", "matched_topics", "new_topics_version")
 
     def __init__(
-        self,
-        surroundings: ConsumerSurroundings,
-        classic: ClassicGroups,
-        has_other: Callable[[str], bool],
+        self, settings: GroupTypeSettings[ConsumerGroupConfig], dependencies: GroupDependencies
     ) -> None:
-        self._classic = classic
-        # Whether an id has a share or streams group.
-        self._has_other = has_other
-        self._settings = surroundings.settings
-        self._rng = surroundings.rng
-        self.topics = surroundings.topics
-        self.timers = surroundings.timers
-        self.clock = surroundings.clock
-        self.metrics = surroundings.metrics
-        self.hashes = TopicHashes(self.topics)
+        super().__init__(ConsumerGroup, settings, dependencies)
+        self._rng = dependencies.rng
         self.matched_topics = MatchedTopics()
-        self.groups = GroupTable("consumer", self._create, self._make_room, CONSUMER_REPLAYS)
         # Offset of the last metadata image with new topics. Older results of regular expressions
         # are outdated.
         self.new_topics_version = -1
-
-    def _create(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._classic.memory)
-
-    def _make_room(self, group_id: str) -> bool:
-        return not self._has_other(group_id) and self.remove_offsets_only(group_id)
-
-    def remove_offsets_only(self, group_id: str) -> bool:
-        """Remove a classic group that has only offsets. Return whether the id is free now."""
-        group = self._classic.find(group_id)
-        if group is None:
-            return True
-        if not group.is_in(GroupState.EMPTY) or group.protocol_type is not None:
-            return False
-        self._classic.remove(group, ErrorCode.UNKNOWN_MEMBER_ID)
-        return True
-
-    # Groups.
-
-    def require(self, group_id: str) -> ConsumerGroup:
-        """Return an existing consumer group. Raises RefusalError."""
-        group = self.groups.find(group_id)
-        if group is not None:
-            return group
-        if self._classic.find(group_id) is None and not self._has_other(group_id):
-            message = f"Group {group_id} not found."
-        else:
-            message = f"Group {group_id} is not a consumer group."
-        raise RefusalError(ErrorCode.GROUP_ID_NOT_FOUND, message)
-
-    def find_or_create(
-        self,
-        group_id: str,
-        records: list[CoordinatorRecord],
-        upgrade: Callable[[ClassicGroup], ConsumerGroup],
-        *,
-        is_joining: bool,
-    ) -> ConsumerGroup:
-        """Return the group of a heartbeat. Raises RefusalError.
-
-        A new group is added by the replay of its records. A classic group without members makes
-        room for it. A classic group with members is converted.
-
-        Args:
-            group_id: the group.
-            records: gets the records of the change.
-            upgrade: returns the consumer group of a classic group with members.
-            is_joining: whether the heartbeat may create or convert a group.
-        """
-        group = self.groups.find(group_id)
-        if group is not None:
-            return group
-        if self._has_other(group_id):
-            raise RefusalError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
-            )
-        classic = self._classic.find(group_id)
-        if classic is None:
-            if is_joining:
-                return self._create(group_id)
-            raise RefusalError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found."
-            )
-        if not is_joining:
-            raise RefusalError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
-            )
-        if not classic.is_in(GroupState.EMPTY):
-            return upgrade(classic)
-        records.append(group_tombstone(group_id))
-        return self._create(group_id)
 
     def new_member_id(self) -> str:
         """Return a random id for a client that has not chosen one."""
         return uuid_to_string(self._rng.uuid())
 
-    def check_memory(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Check that the group may grow by the new state of a member. Raises RefusalError."""
-        growth = group.growth_by(member)
-        error = self._classic.memory.check(group.held_bytes, growth)
-        if error is not ErrorCode.NONE:
-            raise RefusalError(error, "The subscriptions of the members take too much memory.")
-
     # Configuration.
 
-    def session_timeout_ms(self, group_id: str) -> int:
-        """Return the session timeout of a group's members."""
-        return self._settings.value(group_id, "consumer.session.timeout.ms")
-
-    def session_timeout_of(self, group_id: str, member: ConsumerMember) -> int:
+    def session_timeout_of(self, group: ConsumerGroup, member: ConsumerMember) -> int:
         """Return the session timeout of a member, its own one with the classic protocol."""
         if member.classic is not None:
             return member.classic.session_timeout_ms
-        return self.session_timeout_ms(group_id)
+        return self.session_timeout_ms(group.group_id)
 
-    def session_and_interval_ms(self, group_id: str) -> tuple[int, int]:
-        """Return the session timeout and the heartbeat interval of a group's members."""
-        return self._settings.values(
-            group_id, "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-        )
+    # Topics.
 
-    @property
-    def config(self) -> ConsumerGroupConfig:
-        """The broker's current configuration."""
-        return self._settings.config
+    def forget_matches(self, *, has_new: bool) -> None:
+        """Forget which topics match regular expressions, since topics have changed.
 
-    def assignment_interval_ms(self, group_id: str) -> int:
-        """Return the minimum time between two target assignments of a group."""
-        return self._settings.value(group_id, "consumer.assignment.interval.ms")
-
-    # Topics and leadership.
-
-    def on_topics_changed(self, names: Collection[str], *, has_new: bool) -> None:
-        """Let the next heartbeat of each group that subscribes to these topics compare them."""
-        self.hashes.forget(names)
+        Args:
+            has_new: whether there are new topics, which regular expressions may match.
+        """
         self.matched_topics.clear()
         if has_new:
             self.new_topics_version = self.topics.version()
-        for group in self.groups.all():
-            if any(group.is_subscribed_to(name) for name in names):
-                group.request_refresh()
 
-    def start_timers(self, timers: ConsumerTimers) -> None:
-        """Start the timeouts of all members after the shard is loaded."""
-        for group in self.groups.all():
-            for member in group.members.values():
-                timeout_ms = self.session_timeout_of(group.group_id, member)
-                timers.restart_session(group.group_id, member.member_id, timeout_ms)
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
-                    timers.start_rebalance(group.group_id, member)
 
-    def discard(self, group: ConsumerGroup) -> Callable[[], None]:
-        """Remove a group without members at once. Return a function that brings it back."""
-        self.groups.remove(group.group_id)
-        return partial(self.restore, group)
+_JOIN, _SYNC = "consumer-join", "consumer-sync"
 
-    def restore(self, group: ConsumerGroup) -> None:
-        """Bring back a removed group, unless a new one has its id."""
-        if self.groups.restore(group):
-            group.reclaim_memory()
+
+class ConsumerTimers(MemberTimers[ConsumerGroup]):
+    """The timers of one shard. Members of the classic protocol have more of them."""
+
+    __slots__ = ()
+
+    def start_join(self, group_id: str, member: ConsumerMember) -> None:
+        """Remove a member of the classic protocol unless it rejoins within its rebalance timeout.
+
+        A timeout that runs already is not extended.
+        """
+        if not self._timers.is_scheduled((_JOIN, group_id, member.member_id)):
+            self._start(_JOIN, group_id, member.member_id, member.rebalance_timeout_ms)
+
+    def end_join(self, group_id: str, member_id: str) -> None:
+        """Cancel the timeout of a member of the classic protocol that has rejoined."""
+        self._timers.cancel((_JOIN, group_id, member_id))
+
+    def start_sync(self, group_id: str, member_id: str, timeout_ms: float) -> None:
+        """Remove a member of the classic protocol unless it sends SyncGroup within the timeout."""
+        self._start(_SYNC, group_id, member_id, timeout_ms)
+
+    def end_sync(self, group_id: str, member_id: str) -> None:
+        """Cancel the timeout of a member of the classic protocol that has sent SyncGroup."""
+        self._timers.cancel((_SYNC, group_id, member_id))
+
+    def end(self, group_id: str, member_id: str) -> None:
+        """Cancel all timeouts of a member that has left."""
+        super().end(group_id, member_id)
+        self.end_join(group_id, member_id)
+        self.end_sync(group_id, member_id)
+
+    def _start(self, name: str, group_id: str, member_id: str, timeout_ms: float) -> None:
+        self._timers.schedule(
+            (name, group_id, member_id),
+            max(timeout_ms, 0),
+            partial(self._on_classic_expired, name, group_id, member_id),
+        )
+
+    def _on_classic_expired(
+        self, name: str, group_id: str, member_id: str
+    ) -> CoordinatorResult[None]:
+        def is_due(member: ConsumerMember) -> bool:
+            return member.uses_classic_protocol
+
+        def retry() -> None:
+            self._start(name, group_id, member_id, RETRY_MS)
+
+        return self.remove(group_id, member_id, f"{name} has timed out", is_due, retry)

@@ -1,24 +1,171 @@
-"""Commits and deletions of offsets in one state partition (Kafka's OffsetMetadataManager)."""
+"""Commits and deletions of offsets in one state partition (Kafka: OffsetMetadataManager)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
-from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_commit
-from barnabas.coordinator.group.offsets.streams_claims import check_streams_commit
+import msgspec
+
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
+from barnabas.coordinator.group.offsets.offset_store import offset_tombstone
+from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+from barnabas.coordinator.group.streams.streams_member import StreamsMember
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.all_groups import AllGroups
+    from collections.abc import Callable, Iterable, Mapping
+
     from barnabas.coordinator.group.classic.rebalance import Rebalance
+    from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
-    from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
+    from barnabas.coordinator.group.offsets.offset_store import (
+        CommittedOffset,
+        OffsetStore,
+        PartitionKey,
+    )
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+
+
+# TxnOffsetCommit has the errors of groups with member epochs since its version 6.
+_TRANSACTIONAL_SINCE = 10
+
+
+class MemberClaim(msgspec.Struct, frozen=True):
+    """The member that a request claims to come from."""
+
+    group_id: str
+    # Empty if the client is not a member.
+    member_id: str = ""
+    # Generation or member epoch. -1 if the client is not a member.
+    generation_id: int = -1
+    group_instance_id: str | None = None
+
+
+class OffsetsToCommit(msgspec.Struct, frozen=True):
+    """The offsets of one request for one group. All topics exist and have names."""
+
+    claim: MemberClaim
+    # A partition that the request has twice is in the list twice.
+    offsets: list[tuple[PartitionKey, CommittedOffset]]
+    # The version of the OffsetCommit request. TxnOffsetCommit has the one with the same topics: 10
+    # from its version 6 on, or 9.
+    version: int
+    # Whether the offsets are committed with a transaction (TxnOffsetCommit).
+    is_transactional: bool = False
+
+    @property
+    def knows_member_epochs(self) -> bool:
+        """Whether the client knows the errors about groups with member epochs (KIP-1319)."""
+        return not self.is_transactional or self.version >= _TRANSACTIONAL_SINCE
+
+
+M = TypeVar("M", ConsumerMember, StreamsMember)
+
+# The first version of OffsetCommit that can carry a member epoch.
+_MEMBER_EPOCH_SINCE = 9
+
+
+def check_consumer_commit(group: ConsumerGroup, request: OffsetsToCommit) -> ErrorCode:
+    """Return whether the offsets may be committed to a consumer group, see `_check_commit`.
+
+    The generation of a member of the classic protocol is its member epoch.
+    """
+
+    def has_owned_since(member: ConsumerMember, epoch: int) -> bool:
+        held = (member.assigned, member.pending_revocation)
+        return all(
+            _is_assigned_since((each.get(committed.topic_id) for each in held), epoch, partition)
+            for (_, partition), committed in request.offsets
+        )
+
+    return _check_commit(group.members, request, has_owned_since)
+
+
+def check_streams_commit(group: StreamsGroup, request: OffsetsToCommit) -> ErrorCode:
+    """Return whether the offsets may be committed to a streams group, see `_check_commit`."""
+    subtopology_of = {} if group.topology is None else group.topology.subtopology_of
+
+    def has_run_since(member: StreamsMember, epoch: int) -> bool:
+        held = (member.assigned.active, member.pending_revocation.active)
+        return all(
+            topic in subtopology_of
+            and _is_assigned_since(
+                (each.get(subtopology_of[topic]) for each in held), epoch, partition
+            )
+            for (topic, partition), _ in request.offsets
+        )
+
+    return _check_commit(group.members, request, has_run_since)
+
+
+def _check_commit(
+    members: Mapping[str, M], request: OffsetsToCommit, has_held_since: Callable[[M, int], bool]
+) -> ErrorCode:
+    """Return whether the offsets may be committed.
+
+    In an empty group, every client without a membership may commit. A member may also commit with
+    an older epoch, if it has held all of the partitions or active tasks since then.
+    """
+    claim = request.claim
+    if claim.generation_id < 0 and not members:
+        return ErrorCode.NONE
+    has_no_claim = claim.member_id == "" and claim.group_instance_id is None
+    if request.is_transactional and claim.generation_id == -1 and has_no_claim:
+        return ErrorCode.NONE
+    member = members.get(claim.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    needs_member_epoch = not (request.is_transactional or _uses_classic_protocol(member))
+    if needs_member_epoch and request.version < _MEMBER_EPOCH_SINCE:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if claim.generation_id == member.member_epoch:
+        return ErrorCode.NONE
+    if claim.generation_id < member.member_epoch and has_held_since(member, claim.generation_id):
+        return ErrorCode.NONE
+    return _stale_epoch(member) if request.knows_member_epochs else ErrorCode.ILLEGAL_GENERATION
+
+
+def check_fetch(
+    group: ConsumerGroup | StreamsGroup, member_id: str | None, member_epoch: int
+) -> ErrorCode:
+    """Return whether the client may fetch offsets. Clients without a membership may."""
+    if member_id is None and member_epoch < 0:
+        return ErrorCode.NONE
+    member = group.members.get(member_id or "")
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if member_epoch == member.member_epoch else _stale_epoch(member)
+
+
+def _is_assigned_since(
+    held: Iterable[Mapping[int, int] | None], epoch: int, partition: int
+) -> bool:
+    """Whether the partition was assigned in that epoch or before, and has not been given up.
+
+    Args:
+        held: the epochs of assigned partitions and of those that the member must give up.
+        epoch: the epoch.
+        partition: the partition.
+    """
+    for epochs in held:
+        assigned_epoch = None if epochs is None else epochs.get(partition)
+        if assigned_epoch is not None:
+            return assigned_epoch <= epoch
+    return False
+
+
+def _uses_classic_protocol(member: ConsumerMember | StreamsMember) -> bool:
+    return isinstance(member, ConsumerMember) and member.uses_classic_protocol
+
+
+def _stale_epoch(member: ConsumerMember | StreamsMember) -> ErrorCode:
+    """Return the error for another epoch than the member's, by its protocol."""
+    if _uses_classic_protocol(member):
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.STALE_MEMBER_EPOCH
+
 
 # GROUP_ID_NOT_FOUND exists since this version of OffsetCommit.
 _GROUP_ID_NOT_FOUND_SINCE = 9
@@ -31,7 +178,7 @@ class OffsetChanges:
 
     def __init__(
         self,
-        groups: AllGroups,
+        groups: GroupMap,
         offsets: OffsetStore,
         rebalance: Rebalance,
         metrics: GroupMetrics,
@@ -47,18 +194,7 @@ class OffsetChanges:
 
     def commit(self, request: OffsetsToCommit) -> CoordinatorResult[list[ErrorCode]]:
         """Return the records of the valid offsets, and one error code for each offset."""
-        if request.is_transactional:
-            error = self._check_transactional_claim(request)
-        else:
-            error = self._check_claim(request.claim, request.version)
-        group = self._groups.consumer.find(request.claim.group_id)
-        streams = self._groups.streams.find(request.claim.group_id)
-        if group is not None:
-            error = check_consumer_commit(group, request)
-        elif streams is not None:
-            error = check_streams_commit(streams, request)
-        elif self._groups.is_share_group(request.claim.group_id):
-            error = ErrorCode.GROUP_ID_NOT_FOUND
+        error = self._check(request)
         if error is not ErrorCode.NONE:
             return CoordinatorResult([error] * len(request.offsets))
         errors: list[ErrorCode] = []
@@ -72,16 +208,29 @@ class OffsetChanges:
         self._metrics.offset_commits += len(records)
         return CoordinatorResult(errors, records)
 
-    def _check_claim(self, claim: MemberClaim, version: int) -> ErrorCode:
+    def _check(self, request: OffsetsToCommit) -> ErrorCode:
+        group = self._groups.find(request.claim.group_id)
+        if isinstance(group, ConsumerGroup):
+            return check_consumer_commit(group, request)
+        if isinstance(group, StreamsGroup):
+            return check_streams_commit(group, request)
+        if group is not None and not isinstance(group, ClassicGroup):
+            # Share groups commit no offsets.
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if request.is_transactional:
+            return _check_transactional_claim(group, request)
+        return self._check_claim(group, request)
+
+    def _check_claim(self, group: ClassicGroup | None, request: OffsetsToCommit) -> ErrorCode:
         """Return whether the member may commit now.
 
         In an empty group, every client without a membership may commit.
         """
-        group = self._groups.classic.find(claim.group_id)
+        claim = request.claim
         if group is None:
             if claim.generation_id < 0:
                 return ErrorCode.NONE
-            if version >= _GROUP_ID_NOT_FOUND_SINCE:
+            if request.version >= _GROUP_ID_NOT_FOUND_SINCE:
                 return ErrorCode.GROUP_ID_NOT_FOUND
             return ErrorCode.ILLEGAL_GENERATION
         if claim.generation_id < 0 and group.is_in(GroupState.EMPTY):
@@ -97,29 +246,6 @@ class OffsetChanges:
         self._rebalance.restart_session(group, group.members[claim.member_id])
         return ErrorCode.NONE
 
-    def _check_transactional_claim(self, request: OffsetsToCommit) -> ErrorCode:
-        """Return whether the member may commit with a transaction now (KIP-447).
-
-        A producer without group metadata may commit always.
-        """
-        claim = request.claim
-        group = self._groups.classic.find(claim.group_id)
-        if group is None:
-            if claim.generation_id < 0:
-                return ErrorCode.NONE
-            if request.knows_member_epochs:
-                return ErrorCode.GROUP_ID_NOT_FOUND
-            return ErrorCode.ILLEGAL_GENERATION
-        names_member = claim.member_id != "" or claim.group_instance_id is not None
-        if claim.generation_id < 0 and (not names_member or group.is_in(GroupState.EMPTY)):
-            return ErrorCode.NONE
-        error = group.check_member(claim.member_id, claim.group_instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if claim.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.NONE
-
     def delete(
         self, group_id: str, keys: list[PartitionKey]
     ) -> CoordinatorResult[dict[PartitionKey, ErrorCode] | ErrorCode]:
@@ -128,7 +254,7 @@ class OffsetChanges:
         Returns:
             An error code per partition, or one for all.
         """
-        group = self._groups.find(group_id)
+        group = self._groups.find_with_offsets(group_id)
         if group is None:
             return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
         if isinstance(group, ClassicGroup) and group.has_members and not group.is_of_consumers:
@@ -154,6 +280,29 @@ class OffsetChanges:
         records = [offset_tombstone(group_id, *key) for key in keys]
         self._metrics.offset_deletions += len(records)
         return records
+
+
+def _check_transactional_claim(group: ClassicGroup | None, request: OffsetsToCommit) -> ErrorCode:
+    """Return whether the member may commit with a transaction now (KIP-447).
+
+    A producer without group metadata may commit always.
+    """
+    claim = request.claim
+    if group is None:
+        if claim.generation_id < 0:
+            return ErrorCode.NONE
+        if request.knows_member_epochs:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.ILLEGAL_GENERATION
+    names_member = claim.member_id != "" or claim.group_instance_id is not None
+    if claim.generation_id < 0 and (not names_member or group.is_in(GroupState.EMPTY)):
+        return ErrorCode.NONE
+    error = group.check_member(claim.member_id, claim.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if claim.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
 
 
 def java_length(text: str) -> int:

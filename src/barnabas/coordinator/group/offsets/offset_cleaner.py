@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.offsets.committed_offset import offset_tombstone
-from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-from barnabas.coordinator.group.tombstones import tombstones_of
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from barnabas.coordinator.group.kinds import tombstones_of
+from barnabas.coordinator.group.offsets.offset_store import offset_tombstone
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
@@ -25,12 +22,16 @@ from barnabas.protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.coordinator.group.all_groups import AllGroups
     from barnabas.coordinator.group.classic.rebalance import Written
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_map import GroupMap
+    from barnabas.coordinator.group.group_memory import Group
     from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
-    from barnabas.coordinator.group.offsets.offset_store import OffsetStore, PartitionKey
+    from barnabas.coordinator.group.offsets.offset_store import (
+        CommittedOffset,
+        OffsetStore,
+        PartitionKey,
+    )
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     # if any, and its staged offsets, or None if no open transaction has any.
     Test = Callable[[PartitionKey, CommittedOffset | None, list[CommittedOffset] | None], bool]
     # Returns the test for the offsets of a group, or None to keep all of them.
-    Rule = Callable[[ClassicGroup | ConsumerGroup | StreamsGroup], Test | None]
+    Rule = Callable[[Group], Test | None]
 
 # Maximum number of offsets checked, and of records created, per turn: some milliseconds.
 SLICE_OFFSETS = 1_000
@@ -78,7 +79,7 @@ class OffsetCleaner:
         timers: ShardTimers,
         clock: Clock,
         metrics: GroupMetrics,
-        groups: AllGroups,
+        groups: GroupMap,
         offsets: OffsetStore,
     ) -> None:
         self._config = config
@@ -141,7 +142,7 @@ class OffsetCleaner:
         examined = 0
         while cleaning.left and examined < SLICE_OFFSETS and len(records) < SLICE_OFFSETS:
             group_id = cleaning.left.popleft()
-            group = self._groups.find(group_id)
+            group = self._groups.find_with_offsets(group_id)
             if group is None:
                 continue
             offsets = self._offsets.latest(group_id)
@@ -159,7 +160,7 @@ class OffsetCleaner:
     def _clean_group(
         self,
         cleaning: _Pass,
-        group: ClassicGroup | ConsumerGroup | StreamsGroup,
+        group: Group,
         records: list[CoordinatorRecord],
     ) -> bool:
         """Create the group's tombstones. Return False if the slice has no room for all of them."""
@@ -189,7 +190,7 @@ class OffsetCleaner:
             self._passes.clear()
             self._timers.cancel(_SLICE_KEY)
 
-    def _expiry_rule(self, group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Test | None:
+    def _expiry_rule(self, group: Group) -> Test | None:
         """Return the test for expired offsets of a group in its current state.
 
         A consumer or streams group and a stable classic group of consumers keep the offsets of
@@ -201,17 +202,16 @@ class OffsetCleaner:
         now_ms = self._clock.wall_ms()
         retention_ms = self._config.offsets_retention_ms
         since_ms = -1
-        if isinstance(group, ConsumerGroup | StreamsGroup):
-            pass
-        elif group.is_in(GroupState.EMPTY):
-            if group.protocol_type is not None:
-                since_ms = group.state_timestamp
-        elif (
-            not group.is_in(GroupState.STABLE)
-            or not group.is_of_consumers
-            or group.subscribed_topics is None
-        ):
-            return None
+        if isinstance(group, ClassicGroup):
+            if group.is_in(GroupState.EMPTY):
+                if group.protocol_type is not None:
+                    since_ms = group.state_timestamp
+            elif (
+                not group.is_in(GroupState.STABLE)
+                or not group.is_of_consumers
+                or group.subscribed_topics is None
+            ):
+                return None
 
         def is_over(
             key: PartitionKey,
@@ -229,7 +229,7 @@ class OffsetCleaner:
 
 
 def _tombstones_if_empty(
-    group: ClassicGroup | ConsumerGroup | StreamsGroup,
+    group: Group,
 ) -> list[CoordinatorRecord]:
     """Return the records that remove the group, or none if it has members."""
     if group.has_members or (isinstance(group, ClassicGroup) and group.pending_join_members):

@@ -22,9 +22,8 @@ from barnabas.protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Set as AbstractSet
 
-    from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
-    from barnabas.coordinator.group.offsets.offset_store import PartitionKey
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.offsets.offset_store import CommittedOffset, PartitionKey
+    from barnabas.coordinator.group.topics import TopicsView
     from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 
 _FIRST_VERSION_WITH_GROUPS = 8

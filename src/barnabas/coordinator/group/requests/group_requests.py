@@ -1,12 +1,15 @@
-"""All versions of DescribeGroups, ListGroups, DeleteGroups and OffsetDelete."""
+"""Requests for groups of any kind: describe, list and delete."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.coordinator.group.classic.group_state import GroupState
-from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.streams.streams_group import StreamsGroupState
+from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -19,22 +22,62 @@ from barnabas.protocol.messages.offset_delete import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from enum import Enum
 
-    from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.offsets.offset_store import PartitionKey
-    from barnabas.coordinator.group.share.share_group import ShareGroup
-    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.list_groups import ListGroupsRequest
     from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
 
-_CLASSIC = "classic"
-_CONSUMER = "consumer"
-_SHARE = "share"
-_STREAMS = "streams"
+
+D = TypeVar("D")
+
+
+def describe_groups(
+    runtime: CoordinatorRuntime[GroupShard],
+    group_ids: list[str],
+    describe: Callable[[GroupShard, str], D],
+    failed: Callable[[str, ErrorCode, str | None], D],
+    on_done: Callable[[list[D]], None],
+) -> Generator[None, None, None]:
+    """Describe groups. Yields after each group.
+
+    A response waits for the commit of the records that it shows.
+
+    Args:
+        runtime: the shards.
+        group_ids: the groups.
+        describe: returns the description of a group in its shard. Raises RefusalError.
+        failed: returns the description of a group with an error and perhaps a message.
+        on_done: gets the descriptions in the order of `group_ids`; called once.
+    """
+    found: dict[int, D] = {}
+
+    def on_described(index: int, described: D | None, error: ErrorCode) -> None:
+        if described is None:
+            described = failed(group_ids[index], client_error(error), None)
+        found[index] = described
+        if len(found) == len(group_ids):
+            on_done([found[each] for each in range(len(group_ids))])
+
+    def operation(group_id: str, shard: GroupShard) -> CoordinatorResult[D]:
+        try:
+            return CoordinatorResult(describe(shard, group_id))
+        except RefusalError as error:
+            return CoordinatorResult(failed(group_id, error.error, error.message))
+
+    if not group_ids:
+        on_done([])
+    for index, group_id in enumerate(group_ids):
+        if not group_id:
+            on_described(index, None, ErrorCode.INVALID_GROUP_ID)
+        else:
+            runtime.write(group_id, partial(operation, group_id), partial(on_described, index))
+        yield
+
+
 _NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
@@ -85,40 +128,24 @@ class GroupRequests:
         types = {each.lower() for each in request.types_filter}
         listed: list[ListedGroup] = []
         for shard in self._runtime.active_shards():
-            for group in list(shard.groups.all()):
-                yield
-                if states and group.state.value.lower() not in states:
-                    continue
-                if types and _CLASSIC not in types:
-                    continue
-                listed.append(
-                    ListedGroup(
-                        group_id=group.group_id,
-                        protocol_type=group.protocol_type or "",
-                        group_state=group.state.value,
-                        group_type=_CLASSIC,
+            for kind in shard.kinds():
+                for group in kind.all():
+                    yield
+                    if (states and _filter_name(group.state) not in states) or (
+                        types and kind.kind not in types
+                    ):
+                        continue
+                    protocol_type: str | None = kind.kind
+                    if isinstance(group, ClassicGroup):
+                        protocol_type = group.protocol_type
+                    listed.append(
+                        ListedGroup(
+                            group_id=group.group_id,
+                            protocol_type=protocol_type or "",
+                            group_state=group.state.value,
+                            group_type=kind.kind,
+                        )
                     )
-                )
-            modern: list[tuple[ConsumerGroup | ShareGroup | StreamsGroup, str]] = [
-                *((each, _CONSUMER) for each in shard.consumer_groups.groups.all()),
-                *((each, _SHARE) for each in shard.share_groups.groups.all()),
-                *((each, _STREAMS) for each in shard.streams_groups.groups.all()),
-            ]
-            for each, group_type in modern:
-                yield
-                state = each.state.value
-                if (states and _filter_name(each) not in states) or (
-                    types and group_type not in types
-                ):
-                    continue
-                listed.append(
-                    ListedGroup(
-                        group_id=each.group_id,
-                        protocol_type=group_type,
-                        group_state=state,
-                        group_type=group_type,
-                    )
-                )
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
 
     # DeleteGroups.
@@ -245,20 +272,17 @@ def _add(topics: dict[str, OffsetDeleteResponseTopic], key: PartitionKey, error:
     topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
 
 
-def _filter_name(group: ConsumerGroup | ShareGroup | StreamsGroup) -> str:
-    """Return the name of the group's state in filters."""
-    state = group.state
+def _filter_name(state: Enum) -> str:
+    """Return the name of a group's state in filters."""
     return state.filter_name if isinstance(state, StreamsGroupState) else state.value.lower()
 
 
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | str:
     """Return the description of a classic group, or why there is none."""
-    group = shard.groups.find(group_id)
-    if group is None:
-        is_consumers = shard.consumer_groups.groups.find(group_id) is not None
-        if is_consumers or shard.has_special_group(group_id):
-            return f"Group {group_id} is not a classic group."
-        return f"Group {group_id} not found."
+    try:
+        group = shard.classic_groups.require(group_id)
+    except RefusalError as error:
+        return error.message
     # Between generations, members have no common protocol. Show their last assignment.
     is_stable = group.is_in(GroupState.STABLE)
     return DescribedGroup(

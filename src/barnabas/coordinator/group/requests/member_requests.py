@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
-from barnabas.coordinator.group.classic.group_memory import PROTOCOLS_MAX
-from barnabas.coordinator.group.classic.joining import Joining
+from barnabas.coordinator.group.classic.classic_membership import Joining
+from barnabas.coordinator.group.group_memory import PROTOCOLS_MAX
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
 from barnabas.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ from barnabas.protocol.messages.leave_group import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.group.classic.joining import ClientIdentity
+    from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
-from barnabas.coordinator.group.offsets.consumer_claims import check_consumer_fetch
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.offsets.offset_changes import (
+    MemberClaim,
+    OffsetsToCommit,
+    check_fetch,
+)
 from barnabas.coordinator.group.offsets.offset_fetch import (
     GroupOffsets,
     fetch_group,
@@ -19,8 +23,8 @@ from barnabas.coordinator.group.offsets.offset_fetch import (
     groups_of,
     response_of,
 )
-from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
-from barnabas.coordinator.group.offsets.streams_claims import check_streams_fetch
+from barnabas.coordinator.group.offsets.offset_store import CommittedOffset
+from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.offsets.offset_store import PartitionKey
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer
     from barnabas.protocol.messages.offset_commit import (
@@ -298,16 +302,11 @@ class OffsetRequests:
         group_id = group.group_id
 
         def read(shard: GroupShard) -> GroupOffsets | ErrorCode:
-            consumers = shard.consumer_groups.groups.find(group_id)
-            if consumers is not None:
-                error = check_consumer_fetch(consumers, group.member_id, group.member_epoch)
-                if error is not ErrorCode.NONE:
-                    return error
-            streams = shard.streams_groups.groups.find(group_id)
-            if streams is not None:
-                error = check_streams_fetch(streams, group.member_id, group.member_epoch)
-                if error is not ErrorCode.NONE:
-                    return error
+            found, error = shard.groups.find(group_id), ErrorCode.NONE
+            if isinstance(found, ConsumerGroup | StreamsGroup):
+                error = check_fetch(found, group.member_id, group.member_epoch)
+            if error is not ErrorCode.NONE:
+                return error
             unstable = shard.offsets.unstable(group_id) if require_stable else frozenset()
             # A copy: building the response may take several turns, and it must show one point in
             # time.

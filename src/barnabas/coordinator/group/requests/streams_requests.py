@@ -4,32 +4,214 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.assignors.java_collections import (
+    JavaTable,
+    string_hash,
+    string_order,
+)
 from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.group.requests.group_descriptions import describe_groups
-from barnabas.coordinator.group.streams.described_streams import describe_streams_group
-from barnabas.coordinator.group.streams.heartbeat_checks import check_streams_heartbeat
+from barnabas.coordinator.group.requests.group_requests import describe_groups
+from barnabas.coordinator.group.streams.configuring import configuring_topology, is_large
+from barnabas.coordinator.group.streams.group_epochs import ASSIGNOR
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     NO_TOPOLOGY,
     GivenTopology,
     StreamsHeartbeat,
+    check_streams_heartbeat,
     failed_streams_heartbeat,
 )
-from barnabas.coordinator.group.streams.topology.configuring import configuring_topology, is_large
-from barnabas.coordinator.group.streams.topology.topology_record import topology_value
+from barnabas.coordinator.group.streams.streams_member import MemberOffsets
+from barnabas.coordinator.group.streams.topology import topology_value
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_describe import DescribedGroup
+from barnabas.protocol.messages.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    Member,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    Topology,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from barnabas.coordinator.group.group_shard import GroupShard
+    from barnabas.coordinator.group.streams.configuring import (
+        ConfiguredInternalTopic,
+        ConfiguredTopology,
+    )
+    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient
-    from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+    from barnabas.protocol.records import streams_group_topology as records
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
+
+
+def described(configured: ConfiguredTopology) -> Topology:
+    """Return the description of a configured topology."""
+    return Topology(
+        epoch=configured.epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id=subtopology_id,
+                source_topics=_sorted(each.source_topics),
+                repartition_sink_topics=_sorted(each.repartition_sink_topics),
+                state_changelog_topics=_internal(each.changelog_topics.values()),
+                repartition_source_topics=_internal(each.repartition_source_topics.values()),
+            )
+            for subtopology_id, each in (configured.subtopologies or {}).items()
+        ],
+    )
+
+
+def described_value(value: records.StreamsGroupTopologyValue) -> Topology:
+    """Return the description of a topology that is not configured."""
+    return Topology(
+        epoch=value.epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id=each.subtopology_id,
+                source_topics=_sorted(each.source_topics),
+                repartition_sink_topics=_sorted(each.repartition_sink_topics),
+                state_changelog_topics=_declared(each.state_changelog_topics),
+                repartition_source_topics=_declared(each.repartition_source_topics),
+            )
+            for each in sorted(value.subtopologies, key=_id_order)
+        ],
+    )
+
+
+def _id_order(subtopology: records.Subtopology) -> bytes:
+    return string_order(subtopology.subtopology_id)
+
+
+def _name_order(topic: TopicInfo) -> bytes:
+    return string_order(topic.name)
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=string_order)
+
+
+def _internal(topics: Iterable[ConfiguredInternalTopic]) -> list[TopicInfo]:
+    found = [
+        TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor or 0,
+            topic_configs=[
+                KeyValue(key=key, value=topic.configs[key])
+                for key in JavaTable(string_hash, topic.configs)
+            ],
+        )
+        for topic in topics
+    ]
+    return sorted(found, key=_name_order)
+
+
+def _declared(topics: Iterable[records.TopicInfo]) -> list[TopicInfo]:
+    found = [
+        TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=[
+                KeyValue(key=config.key, value=config.value) for config in topic.topic_configs
+            ],
+        )
+        for topic in topics
+    ]
+    return sorted(found, key=_name_order)
+
+
+# Values of `topology_description_status`.
+NOT_REQUESTED = 0
+NOT_STORED = 1
+
+
+def describe_streams_group(group: StreamsGroup, *, includes_description: bool) -> DescribedGroup:
+    """Return epochs, state, topology and members of a group.
+
+    Args:
+        group: the group.
+        includes_description: whether the request asks for the description of the topology. Kafka
+            has descriptions only with a plugin.
+    """
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology=_topology(group),
+        members=[_described(group, member) for member in group.members.values()],
+        topology_description_status=NOT_STORED if includes_description else NOT_REQUESTED,
+        assignor_name=ASSIGNOR,
+    )
+
+
+def _topology(group: StreamsGroup) -> Topology | None:
+    configured = group.configured
+    if configured is not None and configured.is_ready:
+        return described(configured)
+    return None if group.topology is None else described_value(group.topology.value)
+
+
+def _described(group: StreamsGroup, member: StreamsMember) -> Member:
+    target = group.target_of(member.member_id)
+    offsets = group.task_offsets.get(member.member_id, MemberOffsets())
+    endpoint = member.user_endpoint
+    assigned = member.assigned
+    return Member(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None
+        if endpoint is None
+        else Endpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=[KeyValue(key=key, value=tag) for key, tag in member.client_tags.items()],
+        task_offsets=_offsets(offsets.offsets),
+        task_end_offsets=_offsets(offsets.end_offsets),
+        assignment=Assignment(
+            active_tasks=_tasks(assigned.active),
+            standby_tasks=_tasks(assigned.standby),
+            warmup_tasks=_tasks(assigned.warmup),
+        ),
+        target_assignment=Assignment(
+            active_tasks=_tasks(target.active),
+            standby_tasks=_tasks(target.standby),
+            warmup_tasks=_tasks(target.warmup),
+        ),
+        is_classic=False,
+    )
+
+
+def _tasks(tasks: Mapping[str, Iterable[int]]) -> list[TaskIds]:
+    return [
+        TaskIds(subtopology_id=each, partitions=sorted(indexes))
+        for each, indexes in sorted(tasks.items())
+    ]
+
+
+def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[TaskOffset]:
+    return [
+        TaskOffset(subtopology_id=each, partition=index, offset=offset)
+        for each, partitions in sorted(offsets.items())
+        for index, offset in sorted(partitions.items())
+    ]
 
 
 class StreamsRequests:
@@ -106,7 +288,7 @@ class StreamsRequests:
     ) -> Generator[None, None, ConfiguredTopology | None]:
         """Return the configured topology if it is large. Yields. Raises RefusalError."""
         found = self._runtime.read(
-            group_id, lambda shard: shard.streams.large_topology(group_id, given)
+            group_id, lambda shard: shard.streams.epochs.large_topology(group_id, given)
         )
         if not isinstance(found, tuple):
             return None
@@ -132,7 +314,7 @@ class StreamsRequests:
         """
 
         def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
-            group = shard.streams_groups.require(group_id)
+            group = shard.streams_groups.groups.require(group_id)
             return describe_streams_group(group, includes_description=includes_description)
 
         return describe_groups(self._runtime, group_ids, describe, failed_streams_group, on_done)

@@ -1,21 +1,132 @@
-"""The state of one share group (Kafka: ShareGroup). It changes by the replay of records."""
+"""The state of a share group, of its members and of its topics (Kafka: ShareGroup).
+
+A topic has state at the share coordinators (ShareGroup.ShareGroupStatePartitionMetadataInfo). A
+partition is assigned to members after its state is initialized.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.replayed.replayed_group import (
-    NO_EPOCH,
-    ReplayedGroup,
-    change_counts,
-)
-from barnabas.coordinator.group.share.share_group_state import ShareGroupState
-from barnabas.coordinator.group.share.share_member import ShareMember
-from barnabas.coordinator.group.share.state_topics import NO_STATE_TOPICS, StateTopics
+from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_memory import GroupMemory
+
+
+class ShareGroupState(Enum):
+    """The state of a share group; the value is Kafka's name."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+# The member epoch with which a client leaves the group, and the one with which it joins.
+LEAVE_EPOCH = -1
+JOIN_EPOCH = 0
+
+
+class ShareMember(msgspec.Struct, frozen=True):
+    """A member. A change creates a new object, and its record replaces the old one.
+
+    Partitions are shared, so a member needs no reconciliation: it gets its target at once.
+    """
+
+    member_id: str
+    # Epoch of the target assignment that the member has.
+    member_epoch: int = 0
+    # The epoch before that. A client that missed the last response still sends it.
+    previous_member_epoch: int = -1
+    rack_id: str | None = None
+    client_id: str = ""
+    # Starts with a slash, as Java prints addresses.
+    client_host: str = ""
+    subscribed_topic_names: frozenset[str] = frozenset()
+    # Partitions from which the client may fetch.
+    assigned: Target = NOTHING
+
+    @property
+    def must_revoke(self) -> bool:
+        """False: the member gives up nothing, since partitions are shared."""
+        return False
+
+
+class StateTopic(msgspec.Struct, frozen=True):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: frozenset[int]
+    # Time (wall clock in ms) at which their record was replayed.
+    timestamp: int
+
+
+# Partitions by topic id.
+StateTopicsById = Mapping[bytes, StateTopic]
+
+_NO_TOPICS: StateTopicsById = MappingProxyType({})
+
+
+class StateTopics(msgspec.Struct, frozen=True):
+    """The topics of a group whose partitions have state, or whose state is created or deleted."""
+
+    # Topics whose initialization was requested.
+    initializing: StateTopicsById = _NO_TOPICS
+    # Topics whose partitions may be assigned.
+    initialized: StateTopicsById = _NO_TOPICS
+    # Ids of topics whose state is being deleted.
+    deleting: frozenset[bytes] = frozenset()
+
+    def topic_ids(self) -> set[bytes]:
+        """Return the ids of all topics that are initialized or initializing."""
+        return self.initializing.keys() | self.initialized.keys()
+
+    def without(self, topic_ids: frozenset[bytes]) -> StateTopics:
+        """Return the topics without `topic_ids`, which no longer exist."""
+        return StateTopics(
+            _without(self.initializing, topic_ids),
+            _without(self.initialized, topic_ids),
+            self.deleting - topic_ids,
+        )
+
+
+NO_STATE_TOPICS = StateTopics()
+
+
+def merge(first: StateTopicsById, second: StateTopicsById) -> dict[bytes, StateTopic]:
+    """Return the topics of both with all of their partitions. Name and time are the second's."""
+    merged = dict(first)
+    for topic_id, topic in second.items():
+        known = first.get(topic_id)
+        partitions = topic.partitions if known is None else topic.partitions | known.partitions
+        merged[topic_id] = StateTopic(topic.name, partitions, topic.timestamp)
+    return merged
+
+
+def subtract(
+    topics: StateTopicsById, partitions: Mapping[bytes, frozenset[int]]
+) -> dict[bytes, StateTopic]:
+    """Return the topics without some partitions. Topics without partitions are left out."""
+    found: dict[bytes, StateTopic] = {}
+    for topic_id, topic in topics.items():
+        if topic_id not in partitions:
+            found[topic_id] = topic
+            continue
+        kept = topic.partitions - partitions[topic_id]
+        if kept:
+            found[topic_id] = StateTopic(topic.name, kept, topic.timestamp)
+    return found
+
+
+def _without(topics: StateTopicsById, topic_ids: frozenset[bytes]) -> StateTopicsById:
+    return {each: topic for each, topic in topics.items() if each not in topic_ids}
+
 
 # Estimated overhead of a member, of each of its topics and of each partition, in bytes.
 _MEMBER_BYTES = 1_000
@@ -28,6 +139,9 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
 
     A partition may be in the targets of several members.
     """
+
+    kind: ClassVar[str] = "share"
+    commits_offsets: ClassVar[bool] = False
 
     __slots__ = (
         "_complete",

@@ -3,21 +3,31 @@
 A heartbeat does four things. It creates or changes the member, and raises the group epoch if that
 concerns other members. It computes the target assignment if that is older than the group epoch. It
 gives the member its target. It requests state for new partitions of the subscribed topics.
+
+Nearly all heartbeats of a stable group change nothing: `quiet_share_heartbeat` gives the same
+response without looking for each possible change. A test compares both for random groups.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity  # noqa: TC001 - field type
-from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
-from barnabas.coordinator.group.request_limits import check_topic_names
-from barnabas.coordinator.group.share.quiet_share_heartbeats import quiet_share_heartbeat
-from barnabas.coordinator.group.share.share_member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from barnabas.coordinator.group.assignment import NOTHING, Target
+from barnabas.coordinator.group.assignors.assignor_input import STEP, AssignorInput, MemberInput
+from barnabas.coordinator.group.assignors.simple_assignor import assign_simply
+from barnabas.coordinator.group.classic.classic_membership import ClientIdentity  # noqa: TC001 - field type
+from barnabas.coordinator.group.member_timers import MemberTimers
+from barnabas.coordinator.group.refusal import RefusalError, check_topic_names, fenced_epoch
+from barnabas.coordinator.group.share.share_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    ShareGroup,
+    ShareMember,
+)
 from barnabas.coordinator.group.share.share_records import (
     current_record,
     epoch_record,
@@ -26,26 +36,142 @@ from barnabas.coordinator.group.share.share_records import (
     target_epoch_record,
     target_record,
 )
-from barnabas.coordinator.group.share.share_targets import ShareTargets
-from barnabas.coordinator.group.share.share_timers import ShareTimers
+from barnabas.coordinator.group.targets import (
+    GroupCopy,
+    SlicedTargets,
+    TargetRecords,
+    differing,
+    is_large,
+)
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.initialize_share_group_state import (
-    InitializeShareGroupStateRequest,  # noqa: TC001 - field type
-)
+from barnabas.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest  # noqa: TC001 - field type
 from barnabas.protocol.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
+from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.assignment import Target
-    from barnabas.coordinator.group.share.share_group import ShareGroup
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
+
+    from barnabas.coordinator.group.assignors.assignor_input import Assigning
     from barnabas.coordinator.group.share.share_shard import ShareShard
-    from barnabas.coordinator.group.share.state_changes import StateChanges
+    from barnabas.coordinator.group.share.share_state import StateChanges
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
+
+    _Copy: TypeAlias = GroupCopy[ShareGroup, ShareMember, Target]
+
+
+# The name of the only assignor.
+ASSIGNOR = "simple"
+# A heartbeat computes the assignment of a group below this limit at once (see `is_large`). That
+# takes a few milliseconds.
+AT_ONCE_MAX = 1_000
+
+
+class ShareTargets(SlicedTargets[ShareGroup, ShareMember, Target]):
+    """The computations of the groups of one shard; at most one per group runs in slices."""
+
+    __slots__ = ("_shard",)
+
+    def __init__(self, shard: ShareShard) -> None:
+        self._shard = shard
+        records = TargetRecords(target_record, target_epoch_record, _replacement)
+        super().__init__(shard.groups, shard.timers, shard.clock, records)
+
+    def is_large(self, group: ShareGroup, changed: ShareMember) -> bool:
+        """Whether the target assignment must be computed in slices.
+
+        Args:
+            group: the group.
+            changed: a member that is new or has changed.
+        """
+        before = group.members.get(changed.member_id)
+        names = partial(group.subscribed_names_with, before, changed)
+        return is_large(1 + len(group.members), names, self._shard.topics, AT_ONCE_MAX)
+
+    def compute(
+        self, group: ShareGroup, epoch: int, changed: ShareMember
+    ) -> tuple[Mapping[str, Target], Mapping[str, Target]]:
+        """Return the new targets of all members, and of those for which it changed.
+
+        Args:
+            group: the group.
+            epoch: the group epoch after the heartbeat.
+            changed: a member that is new or has changed.
+        """
+        members = {**group.members, changed.member_id: changed}
+        targets = run_to_end(self.assign(GroupCopy(group, epoch, members, group.targets)))
+        return targets, differing(targets, group.targets)
+
+    def assign(self, copy: _Copy) -> Assigning:
+        """Return the new targets. Only partitions with initialized state are assigned. Yields."""
+        topics, state_topics = self._shard.topics, copy.group.state_topics
+        initialized = {} if state_topics is None else state_topics.initialized
+        topic_ids: dict[frozenset[str], frozenset[bytes]] = {}
+        counts: dict[bytes, int] = {}
+        inputs: dict[str, MemberInput] = {}
+        for position, (member_id, member) in enumerate(copy.members.items()):
+            names = member.subscribed_topic_names
+            if names not in topic_ids:
+                found = {topics.topic_id(name): name for name in names}
+                existing = {each: name for each, name in found.items() if each is not None}
+                counts |= {each: topics.partition_count(name) for each, name in existing.items()}
+                topic_ids[names] = frozenset(existing)
+            inputs[member_id] = MemberInput(topic_ids[names], copy.known.get(member_id, NOTHING))
+            if position % STEP == STEP - 1:
+                yield
+        assignable = {each: topic.partitions for each, topic in initialized.items()}
+        given = AssignorInput(inputs, counts, len(topic_ids) <= 1, assignable)
+        return (yield from assign_simply(given))
+
+
+def _replacement(_group: Any, _member: ShareMember) -> None:
+    """Return None: share groups have no static members."""
+
+
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
+_NONE = ErrorCode.NONE
+
+
+def quiet_share_heartbeat(
+    shard: ShareShard,
+    timers: MemberTimers[ShareGroup],
+    request: ShareGroupHeartbeatRequest,
+    client: ClientIdentity,
+) -> ShareGroupHeartbeatResponse | None:
+    """Return the response to a heartbeat that changes nothing; None for other heartbeats."""
+    group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
+    group = shard.groups.find(group_id)
+    if group is None:
+        return None
+    member = group.members.get(member_id)
+    if (
+        member is None
+        or epoch != member.member_epoch
+        or epoch <= JOIN_EPOCH
+        or request.subscribed_topic_names is not None
+        or request.rack_id is not None
+        or client.client_id != member.client_id
+        or client.host != member.client_host
+        or not group.is_settled(member, shard.clock.wall_ms())
+    ):
+        return None
+    timeout_ms, interval_ms = shard.session_and_interval_ms(group_id)
+    timers.restart_session(group_id, member_id, timeout_ms)
+    return ShareGroupHeartbeatResponse(
+        error_code=_NONE,
+        member_id=member_id,
+        member_epoch=epoch,
+        heartbeat_interval_ms=interval_ms,
+    )
+
+
+T = TypeVar("T")
 
 # Kafka's interval for comparing the topics without a change of metadata, in ms: never.
 _REFRESH_MS = 0x7FFF_FFFF
@@ -75,19 +201,19 @@ class ShareMembership:
         self._shard = shard
         self._state = state
         self._targets = ShareTargets(shard)
-        self.timers = ShareTimers(shard.groups, shard.timers, self.fence)
+        self.timers = MemberTimers(
+            shard.groups, shard.timers, lambda group, member: self.remove(group, member, None)
+        )
 
     def start_timers(self) -> None:
         """Start the session timeouts of all members after the shard is loaded."""
-        for group in self._shard.groups.all():
-            timeout_ms = self._shard.session_timeout_ms(group.group_id)
-            for member_id in group.members:
-                self.timers.restart_session(group.group_id, member_id, timeout_ms)
+        self.timers.start_all(lambda group, _: self._shard.session_timeout_ms(group.group_id))
 
     def heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: ClientIdentity
     ) -> CoordinatorResult[ShareHeartbeat]:
         """Return the response and the records of a heartbeat whose fields are valid."""
+        # 1. A heartbeat that changes nothing needs no further step.
         response = quiet_share_heartbeat(self._shard, self.timers, request, client)
         if response is not None:
             return CoordinatorResult(ShareHeartbeat(response))
@@ -104,17 +230,25 @@ class ShareMembership:
     def _continue(self, heartbeat: _Heartbeating) -> CoordinatorResult[ShareHeartbeat]:
         request = heartbeat.request
         is_joining = request.member_epoch == JOIN_EPOCH
-        group = self._shard.find_or_create(request.group_id, may_create=is_joining)
+        # 2. Find or create the group.
+        group = self._shard.find_or_create(
+            request.group_id, heartbeat.records, is_joining=is_joining
+        )
         self._check_size(group, request.member_id)
+        # 3. Find or create the member, and give it the fields of the request.
         member = _find_member(group, request)
         updated = _updated(member, heartbeat)
         if updated is not member and updated != member:
-            self._shard.check_memory(group, updated)
+            self._shard.check_memory(group, group.growth_by(updated))
             heartbeat.records.append(member_record(group.group_id, updated))
+        # 4. Raise the group epoch if the change concerns other members.
         group_epoch, is_bumped, names = self._update_epoch(group, heartbeat, member, updated)
+        # 5. Compute the target assignment if it is older than the group epoch.
         epoch, target = self._update_target(group, heartbeat, group_epoch, updated)
+        # 6. Give the member its target.
         if is_bumped or updated.member_epoch != epoch:
             updated = self._assign(group, heartbeat, updated, (epoch, target))
+        # 7. Restart the session, and respond.
         timeout_ms, interval_ms = self._shard.session_and_interval_ms(group.group_id)
         self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
         response = ShareGroupHeartbeatResponse(
@@ -172,24 +306,14 @@ class ShareMembership:
         """Return epoch and target assignment of the member. Compute them if they are outdated."""
         if group.assignment_epoch >= group_epoch:
             return group.assignment_epoch, group.target_of(updated.member_id)
-        now_ms = self._shard.clock.wall_ms()
         interval_ms = self._shard.assignment_interval_ms(group.group_id)
-        is_too_early = (
-            group.assignment_timestamp
-            and interval_ms
-            and now_ms < group.assignment_timestamp + interval_ms
-        )
-        if is_too_early or self._targets.is_running(group.group_id):
+        if self._targets.must_wait(group, interval_ms):
             return group.assignment_epoch, group.target_of(updated.member_id)
         if self._targets.is_large(group, updated):
-            self._targets.start(group.group_id)
+            self._targets.start(group.group_id, self._targets.assign)
             return group.assignment_epoch, group.target_of(updated.member_id)
         targets, differing = self._targets.compute(group, group_epoch, updated)
-        heartbeat.records += [
-            target_record(group.group_id, member_id, target)
-            for member_id, target in differing.items()
-        ]
-        heartbeat.records.append(target_epoch_record(group.group_id, group_epoch, now_ms))
+        heartbeat.records += self._targets.records_of(group.group_id, group_epoch, differing)
         return group_epoch, targets[updated.member_id]
 
     def _assign(
@@ -213,7 +337,7 @@ class ShareMembership:
     # Leaving.
 
     def _leave(self, request: ShareGroupHeartbeatRequest) -> CoordinatorResult[ShareHeartbeat]:
-        group = self._shard.require(request.group_id)
+        group = self._shard.groups.require(request.group_id)
         member = group.members.get(request.member_id)
         if member is None:
             raise _unknown_member(group, request.member_id)
@@ -223,17 +347,18 @@ class ShareMembership:
             member_epoch=request.member_epoch,
             heartbeat_interval_ms=0,
         )
-        return CoordinatorResult(
-            ShareHeartbeat(response),
-            self.fence(group, member),
-            on_appended=partial(self._on_left, group, member.member_id),
-        )
+        return self.remove(group, member, ShareHeartbeat(response))
 
-    def _on_left(self, group: ShareGroup, member_id: str, error: ErrorCode) -> None:
-        if error is ErrorCode.NONE and member_id not in group.members:
-            self.timers.end_session(group.group_id, member_id)
+    def remove(self, group: ShareGroup, member: ShareMember, response: T) -> CoordinatorResult[T]:
+        """Remove a member."""
 
-    def fence(self, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
+        def on_appended(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and member.member_id not in group.members:
+                self.timers.end(group.group_id, member.member_id)
+
+        return CoordinatorResult(response, self._fence(group, member), on_appended=on_appended)
+
+    def _fence(self, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
         """Return the records that remove a member, and that raise the group epoch."""
         names = group.subscribed_names_with(member, None)
         epoch = group.group_epoch + 1

@@ -1,41 +1,173 @@
-"""The epochs of streams groups: topology, group epoch and target assignment in heartbeats."""
+"""The epochs of streams groups in heartbeats: topology, group epoch and target assignment.
+
+The assignment of a small group is computed within the heartbeat that needs it, as in Kafka, and the
+one of a large group in slices (`targets`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec.structs import replace
+
+from barnabas.coordinator.group.assignors.sticky_task_assignor import assign_sticky
+from barnabas.coordinator.group.assignors.task_input import (
+    NO_MEMBER_TASKS,
+    MemberTasks,
+    StreamsInput,
+    StreamsMemberInput,
+)
 from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH
-from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
+from barnabas.coordinator.group.replayed_group import NO_EPOCH
+from barnabas.coordinator.group.streams.configuring import (
+    StreamsStatus,
+    configure_topology,
+    is_large,
+)
+from barnabas.coordinator.group.streams.streams_group import StreamsGroup, StreamsGroupState
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     Assignment,
     Prepared,
     UnpreparedTopologyError,
 )
+from barnabas.coordinator.group.streams.streams_member import StreamsMember
 from barnabas.coordinator.group.streams.streams_records import (
     epoch_record,
     target_epoch_record,
+    target_record,
     topology_record,
 )
-from barnabas.coordinator.group.streams.streams_targets import StreamsTargets, TargetRequest
-from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
-from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS
-from barnabas.coordinator.group.streams.topology.configuring import configure_topology, is_large
-from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
+from barnabas.coordinator.group.streams.topology import StreamsTopology
+from barnabas.coordinator.group.targets import SlicedTargets, TargetRecords, differing
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
+from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
-    from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
-    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+    from collections.abc import Generator, Mapping
+    from typing import Any, TypeAlias
+
+    from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
     from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-    from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
-    from barnabas.coordinator.group.streams.tasks import MemberTasks
-    from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
-    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.group.targets import GroupCopy
+    from barnabas.coordinator.group.topics import TopicsView
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
+
+    _Copy: TypeAlias = GroupCopy[StreamsGroup, StreamsMember, MemberTasks]
+
+
+ASSIGNOR = "sticky"
+
+# A heartbeat computes the assignment of a group at once if its number of tasks, and its number of
+# members with this weight, are together below the limit. That takes a few milliseconds.
+_MEMBER_WEIGHT = 10
+_AT_ONCE_MAX = 500
+# Members that are handled in one step.
+_STEP = 16
+
+
+class TargetRequest(msgspec.Struct, frozen=True):
+    """The group, epoch, topology and configs of a target assignment."""
+
+    group: StreamsGroup
+    # The group epoch of the result.
+    epoch: int
+    configured: ConfiguredTopology
+    configs: Mapping[str, str]
+
+
+class StreamsTargets(SlicedTargets[StreamsGroup, StreamsMember, MemberTasks]):
+    """The computations of the groups of one shard; at most one per group runs in slices."""
+
+    __slots__ = ()
+
+    def __init__(self, shard: StreamsShard) -> None:
+        records = TargetRecords(target_record, target_epoch_record, _replacement)
+        super().__init__(shard.groups, shard.timers, shard.clock, records)
+
+    @staticmethod
+    def is_large(group: StreamsGroup, configured: ConfiguredTopology) -> bool:
+        """Whether the target assignment must be computed in slices."""
+        weight = (1 + len(group.members)) * _MEMBER_WEIGHT
+        for subtopology in (configured.subtopologies or {}).values():
+            weight += subtopology.tasks
+        return weight > _AT_ONCE_MAX
+
+    def compute(
+        self,
+        request: TargetRequest,
+        members: Mapping[str, StreamsMember],
+        known: Mapping[str, MemberTasks],
+    ) -> tuple[dict[str, MemberTasks], list[CoordinatorRecord]]:
+        """Return the targets of all members, and the records of the change.
+
+        Args:
+            request: what to compute.
+            members: the members after the heartbeat.
+            known: the current targets.
+
+        Raises:
+            TaskAssignorError: the assignor failed.
+        """
+        group = request.group
+        targets = _targets(run_to_end(_assign(request, members)), members)
+        changed = differing(targets, known)
+        return targets, self.records_of(group.group_id, request.epoch, changed)
+
+    def start_if_idle(self, group_id: str, configured: ConfiguredTopology) -> None:
+        """Start a computation in slices, as `start`, unless one is running for the group."""
+        if self.is_running(group_id):
+            return
+
+        def assign(copy: _Copy) -> Generator[None, None, Mapping[str, MemberTasks]]:
+            group = copy.group
+            request = TargetRequest(group, copy.epoch, configured, group.assignment_configs)
+            yield
+            found = yield from _assign(request, copy.members)
+            return _targets(found, copy.members)
+
+        self.start(group_id, assign)
+
+
+def _replacement(group: Any, member: StreamsMember) -> str | None:
+    found: str | None = group.static_members.get(member.instance_id)
+    return found
+
+
+def _assign(
+    request: TargetRequest, members: Mapping[str, StreamsMember]
+) -> Generator[None, None, dict[str, MemberTasks]]:
+    """Return the result of the assignor. Without existing topics, no member gets tasks."""
+    if not request.configured.is_ready:
+        return {}
+    offsets = request.group.task_offsets
+    given: dict[str, StreamsMemberInput] = {}
+    for position, (member_id, member) in enumerate(members.items()):
+        known = offsets.get(member_id)
+        made = StreamsMemberInput(process_id=member.process_id, owned=member.assigned.plain())
+        if known is not None:
+            made = replace(made, offsets=known.offsets)
+        given[member_id] = made
+        if position % _STEP == _STEP - 1:
+            yield
+    found = yield from assign_sticky(
+        StreamsInput(
+            members=given,
+            subtopologies=request.configured.subtopology_inputs(),
+            standby_replicas=int(request.configs.get("num.standby.replicas", "0")),
+        )
+    )
+    return found
+
+
+def _targets(
+    found: Mapping[str, MemberTasks], members: Mapping[str, StreamsMember]
+) -> dict[str, MemberTasks]:
+    return {member_id: found.get(member_id, NO_MEMBER_TASKS) for member_id in members}
+
 
 # Kafka's interval for comparing the topics without a change of metadata, in ms: never.
 _REFRESH_MS = 0x7FFF_FFFF
@@ -44,11 +176,10 @@ _REFRESH_MS = 0x7FFF_FFFF
 class GroupEpochs:
     """Raises the epochs of the groups of one shard."""
 
-    __slots__ = ("_shard", "_targets", "_timers")
+    __slots__ = ("_shard", "_targets")
 
-    def __init__(self, shard: StreamsShard, timers: StreamsTimers) -> None:
+    def __init__(self, shard: StreamsShard) -> None:
         self._shard = shard
-        self._timers = timers
         self._targets = StreamsTargets(shard)
 
     # Topology.
@@ -58,7 +189,7 @@ class GroupEpochs:
         group = heartbeat.group
         topology = _topology(heartbeat)
         if member is not group.members.get(member.member_id):
-            self._shard.check_memory(group, member, topology)
+            self._shard.check_memory(group, group.growth_by(member, topology))
         known = group.topology
         if known is not None and member.topology_epoch < known.epoch:
             heartbeat.note(
@@ -144,8 +275,10 @@ class GroupEpochs:
         return self._target(heartbeat, epoch, prepared.configured, member, is_refined=is_refined)
 
     def _start_delay(self, group_id: str, delay_ms: int) -> None:
-        if delay_ms > 0:
-            self._timers.start_delay(group_id, delay_ms, lambda: self._on_delay_over(group_id))
+        """Start the initial rebalance delay of a group, unless it has begun already."""
+        key = delay_key(group_id)
+        if delay_ms > 0 and not self._shard.timers.is_scheduled(key):
+            self._shard.timers.schedule(key, delay_ms, lambda: self._on_delay_over(group_id))
 
     def _target(
         self,
@@ -158,7 +291,7 @@ class GroupEpochs:
     ) -> Assignment:
         """Return the target of the member, after computing it if it is outdated."""
         group, configs = heartbeat.group, heartbeat.configs
-        if self._timers.is_delayed(group.group_id):
+        if self._shard.timers.is_scheduled(delay_key(group.group_id)):
             heartbeat.note(
                 StreamsStatus.ASSIGNMENT_DELAYED,
                 "More members may join first: streams.initial.rebalance.delay.ms has not passed.",
@@ -172,15 +305,14 @@ class GroupEpochs:
                 target_epoch_record(group.group_id, epoch, group.assignment_timestamp)
             )
             return Assignment(epoch, epoch, known)
-        if not self._may_compute(group, configs):
+        if self._targets.is_too_early(group, configs.assignment_interval_ms):
             heartbeat.note(
                 StreamsStatus.ASSIGNMENT_DELAYED,
                 "The last assignment is too recent: streams.assignment.interval.ms has not passed.",
             )
             return Assignment(epoch, group.assignment_epoch, known)
         if self._targets.is_large(group, configured):
-            if not self._targets.is_running(group.group_id):
-                self._targets.start(group.group_id, configured)
+            self._targets.start_if_idle(group.group_id, configured)
             return Assignment(epoch, group.assignment_epoch, known)
         replaced = heartbeat.replaced
         members, targets = dict(group.members), dict(group.targets)
@@ -193,13 +325,6 @@ class GroupEpochs:
         heartbeat.records += records
         return Assignment(epoch, epoch, targets[member.member_id])
 
-    def _may_compute(self, group: StreamsGroup, configs: StreamsConfigs) -> bool:
-        """Whether the last computation of the target assignment is long enough ago."""
-        interval_ms = configs.assignment_interval_ms
-        if not group.assignment_timestamp or not interval_ms:
-            return True
-        return self._shard.clock.wall_ms() >= group.assignment_timestamp + interval_ms
-
     def _on_delay_over(self, group_id: str) -> CoordinatorResult[None]:
         """Compute the first target assignment after the initial rebalance delay."""
         group = self._shard.groups.find(group_id)
@@ -208,18 +333,24 @@ class GroupEpochs:
             or not group.members
             or group.configured is None
             or group.group_epoch <= group.assignment_epoch
-            or not self._may_compute(group, self._shard.configs_of(group))
+            or self._targets.is_too_early(
+                group, self._shard.configs_of(group).assignment_interval_ms
+            )
         ):
             return CoordinatorResult(None)
         if self._targets.is_large(group, group.configured):
-            if not self._targets.is_running(group_id):
-                self._targets.start(group_id, group.configured)
+            self._targets.start_if_idle(group_id, group.configured)
             return CoordinatorResult(None)
         request = TargetRequest(
             group, group.group_epoch, group.configured, group.assignment_configs
         )
         _, records = self._targets.compute(request, group.members, group.targets)
         return CoordinatorResult(None, records)
+
+
+def delay_key(group_id: str) -> tuple[str, str]:
+    """Return the key of the timer of a group's initial rebalance delay."""
+    return "streams-delay", group_id
 
 
 def _configure(

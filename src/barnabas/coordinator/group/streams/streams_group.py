@@ -1,27 +1,116 @@
-"""The state of one streams group (Kafka: StreamsGroup). It changes by the replay of records."""
+"""The state of a streams group (Kafka: StreamsGroup)."""
 
 from __future__ import annotations
 
+from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.coordinator.group.replayed.replayed_group import NO_EPOCH, ReplayedGroup
-from barnabas.coordinator.group.streams.members.owned_tasks import NO_OWNED_TASKS, each_task
-from barnabas.coordinator.group.streams.members.streams_member import StreamsMember
-from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
-from barnabas.coordinator.group.streams.streams_group_state import StreamsGroupState
-from barnabas.coordinator.group.streams.tasks import NO_MEMBER_TASKS, MemberTasks
+import msgspec
+
+from barnabas.coordinator.group.assignors.task_input import NO_MEMBER_TASKS, MemberTasks
+from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup
+from barnabas.coordinator.group.streams.streams_member import (
+    NO_OWNED_TASKS,
+    StreamsMember,
+    StreamsMemberState,
+    each_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set as AbstractSet
 
-    from barnabas.coordinator.group.classic.group_memory import GroupMemory
-    from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
-    from barnabas.coordinator.group.streams.members.owned_tasks import OwnedTasks
-    from barnabas.coordinator.group.streams.streams_configs import StreamsConfigs
-    from barnabas.coordinator.group.streams.streams_topology import StreamsTopology
-    from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
+    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
+    from barnabas.coordinator.group.configs.kind_configs import StreamsGroupConfig
+    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
+    from barnabas.coordinator.group.streams.streams_member import MemberOffsets, OwnedTasks
+    from barnabas.coordinator.group.streams.topology import StreamsTopology
     from barnabas.protocol.messages.streams_group_heartbeat import EndpointToPartitions
+
+
+class StreamsGroupState(Enum):
+    """The name of a state in responses. Deleted groups have no state."""
+
+    EMPTY = "Empty"
+    # The topics of the topology are missing or do not fit.
+    NOT_READY = "NotReady"
+    # The target assignment is older than the group epoch.
+    ASSIGNING = "Assigning"
+    # A member does not have its target yet.
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+    @property
+    def filter_name(self) -> str:
+        """The name in filters and metrics."""
+        return "not_ready" if self is StreamsGroupState.NOT_READY else self.value.lower()
+
+
+class StreamsConfigs(msgspec.Struct, frozen=True):
+    """The values that heartbeats need. Each heartbeat uses them until one of their sources changes.
+
+    Times are in ms.
+    """
+
+    # The sources: the configuration of the broker, and the configs of the group.
+    broker: StreamsGroupConfig
+    own: Mapping[str, str]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    task_offset_interval_ms: int
+    assignment_interval_ms: int
+    initial_rebalance_delay_ms: int
+    acceptable_recovery_lag: int
+    # The keys of client tags that members must have.
+    rack_tags: tuple[str, ...]
+    # The configs that the target assignment depends on, as the record of the group has them.
+    assignment: Mapping[str, str]
+
+    def is_of(self, broker: StreamsGroupConfig, own: Mapping[str, str]) -> bool:
+        """Whether these are the sources."""
+        return self.broker is broker and self.own is own
+
+
+def read_configs(
+    settings: GroupTypeSettings[StreamsGroupConfig], group_id: str, own: Mapping[str, str]
+) -> StreamsConfigs:
+    """Return the current configs of a group.
+
+    Args:
+        settings: the configuration of streams groups.
+        group_id: the group.
+        own: the configs of the group, which override the broker's.
+    """
+
+    def value(name: str) -> int:
+        return settings.value(group_id, f"streams.{name}")
+
+    tags = _rack_tags(settings.config, own)
+    assignment = {"num.standby.replicas": str(value("num.standby.replicas"))}
+    if tags:
+        assignment["rack.aware.assignment.tags"] = ",".join(tags)
+    return StreamsConfigs(
+        broker=settings.config,
+        own=own,
+        session_timeout_ms=value("session.timeout.ms"),
+        heartbeat_interval_ms=value("heartbeat.interval.ms"),
+        task_offset_interval_ms=value("task.offset.interval.ms"),
+        assignment_interval_ms=value("assignment.interval.ms"),
+        initial_rebalance_delay_ms=value("initial.rebalance.delay.ms"),
+        acceptable_recovery_lag=value("acceptable.recovery.lag"),
+        rack_tags=tags,
+        assignment=assignment,
+    )
+
+
+def _rack_tags(broker: StreamsGroupConfig, own: Mapping[str, str]) -> tuple[str, ...]:
+    tags = own.get("streams.rack.aware.assignment.tags")
+    if tags is None:
+        return tuple(broker.group_streams_rack_aware_assignment_tags)
+    return tuple(each.strip() for each in tags.split(",")) if tags.strip() else ()
+
 
 # Estimated overhead of a member and of each of its tasks and tags, in bytes.
 _MEMBER_BYTES = 1_000
@@ -33,6 +122,8 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
     """Members, epochs, topology and target assignment of a group."""
+
+    kind: ClassVar[str] = "streams"
 
     __slots__ = (
         "_active",
@@ -251,11 +342,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         if topology is not None and self._topology is None:
             growth += topology.byte_size
         return growth
-
-    def reclaim_memory(self) -> None:
-        """Count the memory of a group without members that is brought back."""
-        if self._topology is not None:
-            self._resize(self._topology.byte_size)
 
 
 def _bytes_of(member: StreamsMember) -> int:

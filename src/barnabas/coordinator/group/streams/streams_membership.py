@@ -8,43 +8,38 @@ moves the member one step towards its target.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from barnabas.coordinator.group.assignors.task_input import TaskAssignorError
+from barnabas.coordinator.group.member_timers import MemberTimers
 from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.group.streams.assignors.task_input import TaskAssignorError
-from barnabas.coordinator.group.streams.endpoint_partitions import endpoint_partitions
+from barnabas.coordinator.group.streams.configuring import StreamsStatus
 from barnabas.coordinator.group.streams.group_epochs import GroupEpochs
-from barnabas.coordinator.group.streams.heartbeat_checks import (
-    check_epoch,
-    check_owned_tasks,
-    check_unreleased,
-    reported_tasks,
-    require_static,
-)
-from barnabas.coordinator.group.streams.members.member_offsets import MemberOffsets
-from barnabas.coordinator.group.streams.members.streams_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    StreamsMember,
-    UserEndpoint,
-)
-from barnabas.coordinator.group.streams.members.streams_member_state import StreamsMemberState
-from barnabas.coordinator.group.streams.members.task_reconciliation import (
-    TaskReconciliation,
-    reconcile_tasks,
-)
-from barnabas.coordinator.group.streams.quiet_heartbeats import quiet_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     Assignment,
     Heartbeating,
     StreamsHeartbeat,
     UnpreparedTopologyError,
+    check_epoch,
+    check_owned_tasks,
+    check_unreleased,
+    endpoint_partitions,
     failed_streams_heartbeat,
     new_response,
+    quiet_heartbeat,
+    reported_tasks,
+    require_static,
     task_ids,
+)
+from barnabas.coordinator.group.streams.streams_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    MemberOffsets,
+    StreamsMember,
+    UserEndpoint,
 )
 from barnabas.coordinator.group.streams.streams_records import (
     current_record,
@@ -54,12 +49,15 @@ from barnabas.coordinator.group.streams.streams_records import (
     target_epoch_record,
     target_record,
 )
-from barnabas.coordinator.group.streams.streams_timers import StreamsTimers
-from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
+from barnabas.coordinator.group.streams.task_reconciliation import (
+    TaskReconciliation,
+    reconcile_tasks,
+)
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import (
         GivenTopology,
@@ -67,13 +65,13 @@ if TYPE_CHECKING:
         StreamsClient,
     )
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-    from barnabas.coordinator.group.streams.topology.configured_topology import ConfiguredTopology
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.streams_group_heartbeat import (
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
     )
-    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
+
+T = TypeVar("T")
 
 # The first version of the request whose clients know the status MISSING_CLIENT_TAGS.
 _CLIENT_TAGS_SINCE = 1
@@ -83,21 +81,18 @@ _MISSING_CLIENT_TAGS = 6
 class StreamsMembership:
     """The heartbeats of one shard."""
 
-    __slots__ = ("_epochs", "_shard", "timers")
+    __slots__ = ("_shard", "epochs", "timers")
 
     def __init__(self, shard: StreamsShard) -> None:
         self._shard = shard
-        self.timers = StreamsTimers(shard.groups, shard.timers, self.fence)
-        self._epochs = GroupEpochs(shard, self.timers)
+        self.timers = MemberTimers(
+            shard.groups, shard.timers, lambda group, member: self.remove(group, member, None)
+        )
+        self.epochs = GroupEpochs(shard)
 
     def start_timers(self) -> None:
         """Start the timeouts of all members after the shard is loaded."""
-        for group in self._shard.groups.all():
-            timeout_ms = self._shard.configs_of(group).session_timeout_ms
-            for member in group.members.values():
-                self.timers.restart_session(group.group_id, member.member_id, timeout_ms)
-                if member.state is StreamsMemberState.UNREVOKED_TASKS:
-                    self.timers.start_rebalance(group.group_id, member)
+        self.timers.start_all(lambda group, _: self._shard.configs_of(group).session_timeout_ms)
 
     def heartbeat(
         self,
@@ -115,6 +110,7 @@ class StreamsMembership:
         Returns:
             The result. Its response is None if a large topology must be prepared before.
         """
+        # 1. A heartbeat that changes nothing needs no further step.
         response = quiet_heartbeat(self._shard, self.timers, request, client)
         if response is not None:
             return CoordinatorResult(StreamsHeartbeat(response))
@@ -123,6 +119,7 @@ class StreamsMembership:
                 return self._leave(request)
             records: list[CoordinatorRecord] = []
             is_joining = request.member_epoch == JOIN_EPOCH
+            # 2. Find or create the group.
             group = self._shard.find_or_create(request.group_id, records, is_joining=is_joining)
             configs, reported = self._shard.configs_of(group), reported_tasks(request)
             return self._continue(
@@ -137,12 +134,6 @@ class StreamsMembership:
             return CoordinatorResult(None)
         return CoordinatorResult(StreamsHeartbeat(failed))
 
-    def large_topology(
-        self, group_id: str, given: StreamsGroupTopologyValue | None
-    ) -> tuple[StreamsGroupTopologyValue, int] | None:
-        """Return the topology that the heartbeat will configure, if it is large, and its hash."""
-        return self._epochs.large_topology(group_id, given)
-
     # Joining and continuing.
 
     def _continue(
@@ -151,12 +142,13 @@ class StreamsMembership:
         request, group = heartbeat.request, heartbeat.group
         if is_joining:
             self._check_size(group, request)
+        # 3. Find or create the member, and give it the fields of the request.
         member = _find_member(heartbeat, is_joining=is_joining)
         updated = _updated(member, heartbeat, is_joining=is_joining)
         has_new_fields = updated is not member and updated != member
         if has_new_fields:
             heartbeat.records.append(member_record(group.group_id, updated))
-        prepared = self._epochs.prepare(heartbeat, updated)
+        prepared = self.epochs.prepare(heartbeat, updated)
         if heartbeat.reported is not None and prepared.configured.problem is None:
             check_owned_tasks(heartbeat.reported, prepared.configured.subtopologies or {})
         if request.task_offsets is not None or request.task_end_offsets is not None:
@@ -167,8 +159,12 @@ class StreamsMembership:
         is_changed = has_new_fields and (
             request.instance_id is None or _matters_to_others(member, updated)
         )
-        assignment = self._epochs.advance(heartbeat, prepared, updated, is_changed=is_changed)
+        # 4. Raise the group epoch if the change concerns other members.
+        # 5. Compute the target assignment if it is older than the group epoch.
+        assignment = self.epochs.advance(heartbeat, prepared, updated, is_changed=is_changed)
+        # 6. Move the member a step towards its target.
         updated = self._reconcile(heartbeat, updated, assignment)
+        # 7. Restart the session, and respond.
         self.timers.restart_session(
             group.group_id, updated.member_id, heartbeat.configs.session_timeout_ms
         )
@@ -219,10 +215,7 @@ class StreamsMembership:
         )
         if after != member:
             heartbeat.records.append(current_record(group_id, after))
-            if after.state is StreamsMemberState.UNREVOKED_TASKS:
-                self.timers.start_rebalance(group_id, after)
-            else:
-                self.timers.end_rebalance(group_id, after.member_id)
+            self.timers.update_rebalance(group_id, after)
         return after
 
     def _response(
@@ -265,7 +258,7 @@ class StreamsMembership:
     def _leave(
         self, request: StreamsGroupHeartbeatRequest
     ) -> CoordinatorResult[StreamsHeartbeat | None]:
-        group = self._shard.require(request.group_id)
+        group = self._shard.groups.require(request.group_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
         response = failed_streams_heartbeat(ErrorCode.NONE, None)
@@ -287,9 +280,15 @@ class StreamsMembership:
                 )
                 record = current_record(group.group_id, after)
                 return CoordinatorResult(StreamsHeartbeat(response), [record])
+        return self.remove(group, member, StreamsHeartbeat(response))
+
+    def remove(
+        self, group: StreamsGroup, member: StreamsMember, response: T
+    ) -> CoordinatorResult[T]:
+        """Remove a member."""
         return CoordinatorResult(
-            StreamsHeartbeat(response),
-            self.fence(group, member),
+            response,
+            self._fence(group, member),
             on_appended=partial(self._on_left, group.group_id, member.member_id),
         )
 
@@ -298,7 +297,7 @@ class StreamsMembership:
         if error is ErrorCode.NONE and (group is None or member_id not in group.members):
             self.timers.end(group_id, member_id)
 
-    def fence(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
+    def _fence(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
         """Return the records that remove a member, and that raise the group epoch."""
         epoch = group.group_epoch + 1
         records = [

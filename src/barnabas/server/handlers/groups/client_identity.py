@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
+from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch.request import RequestContext

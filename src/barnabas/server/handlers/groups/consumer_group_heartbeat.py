@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
-from barnabas.coordinator.group.consumer.heartbeats.heartbeating import Heartbeating
+from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.handlers.groups.client_identity import client_of

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.requests.share_offset_requests import (
     failed_alteration,
     failed_deletion,
+    failed_offsets,
 )
-from barnabas.coordinator.group.share_offset_describe import failed_offsets
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
@@ -23,7 +23,7 @@ from barnabas.protocol.messages.describe_share_group_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.coordinator.group.share_offset_describe import ShareOffsetDescriptions
+    from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetDescriptions
     from barnabas.protocol.messages.alter_share_group_offsets import (
         AlterShareGroupOffsetsRequest,
         AlterShareGroupOffsetsResponse,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.streams.configuring import StreamsStatus
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     StreamsClient,
     failed_streams_heartbeat,
 )
-from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_group_heartbeat import Status

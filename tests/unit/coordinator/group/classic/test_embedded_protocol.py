@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.coordinator.group.classic.embedded_protocol import (
+from barnabas.coordinator.group.classic.classic_member import (
     decode_subscription,
     subscribed_topics,
 )
-from barnabas.coordinator.group.request_limits import TOPIC_NAMES_MAX
+from barnabas.coordinator.group.refusal import TOPIC_NAMES_MAX
 from barnabas.protocol.protocol_error import ProtocolError
 from unit.coordinator.members_world import subscription
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import (
+    GROUP_STATES,
+    ClassicGroup,
+    GroupEvent,
+    GroupState,
+)
 from barnabas.coordinator.group.classic.classic_member import (
     ClassicMember,
     MemberIdentity,
     MemberTimes,
 )
-from barnabas.coordinator.group.classic.group_memory import GroupMemory
-from barnabas.coordinator.group.classic.group_state import GROUP_STATES, GroupEvent, GroupState
+from barnabas.coordinator.group.group_memory import GroupMemory
 
 
 def group_in(state: GroupState) -> ClassicGroup:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.coordinator.group.consumer.targets import target_updates
-from barnabas.coordinator.group.replayed import sliced_targets
+from barnabas.coordinator.group import targets
+from barnabas.coordinator.group.consumer import consumer_targets
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.consumers_world import ConsumersWorld, Partitions
 from unit.coordinator.members_world import MembersWorld, subscription
@@ -72,8 +72,8 @@ def test_consumer_groups_stay_consistent(
     seed: int, in_slices: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if in_slices:
-        monkeypatch.setattr(sliced_targets, "SLICE_MS", -1)
-        monkeypatch.setattr(target_updates, "AT_ONCE_MAX", 0)
+        monkeypatch.setattr(targets, "SHORT_SLICE_MS", -1)
+        monkeypatch.setattr(consumer_targets, "AT_ONCE_MAX", 0)
     chance = random.Random(seed)
     world = ConsumersWorld(group_consumer_assignment_interval_ms=chance.choice([0, 1_000]))
     world.create_topic("a", PARTITIONS)

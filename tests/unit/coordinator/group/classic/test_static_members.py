@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic.group_state import GroupState
+from barnabas.coordinator.group.classic.classic_group import GroupState
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import DELAY_MS, SESSION_MS, MembersWorld, subscription
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.configs.assignor_config import ASSIGNOR_KEYS
 from barnabas.coordinator.group.configs.config import DEFINITION
-from barnabas.coordinator.group.configs.consumer_config import ConsumerGroupConfig
+from barnabas.coordinator.group.configs.kind_configs import ASSIGNOR_KEYS, ConsumerGroupConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.definition import ConfigError
 from unit.coordinator.consumers_world import ConsumersWorld

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.group import targets
 from barnabas.coordinator.group.assignment import NOTHING
-from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
-from barnabas.coordinator.group.replayed import sliced_targets
-from barnabas.coordinator.group.share import share_targets
+from barnabas.coordinator.group.assignors.assignor_input import STEP
+from barnabas.coordinator.group.share import share_membership
 from barnabas.coordinator.group.share.share_group import ShareGroup
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.shares_world import SharesWorld
@@ -20,8 +20,8 @@ DONE_MS = 1_000
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> SharesWorld:
     """Return a world in which each assignment takes many slices: each slice is one step."""
-    monkeypatch.setattr(sliced_targets, "SLICE_MS", -1)
-    monkeypatch.setattr(share_targets, "AT_ONCE_MAX", 0)
+    monkeypatch.setattr(targets, "SHORT_SLICE_MS", -1)
+    monkeypatch.setattr(share_membership, "AT_ONCE_MAX", 0)
     world = SharesWorld()
     world.create_topic("a", PARTITIONS)
     return world
@@ -74,7 +74,7 @@ def test_the_result_is_that_of_a_small_group(
     fill(world)
     beat_all(world)
     sliced = assigned(world)
-    monkeypatch.setattr(share_targets, "AT_ONCE_MAX", 1 << 30)
+    monkeypatch.setattr(share_membership, "AT_ONCE_MAX", 1 << 30)
     other = SharesWorld()
     other.create_topic("a", PARTITIONS)
     fill(other)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from barnabas.coordinator.group.classic.joining import ClientIdentity
+from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.coordinator.group.streams import streams_membership
 from unit.coordinator.consumers_world import CLIENT
 from unit.coordinator.quiet_comparison import seen_both_ways

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.group_gauges import group_families
-from barnabas.coordinator.group.offsets.committed_offset import CommittedOffset
-from barnabas.coordinator.group.offsets.offsets_to_commit import MemberClaim, OffsetsToCommit
+from barnabas.coordinator.group.group_coordinator import group_families
+from barnabas.coordinator.group.offsets.offset_changes import MemberClaim, OffsetsToCommit
+from barnabas.coordinator.group.offsets.offset_store import CommittedOffset
 from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse

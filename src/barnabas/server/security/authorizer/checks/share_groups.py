@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.requests.share_offset_requests import (
     failed_alteration,
     failed_deletion,
+    failed_offsets,
 )
 from barnabas.coordinator.group.requests.share_requests import failed_share_group
 from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
-from barnabas.coordinator.group.share_offset_describe import failed_offsets
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,

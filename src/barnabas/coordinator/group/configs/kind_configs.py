@@ -1,0 +1,462 @@
+"""The configuration keys of consumer, share and streams groups, with their assignors and limits."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType, DynamicMode
+from barnabas.settings.range import at_least, between, satisfying
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from barnabas.settings.definition import ParsedConfig
+    from barnabas.settings.range import ConfigValue, Range
+
+
+CONSUMER_ASSIGNORS = ("uniform", "range")
+SHARE_ASSIGNORS = ("simple",)
+# Kafka takes the names of its classes as well.
+_CLASSES = {
+    f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor": name
+    for name in CONSUMER_ASSIGNORS + SHARE_ASSIGNORS
+}
+
+
+def assignor_names(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of assignors, each given by its name or by the name of Kafka's class."""
+    return _assignor_names(tuple(words))
+
+
+@lru_cache(16)
+def _assignor_names(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_CLASSES.get(word, word) for word in words)
+
+
+def _assignors(known: Collection[str]) -> Range:
+    """Allow a list of these assignors, each at most once, and at least one."""
+
+    def accepts(value: ConfigValue) -> bool:
+        assert isinstance(value, list), value
+        names = assignor_names(value)
+        return bool(names) and len(set(names)) == len(names) and set(names) <= set(known)
+
+    text = (
+        f"one or more of {', '.join(known)}, each once, also by the names of Kafka's classes; "
+        "remove other assignors from the list, since Barnabas runs no Java classes"
+    )
+    return satisfying(text, accepts)
+
+
+ASSIGNOR_KEYS = [
+    ConfigKey(
+        "group.consumer.assignors",
+        ConfigType.LIST,
+        list(CONSUMER_ASSIGNORS),
+        "Server-side assignors that members of consumer groups may choose. The first one is for "
+        "groups whose members choose none.",
+        _assignors(CONSUMER_ASSIGNORS),
+    ),
+    ConfigKey(
+        "group.share.assignors",
+        ConfigType.LIST,
+        list(SHARE_ASSIGNORS),
+        "The server-side assignor of share groups.",
+        _assignors(SHARE_ASSIGNORS),
+    ),
+]
+
+# (lower key, higher key, whether they must differ), without the prefix of the group type.
+_BOTH = (
+    ("min.heartbeat.interval.ms", "heartbeat.interval.ms", False),
+    ("heartbeat.interval.ms", "max.heartbeat.interval.ms", False),
+    ("min.session.timeout.ms", "session.timeout.ms", False),
+    ("session.timeout.ms", "max.session.timeout.ms", False),
+    ("heartbeat.interval.ms", "session.timeout.ms", True),
+    ("min.assignment.interval.ms", "assignment.interval.ms", False),
+    ("assignment.interval.ms", "max.assignment.interval.ms", False),
+)
+_ORDERED = {
+    "group.share.": (
+        *_BOTH,
+        ("min.delivery.count.limit", "delivery.count.limit", False),
+        ("delivery.count.limit", "max.delivery.count.limit", False),
+        ("min.record.lock.duration.ms", "record.lock.duration.ms", False),
+        ("record.lock.duration.ms", "max.record.lock.duration.ms", False),
+        ("min.partition.max.record.locks", "partition.max.record.locks", False),
+        ("partition.max.record.locks", "max.partition.max.record.locks", False),
+        ("max.size", "max.share.sessions", False),
+    ),
+    "group.streams.": (
+        *_BOTH,
+        ("num.standby.replicas", "max.standby.replicas", False),
+        ("min.task.offset.interval.ms", "task.offset.interval.ms", False),
+        ("num.warmup.replicas", "max.warmup.replicas", False),
+    ),
+}
+
+
+def check_group_limits(config: ParsedConfig) -> None:
+    """Check that no value is outside of its limits.
+
+    Raises:
+        ConfigError: a value is outside of its limits, or a heartbeat interval is not below the
+            session timeout.
+    """
+    for prefix, ordered in _ORDERED.items():
+        for lower, higher, must_differ in ordered:
+            low_key, high_key = prefix + lower, prefix + higher
+            low, high = config.integer(low_key), config.integer(high_key)
+            if low > high or (must_differ and low == high):
+                relation = "less than" if must_differ else "at most"
+                raise ConfigError(low_key, str(low), f"{relation} {high_key} ({high})")
+
+
+ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"
+_INT_MAX = 0x7FFF_FFFF
+
+
+def _interval(name: str, default: int, doc: str, least: int = 1) -> ConfigKey:
+    return ConfigKey(f"group.consumer.{name}", ConfigType.INT, default, doc, at_least(least))
+
+
+CONSUMER_KEYS = [
+    _interval(
+        "session.timeout.ms",
+        45_000,
+        "Time without a heartbeat after which a member of a consumer group is removed, in ms.",
+    ),
+    _interval("min.session.timeout.ms", 45_000, "Lowest session timeout of a consumer group."),
+    _interval("max.session.timeout.ms", 60_000, "Highest session timeout of a consumer group."),
+    _interval("heartbeat.interval.ms", 5_000, "Heartbeat interval of members of consumer groups."),
+    _interval("min.heartbeat.interval.ms", 5_000, "Lowest heartbeat interval of a consumer group."),
+    _interval(
+        "max.heartbeat.interval.ms", 15_000, "Highest heartbeat interval of a consumer group."
+    ),
+    ConfigKey(
+        ASSIGNMENT_INTERVAL,
+        ConfigType.INT,
+        1_000,
+        "Minimum time between two target assignments of a consumer group, in ms.",
+        at_least(0),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    _interval(
+        "min.assignment.interval.ms", 0, "Lowest assignment interval of a consumer group.", 0
+    ),
+    _interval(
+        "max.assignment.interval.ms", 15_000, "Highest assignment interval of a consumer group.", 0
+    ),
+    _interval("max.size", _INT_MAX, "Maximum number of members of a consumer group."),
+    _interval(
+        "regex.refresh.interval.ms",
+        600_000,
+        "How often a consumer group matches the topics with its regular expressions, in ms. New "
+        "topics are matched at the next heartbeat.",
+        10_000,
+    ),
+]
+
+
+class ConsumerGroupConfig(msgspec.Struct, frozen=True):
+    """Values of the keys above. Times are in ms."""
+
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_max_assignment_interval_ms: int = 15_000
+    group_consumer_max_size: int = _INT_MAX
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_assignors: tuple[str, ...] | list[str] = CONSUMER_ASSIGNORS
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """The names of the assignors that members may choose. The first one is the default."""
+        return assignor_names(self.group_consumer_assignors)
+
+
+SHARE_ASSIGNMENT_INTERVAL = "group.share.assignment.interval.ms"
+DEAD_LETTER_AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
+DEAD_LETTER_PREFIX = "errors.deadletterqueue.topic.name.prefix"
+
+
+def _share(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
+    return ConfigKey(f"group.share.{name}", ConfigType.INT, default, doc, allowed)
+
+
+SHARE_KEYS = [
+    _share(
+        "session.timeout.ms",
+        45_000,
+        "Time without a heartbeat after which a member of a share group is removed, in ms.",
+        at_least(1),
+    ),
+    _share(
+        "min.session.timeout.ms", 45_000, "Lowest session timeout of a share group.", at_least(1)
+    ),
+    _share(
+        "max.session.timeout.ms", 60_000, "Highest session timeout of a share group.", at_least(1)
+    ),
+    _share(
+        "heartbeat.interval.ms",
+        5_000,
+        "Heartbeat interval of members of share groups.",
+        at_least(1),
+    ),
+    _share(
+        "min.heartbeat.interval.ms",
+        5_000,
+        "Lowest heartbeat interval of a share group.",
+        at_least(1),
+    ),
+    _share(
+        "max.heartbeat.interval.ms",
+        15_000,
+        "Highest heartbeat interval of a share group.",
+        at_least(1),
+    ),
+    ConfigKey(
+        SHARE_ASSIGNMENT_INTERVAL,
+        ConfigType.INT,
+        1_000,
+        "Minimum time between two target assignments of a share group, in ms.",
+        at_least(0),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    _share(
+        "min.assignment.interval.ms", 0, "Lowest assignment interval of a share group.", at_least(0)
+    ),
+    _share(
+        "max.assignment.interval.ms",
+        15_000,
+        "Highest assignment interval of a share group.",
+        at_least(0),
+    ),
+    _share("max.size", 200, "Maximum number of members of a share group.", between(1, 1_000)),
+    _share(
+        "initialize.retry.interval.ms",
+        30_000,
+        "Time after which the coordinator initializes the state of a share partition again, in "
+        "ms. It is at least offsets.commit.timeout.ms.",
+        at_least(1),
+    ),
+    _share(
+        "delivery.count.limit",
+        5,
+        "Maximum number of times that a share group delivers a record.",
+        between(2, 10),
+    ),
+    _share(
+        "min.delivery.count.limit",
+        2,
+        "Lowest delivery count limit of a share group.",
+        between(2, 5),
+    ),
+    _share(
+        "max.delivery.count.limit",
+        10,
+        "Highest delivery count limit of a share group.",
+        between(5, 25),
+    ),
+    _share(
+        "record.lock.duration.ms",
+        30_000,
+        "How long a member of a share group may process a record before it is delivered again, in "
+        "ms.",
+        between(1_000, 3_600_000),
+    ),
+    _share(
+        "min.record.lock.duration.ms",
+        15_000,
+        "Lowest record lock duration of a share group, in ms.",
+        between(1_000, 30_000),
+    ),
+    _share(
+        "max.record.lock.duration.ms",
+        60_000,
+        "Highest record lock duration of a share group, in ms.",
+        between(30_000, 3_600_000),
+    ),
+    _share(
+        "partition.max.record.locks",
+        2_000,
+        "Maximum number of records of a partition that a share group has in flight.",
+        between(100, 10_000),
+    ),
+    _share(
+        "min.partition.max.record.locks",
+        100,
+        "Lowest number of record locks of a partition.",
+        between(100, 2_000),
+    ),
+    _share(
+        "max.partition.max.record.locks",
+        4_000,
+        "Highest number of record locks of a partition.",
+        between(2_000, 10_000),
+    ),
+    _share(
+        "max.share.sessions",
+        2_000,
+        "Maximum number of share sessions of a broker.",
+        at_least(1),
+    ),
+    ConfigKey(
+        DEAD_LETTER_AUTO_CREATE,
+        ConfigType.BOOLEAN,
+        False,
+        "Whether the broker creates missing dead-letter topics of share groups (KIP-1191).",
+        None,
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        DEAD_LETTER_PREFIX,
+        ConfigType.STRING,
+        "dlq.",
+        "Required prefix of the names of dead-letter topics; empty for any name.",
+        None,
+        DynamicMode.CLUSTER_WIDE,
+    ),
+]
+
+
+class ShareGroupConfig(msgspec.Struct, frozen=True):
+    """Values of the keys above. Times are in ms."""
+
+    group_share_session_timeout_ms: int = 45_000
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_max_session_timeout_ms: int = 60_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_min_heartbeat_interval_ms: int = 5_000
+    group_share_max_heartbeat_interval_ms: int = 15_000
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_min_assignment_interval_ms: int = 0
+    group_share_max_assignment_interval_ms: int = 15_000
+    group_share_max_size: int = 200
+    group_share_initialize_retry_interval_ms: int = 30_000
+    group_share_delivery_count_limit: int = 5
+    group_share_min_delivery_count_limit: int = 2
+    group_share_max_delivery_count_limit: int = 10
+    group_share_record_lock_duration_ms: int = 30_000
+    group_share_min_record_lock_duration_ms: int = 15_000
+    group_share_max_record_lock_duration_ms: int = 60_000
+    group_share_partition_max_record_locks: int = 2_000
+    group_share_min_partition_max_record_locks: int = 100
+    group_share_max_partition_max_record_locks: int = 4_000
+    group_share_max_share_sessions: int = 2_000
+
+
+STREAMS_ASSIGNMENT_INTERVAL = "group.streams.assignment.interval.ms"
+_RACK_TAGS = "group.streams.rack.aware.assignment.tags"
+
+
+def _streams(name: str, default: int, doc: str, least: int = 1) -> ConfigKey:
+    return ConfigKey(f"group.streams.{name}", ConfigType.INT, default, doc, at_least(least))
+
+
+def _are_distinct(value: ConfigValue) -> bool:
+    return isinstance(value, list) and "" not in value and len(set(value)) == len(value)
+
+
+STREAMS_KEYS = [
+    _streams(
+        "session.timeout.ms",
+        45_000,
+        "Time without a heartbeat after which a member of a streams group is removed, in ms.",
+    ),
+    _streams("min.session.timeout.ms", 45_000, "Lowest session timeout of a streams group."),
+    _streams("max.session.timeout.ms", 60_000, "Highest session timeout of a streams group."),
+    _streams("heartbeat.interval.ms", 5_000, "Heartbeat interval of members of streams groups."),
+    _streams("min.heartbeat.interval.ms", 5_000, "Lowest heartbeat interval of a streams group."),
+    _streams("max.heartbeat.interval.ms", 15_000, "Highest heartbeat interval of a streams group."),
+    ConfigKey(
+        STREAMS_ASSIGNMENT_INTERVAL,
+        ConfigType.INT,
+        1_000,
+        "Minimum time between two target assignments of a streams group, in ms.",
+        at_least(0),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    _streams("min.assignment.interval.ms", 0, "Lowest assignment interval of a streams group.", 0),
+    _streams(
+        "max.assignment.interval.ms", 15_000, "Highest assignment interval of a streams group.", 0
+    ),
+    _streams("max.size", _INT_MAX, "Maximum number of members of a streams group."),
+    _streams("num.standby.replicas", 0, "Number of standby tasks of each task with state.", 0),
+    _streams("max.standby.replicas", 2, "Highest number of standby tasks of a streams group.", 0),
+    _streams(
+        "num.warmup.replicas",
+        2,
+        "Number of warm-up tasks. Kafka 4.4 has the key, but assigns no warm-up tasks.",
+        0,
+    ),
+    _streams("max.warmup.replicas", 20, "Highest number of warm-up tasks of a streams group.", 0),
+    _streams(
+        "initial.rebalance.delay.ms",
+        3_000,
+        "How long the first rebalance of an empty streams group waits for more members, in ms.",
+        0,
+    ),
+    _streams(
+        "task.offset.interval.ms",
+        60_000,
+        "Interval in which members report the offsets of their tasks, in ms.",
+    ),
+    _streams(
+        "min.task.offset.interval.ms", 15_000, "Lowest task offset interval of a streams group."
+    ),
+    ConfigKey(
+        "group.streams.acceptable.recovery.lag",
+        ConfigType.LONG,
+        10_000,
+        "Lag below which a member reports that it has caught up with a task, in offsets.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "group.streams.assignors",
+        ConfigType.LIST,
+        ["sticky"],
+        "Task assignors of streams groups.",
+        satisfying(
+            "sticky; remove other assignors from the list, since Barnabas runs no Java classes",
+            lambda value: value == ["sticky"],
+        ),
+    ),
+    ConfigKey(
+        _RACK_TAGS,
+        ConfigType.LIST,
+        [],
+        "Keys of client tags that all members must have. Members without them get a status.",
+        satisfying("a list of different names", _are_distinct),
+    ),
+]
+
+
+class StreamsGroupConfig(msgspec.Struct, frozen=True):
+    """Values of the keys above. Times are in ms."""
+
+    group_streams_session_timeout_ms: int = 45_000
+    group_streams_min_session_timeout_ms: int = 45_000
+    group_streams_max_session_timeout_ms: int = 60_000
+    group_streams_heartbeat_interval_ms: int = 5_000
+    group_streams_min_heartbeat_interval_ms: int = 5_000
+    group_streams_max_heartbeat_interval_ms: int = 15_000
+    group_streams_assignment_interval_ms: int = 1_000
+    group_streams_min_assignment_interval_ms: int = 0
+    group_streams_max_assignment_interval_ms: int = 15_000
+    group_streams_max_size: int = _INT_MAX
+    group_streams_num_standby_replicas: int = 0
+    group_streams_max_standby_replicas: int = 2
+    group_streams_initial_rebalance_delay_ms: int = 3_000
+    group_streams_task_offset_interval_ms: int = 60_000
+    group_streams_min_task_offset_interval_ms: int = 15_000
+    group_streams_acceptable_recovery_lag: int = 10_000
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] | list[str] = ()

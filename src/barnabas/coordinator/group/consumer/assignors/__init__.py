@@ -1,1 +1,0 @@
-"""Server-side assignors: pure functions from members and topics to a target assignment."""

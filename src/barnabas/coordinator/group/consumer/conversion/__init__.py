@@ -1,1 +1,0 @@
-"""Conversion between classic and consumer groups."""

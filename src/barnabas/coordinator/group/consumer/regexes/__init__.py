@@ -1,1 +1,0 @@
-"""Regular expressions in the subscriptions of consumer groups."""

@@ -1,1 +1,0 @@
-"""The target assignment of a consumer group: at once, or in slices for large groups."""

@@ -1,0 +1,187 @@
+"""Consumer, share and streams groups: what they share. Only replay changes them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from barnabas.coordinator.group.assignment import Target, target_of
+from barnabas.coordinator.group.group_memory import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.coordinator.group.group_memory import GroupMemory
+
+
+# Epoch of a member, a target assignment or a topology without a record.
+NO_EPOCH = -1
+# Epoch of a group without records. The first member raises it.
+FIRST_EPOCH = 1
+# The next heartbeat compares the topics with the stored hash.
+_REFRESH_NOW = (0, 0)
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+
+class ReplayedGroup(Group, Generic[M, T]):
+    """Members (`M`), epochs and target assignment (a `T` for each member) of a group."""
+
+    __slots__ = (
+        "_refresh",
+        "assignment_epoch",
+        "assignment_timestamp",
+        "group_epoch",
+        "members",
+        "metadata_hash",
+        "targets",
+    )
+
+    def __init__(self, group_id: str, memory: GroupMemory) -> None:
+        super().__init__(group_id, memory)
+        # Increases when members, topics or other inputs of the target assignment change.
+        self.group_epoch = FIRST_EPOCH
+        # Hash of the group's topics at the last change of the group epoch.
+        self.metadata_hash = 0
+        # The group epoch for which `targets` was computed, and when (wall clock in ms, or 0).
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp = 0
+        self.members: dict[str, M] = {}
+        # Target assignment by member id.
+        self.targets: dict[str, T] = {}
+        # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
+        self._refresh = _REFRESH_NOW
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the group has members."""
+        return bool(self.members)
+
+    @abstractmethod
+    def remove(self, member_id: str) -> None:
+        """Remove a member. Another record removes its target assignment."""
+
+    def needs_topic(self, topic: str) -> bool:
+        """Whether the target assignment depends on the topic."""
+        return self.is_subscribed_to(topic)
+
+    def set_targets(self, epoch: int, timestamp: int, targets: Mapping[str, T]) -> None:
+        """Apply the targets that a new assignment has changed, as the replay of its records does.
+
+        Args:
+            epoch: the group epoch of the assignment.
+            timestamp: when it was computed, wall clock in ms.
+            targets: targets of members by id.
+        """
+        assert epoch > self.assignment_epoch, (
+            f"group={self.group_id} epoch={epoch} assignment_epoch={self.assignment_epoch}"
+        )
+        assert targets.keys() <= self.members.keys(), f"group={self.group_id} epoch={epoch}"
+        self.targets.update(targets)
+        self.assignment_epoch = epoch
+        self.assignment_timestamp = timestamp
+
+    # Validity of the hash of the topics.
+
+    def request_refresh(self) -> None:
+        """Compare the topics with the stored hash at the next heartbeat."""
+        self._refresh = _REFRESH_NOW
+
+    def note_refresh(self, until_ms: int, epoch: int) -> None:
+        """Do not compare the topics until then, unless the group falls back to an older epoch."""
+        self._refresh = (until_ms, epoch)
+
+    def needs_refresh(self, now_ms: int) -> bool:
+        """Whether the topics must be compared with the stored hash."""
+        until_ms, epoch = self._refresh
+        return now_ms >= until_ms or self.group_epoch < epoch
+
+
+def change_counts(counts: dict[str, int], names: Iterable[str], change: int) -> None:
+    """Add `change` to the count of each name. Names with a count of 0 are removed."""
+    for name in names:
+        count = counts.get(name, 0) + change
+        if count > 0:
+            counts[name] = count
+        else:
+            counts.pop(name, None)
+
+
+G = TypeVar("G")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RecordReplay(msgspec.Struct, Generic[G, K, V], frozen=True):
+    """The key and value of the records, and how they change a group."""
+
+    key: type[K]
+    value: type[V]
+    # Applies a record. Raises ProtocolError before it changes the group.
+    put: Callable[[G, K, V], None]
+    # Applies a tombstone. None: the tombstone removes the group.
+    remove: Callable[[G, K], None] | None = None
+
+
+# Record types that differ in their names only.
+
+
+class _MemberKey(Protocol):
+    member_id: str
+
+
+class _Epoch(Protocol):
+    epoch: int
+    metadata_hash: int
+
+
+class _Partitions(Protocol):
+    topic_id: bytes
+    partitions: list[int]
+
+
+class _Target(Protocol):
+    @property
+    def topic_partitions(self) -> Iterable[_Partitions]: ...
+
+
+class _TargetEpoch(Protocol):
+    assignment_epoch: int
+    assignment_timestamp: int
+
+
+def put_epoch(group: ReplayedGroup[Any, Any], _key: object, record: _Epoch) -> None:
+    """Apply the group epoch and the hash of the topics."""
+    group.group_epoch = record.epoch
+    group.metadata_hash = record.metadata_hash
+
+
+def put_target_epoch(group: ReplayedGroup[Any, Any], _key: object, record: _TargetEpoch) -> None:
+    """Apply the epoch of the target assignment, and when the assignment was computed."""
+    group.assignment_epoch = record.assignment_epoch
+    group.assignment_timestamp = record.assignment_timestamp
+
+
+def remove_target_epoch(group: ReplayedGroup[Any, Any], _key: object) -> None:
+    """Apply the tombstone of the epoch of the target assignment."""
+    group.assignment_epoch, group.assignment_timestamp = NO_EPOCH, 0
+
+
+def put_target(group: ReplayedGroup[Any, Target], key: _MemberKey, record: _Target) -> None:
+    """Apply the partitions of a member's target assignment."""
+    group.targets[key.member_id] = target_of(
+        {each.topic_id: each.partitions for each in record.topic_partitions}
+    )
+
+
+def remove_target(group: ReplayedGroup[Any, Any], key: _MemberKey) -> None:
+    """Apply the tombstone of a member's target assignment."""
+    group.targets.pop(key.member_id, None)
+
+
+def remove_member(group: ReplayedGroup[Any, Any], key: _MemberKey) -> None:
+    """Apply the tombstone of a member's identity and subscription."""
+    group.remove(key.member_id)

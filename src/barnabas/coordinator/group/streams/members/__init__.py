@@ -1,1 +1,0 @@
-"""Members of streams groups, and how they move towards their target tasks."""

@@ -1,1 +1,0 @@
-"""Topologies of streams groups: their check, and the topics that they need."""

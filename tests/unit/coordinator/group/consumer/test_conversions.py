@@ -1,0 +1,349 @@
+"""Groups with members change between the classic and the consumer protocol, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.group.classic.classic_member import (
+    decode_assignment,
+    encode_assignment,
+)
+from barnabas.protocol.codec import encode_bytes
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from unit.coordinator.consumers_world import ConsumersWorld
+from unit.coordinator.coordinator_world import OFFSETS_ID
+from unit.coordinator.members_world import DELAY_MS, REBALANCE_MS, SESSION_MS
+
+POLICY = "group_consumer_migration_policy"
+SHORT_MS, LONG_MS = SESSION_MS // 2, 60_000
+
+
+def subscription(*topics: str, owned: dict[str, list[int]] | None = None) -> bytes:
+    value = ConsumerProtocolSubscription(
+        topics=list(topics),
+        owned_partitions=[
+            TopicPartition(topic=name, partitions=indexes)
+            for name, indexes in (owned or {}).items()
+        ],
+    )
+    return b"\x00\x03" + encode_bytes(value, 3)
+
+
+class MixedWorld(ConsumersWorld):
+    """A group whose members use both protocols. The topic `a` has four partitions."""
+
+    def __init__(self, replicas: tuple[int, ...] = (1,), **config: str | int) -> None:
+        super().__init__(replicas, broker_config=config)
+        self.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_ID, isr=[1]))
+        self.create_topic("a", 4)
+
+    def join_a(self, member: str = "", owned: list[int] | None = None, **options):
+        """Join with the topic `a`. Versions below 4 need no member id."""
+        protocols = {"range": subscription("a", owned={"a": owned or []})}
+        return self.join(member, options.pop("version", 3), protocols=protocols, **options)
+
+    def assigned(self, member: str, generation: int, **options) -> set[int]:
+        """Return the partitions of a member, from SyncGroup."""
+        answer = self.sync(member, generation, **options).one
+        assert answer.error_code == ErrorCode.NONE, answer
+        found = decode_assignment(answer.assignment).assigned_partitions
+        return {index for each in found for index in each.partitions}
+
+    def classic_member(self, **options) -> tuple[str, int]:
+        """Make a stable classic group with one member, which has all partitions."""
+        waiting = self.join_a(**options)
+        self.run_for(2 * DELAY_MS + 10)
+        joined = waiting.one
+        assignment = encode_assignment({"a": range(4)}, 3)
+        self.sync(joined.member_id, joined.generation_id, assign={joined.member_id: assignment})
+        return joined.member_id, joined.generation_id
+
+    def mixed_group(self) -> tuple[str, int, int]:
+        """Make a stable group: a classic member (id, generation), `m1` of that epoch."""
+        member, generation = self.classic_member()
+        epoch = self.subscribe("m1", "a").member_epoch
+        self.join_a(member, [0, 1, 2, 3])
+        assert self.assigned(member, generation) == {0, 1}
+        assert self.join_a(member, [0, 1]).one.generation_id == epoch
+        assert self.assigned(member, epoch) == {0, 1}
+        assert self.owned(self.beat("m1", epoch)) == {"a": {2, 3}}
+        assert self.state() == "Stable"
+        return member, generation, epoch
+
+    def both_alive(self, ms: int, member: str, epoch: int) -> None:
+        for _ in range(ms // SHORT_MS):
+            self.run_for(SHORT_MS)
+            self.heartbeat(member, epoch)
+            self.beat("m1", epoch)
+
+    def reject_appends(self) -> None:
+        """Let the log reject all batches: it has fewer in-sync replicas than it needs."""
+        self.log.update_config(type(self.log.config)(min_insync_replicas=2))
+
+    def accept_appends(self) -> None:
+        self.log.update_config(type(self.log.config)())
+
+    def is_classic(self) -> bool:
+        return self.describe().error_code == ErrorCode.NONE
+
+
+@pytest.fixture
+def world() -> MixedWorld:
+    return MixedWorld()
+
+
+def test_members_of_both_protocols_share_the_partitions(world: MixedWorld) -> None:
+    member, _, epoch = world.mixed_group()
+    types = {each.member_id: each.member_type for each in world.describe_consumers().members}
+    assert types == {member: 0, "m1": 1}
+    assert world.list_groups() == [("g", "consumer", "Stable", "consumer")]
+    assert not world.is_classic()
+    world.both_alive(3 * LONG_MS, member, epoch)
+    assert world.state() == "Stable"
+
+
+def test_the_last_consumer_that_leaves_makes_the_group_classic(world: MixedWorld) -> None:
+    member, _, epoch = world.mixed_group()
+    assert world.beat("m1", -1).error_code == ErrorCode.NONE
+    assert world.describe().group_state == "PreparingRebalance"
+    assert world.describe_consumers().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.heartbeat(member, epoch) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = world.join_a(member, [0, 1]).one
+    assert (again.generation_id, again.leader) == (epoch + 1, member)
+    world.sync(member, again.generation_id, assign={member: b"all"})
+    assert world.describe().group_state == "Stable"
+    world.leave(member)
+    assert world.coordinator.memory.held_bytes == 0
+
+
+def test_the_expired_session_of_the_last_consumer_makes_the_group_classic(
+    world: MixedWorld,
+) -> None:
+    member, _, epoch = world.mixed_group()
+    world.keep_alive(50_000, epoch, member)
+    assert world.describe().group_state == "PreparingRebalance"
+
+
+def test_a_static_consumer_that_stays_away_makes_the_group_classic(world: MixedWorld) -> None:
+    member, generation = world.classic_member()
+    world.subscribe("m1", "a", instance_id="i")
+    assert world.beat("m1", -2, instance_id="i").error_code == ErrorCode.NONE
+    assert not world.is_classic()
+    first = world.join_a(member, [0, 1, 2, 3]).one
+    world.assigned(member, first.generation_id)
+    second = world.join_a(member, [0, 1]).one
+    world.assigned(member, second.generation_id)
+    world.keep_alive(50_000, second.generation_id, member)
+    assert world.is_classic()
+    assert generation < second.generation_id
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_classic_member_without_heartbeats_leaves(world: MixedWorld, is_last: bool) -> None:
+    _, _, epoch = world.mixed_group()
+    if is_last:
+        world.beat("m1", -1)
+    world.run_for(SHORT_MS)
+    world.beat("m1", epoch)
+    world.run_for(REBALANCE_MS + SESSION_MS)
+    if is_last:
+        assert world.describe().group_state == "Empty"
+    else:
+        assert [each.member_id for each in world.describe_consumers().members] == ["m1"]
+        assert world.owned(world.beat("m1", epoch)) == {"a": {0, 1, 2, 3}}
+
+
+def test_a_classic_member_that_does_not_rejoin_leaves(world: MixedWorld) -> None:
+    member, generation = world.classic_member()
+    epoch = world.subscribe("m1", "a").member_epoch
+    for _ in range(REBALANCE_MS // SHORT_MS - 1):
+        world.run_for(SHORT_MS)
+        assert world.heartbeat(member, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    world.run_for(2 * SHORT_MS)
+    assert world.heartbeat(member, generation) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.owned(world.beat("m1", epoch)) == {"a": {0, 1, 2, 3}}
+
+
+def test_a_classic_member_that_sends_no_sync_group_leaves(world: MixedWorld) -> None:
+    epoch = world.subscribe("m1", "a").member_epoch
+    joined = world.join("c1", protocols={"range": subscription("no-such-topic")}).one
+    for _ in range(REBALANCE_MS // SHORT_MS + 1):
+        world.run_for(SHORT_MS)
+        error = world.heartbeat("c1", joined.generation_id)
+        epoch = world.beat("m1", epoch).member_epoch
+    assert error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert [each.member_id for each in world.describe_consumers().members] == ["m1"]
+
+
+def test_a_classic_member_that_does_not_revoke_leaves(world: MixedWorld) -> None:
+    member, generation = world.classic_member()
+    world.subscribe("m1", "a")
+    world.join_a(member, [0, 1, 2, 3])
+    world.assigned(member, generation)
+    for _ in range(REBALANCE_MS // SHORT_MS + 1):
+        world.run_for(SHORT_MS)
+        error = world.heartbeat(member, generation)
+    assert error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_new_coordinator_goes_on_with_members_of_both_protocols(world: MixedWorld) -> None:
+    member, _, epoch = world.mixed_group()
+    before = world.describe_consumers()
+    world.restart()
+    assert world.describe_consumers() == before
+    assert world.heartbeat(member, epoch) == ErrorCode.NONE
+    world.beat("m1", -1)
+    world.restart()
+    assert world.describe().group_state == "Stable"
+    assert world.heartbeat(member, epoch + 1) == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_new_coordinator_keeps_the_session_timeouts(world: MixedWorld) -> None:
+    _, _, epoch = world.mixed_group()
+    world.restart()
+    world.run_for(SESSION_MS + 1_000)
+    assert [each.member_id for each in world.describe_consumers().members] == ["m1"]
+    assert world.owned(world.beat("m1", epoch)) == {"a": {0, 1, 2, 3}}
+
+
+def test_an_upgrade_ends_a_rebalance_of_the_classic_group(world: MixedWorld) -> None:
+    first = world.join_a("", [])
+    assert not first
+    # Not even the first generation has started.
+    assert world.owned(world.subscribe("m1", "a")) == {"a": {0, 1}}
+    assert first.error == ErrorCode.REBALANCE_IN_PROGRESS
+    joined = world.join_a(first.one.member_id).one
+    assert world.assigned(joined.member_id, joined.generation_id) == {2, 3}
+    world.run_for(SHORT_MS)
+    assert len(world.describe_consumers().members) == 2
+
+
+def test_an_upgrade_ends_the_wait_for_the_leaders_assignment(world: MixedWorld) -> None:
+    waiting = [world.join_a(), world.join_a()]
+    world.run_for(2 * DELAY_MS + 10)
+    leader, follower = (each.one for each in waiting)
+    pending = world.sync(follower.member_id, follower.generation_id)
+    assert not pending
+    world.subscribe("m1", "a")
+    assert pending.error == ErrorCode.REBALANCE_IN_PROGRESS
+    late = world.sync(leader.member_id, leader.generation_id)
+    assert late.error == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("policy", "upgrades", "downgrades"),
+    [
+        ("disabled", False, False),
+        ("upgrade", True, False),
+        ("DOWNGRADE", False, True),
+        ("Bidirectional", True, True),
+    ],
+)
+def test_the_policy_allows_conversions(policy: str, upgrades: bool, downgrades: bool) -> None:
+    world = MixedWorld(**{POLICY: policy})
+    member, _ = world.classic_member()
+    joined = world.subscribe("m1", "a")
+    assert joined.error_code == (ErrorCode.NONE if upgrades else ErrorCode.GROUP_ID_NOT_FOUND)
+    world.leave(member)
+    world.beat("m1", -1)
+    world.run_for(1_000)
+    assert world.subscribe("m1", "a").error_code == ErrorCode.NONE
+    answer = world.join_a("c1").one
+    if policy == "disabled":
+        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return
+    assert answer.error_code == ErrorCode.NONE
+    world.beat("m1", -1)
+    assert world.is_classic() is downgrades
+
+
+def test_classic_members_alone_get_the_partitions_of_the_last_consumer() -> None:
+    world = MixedWorld(**{POLICY: "upgrade"})
+    member, _, epoch = world.mixed_group()
+    world.beat("m1", -1)
+    assert world.heartbeat(member, epoch) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = world.join_a(member, [0, 1]).one
+    assert world.assigned(member, again.generation_id) == {0, 1, 2, 3}
+    assert world.heartbeat(member, again.generation_id) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("key", ["group_max_size", "group_consumer_max_size"])
+def test_groups_that_are_too_large_for_the_other_protocol_are_not_converted(key: str) -> None:
+    world = MixedWorld(group_max_size=2)
+    world.coordinator.settings.consumers.config = type(world.coordinator.settings.consumers.config)(
+        group_consumer_max_size=9 if key == "group_max_size" else 1,
+        group_consumer_assignment_interval_ms=0,
+    )
+    if key == "group_max_size":
+        world.subscribe("m1", "a")
+        for each in ("c1", "c2", "c3"):
+            assert world.join_a(each).one.error_code == ErrorCode.NONE
+        world.beat("m1", -1)
+        assert not world.is_classic()
+        return
+    waiting = [world.join_a(), world.join_a()]
+    world.run_for(2 * DELAY_MS + 10)
+    assert [each.error for each in waiting] == [0, 0]
+    assert world.subscribe("m1", "a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.is_classic()
+
+
+def test_groups_that_do_not_fit_into_a_batch_are_not_converted(world: MixedWorld) -> None:
+    large = {str(number): subscription("a") + bytes(400_000) for number in range(2)}
+    member = world.join(version=3, protocols=large)
+    world.run_for(2 * DELAY_MS + 10)
+    assert world.subscribe("m1", "a").error_code == ErrorCode.NONE
+    world.leave(member.one.member_id)
+    joined = [world.join(each, protocols=large).error for each in ("c1", "c2")]
+    assert joined == [ErrorCode.NONE] * 2
+    assert world.beat("m1", -1).error_code == ErrorCode.NONE
+    assert len(world.describe_consumers().members) == 2
+    huge = {str(number): subscription("a") + bytes(400_000) for number in range(3)}
+    world.join(version=3, protocols=huge, group="h")
+    refused = world.subscribe("m1", "a", group="h")
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    world.subscribe("m1", "a", group="i")
+    assert world.join("c1", protocols=huge, group="i").error == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_unreadable_subscriptions_keep_the_group_as_it_is(world: MixedWorld) -> None:
+    world.subscribe("m1", "a")
+    protocols = {"range": subscription("a"), "odd": b""}
+    assert world.join("c1", protocols=protocols).error == ErrorCode.NONE
+    assert world.beat("m1", -1).error_code == ErrorCode.NONE
+    assert [each.member_id for each in world.describe_consumers().members] == ["c1"]
+
+
+def test_a_rejected_record_brings_the_consumer_group_back() -> None:
+    world = MixedWorld(replicas=(1, 2))
+    member, _, epoch = world.mixed_group()
+    held = world.coordinator.memory.held_bytes
+    before = world.describe_consumers()
+    world.reject_appends()
+    assert world.beat("m1", -1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.accept_appends()
+    assert world.describe_consumers() == before
+    assert world.coordinator.memory.held_bytes == held
+    assert world.heartbeat(member, epoch) == ErrorCode.NONE
+    assert world.beat("m1", epoch).error_code == ErrorCode.NONE
+    world.run_for(SHORT_MS)
+    assert world.beat("m1", -1).error_code == ErrorCode.NONE
+    assert world.describe().group_state == "PreparingRebalance"
+
+
+def test_a_rejected_upgrade_leaves_the_classic_group() -> None:
+    world = MixedWorld(replicas=(1, 2))
+    member, generation = world.classic_member()
+    held = world.coordinator.memory.held_bytes
+    world.reject_appends()
+    assert world.subscribe("m1", "a").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.accept_appends()
+    assert world.coordinator.memory.held_bytes == held
+    assert world.heartbeat(member, generation) == ErrorCode.NONE
+    world.keep_alive(2 * SESSION_MS, generation, member)
+    assert world.describe().group_state == "Stable"
