@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
-from barnabas.coordinator.group.consumer.assignors.java_tables import member_order
 from barnabas.coordinator.group.consumer.assignors.load_ranges import LoadRanges
 from barnabas.coordinator.group.consumer.assignors.valid_targets import valid_targets
+from barnabas.protocol.java_collections import member_order
 
 if TYPE_CHECKING:
     from collections.abc import Generator

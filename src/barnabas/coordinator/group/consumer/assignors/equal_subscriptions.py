@@ -12,14 +12,14 @@ import msgspec
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.consumer.assignors.assignor_input import STEP
-from barnabas.coordinator.group.consumer.assignors.java_tables import (
+from barnabas.coordinator.group.consumer.assignors.valid_targets import valid_targets
+from barnabas.protocol.java_collections import (
     JavaTable,
     copied,
     member_order,
     partition_order,
     topic_id_hash,
 )
-from barnabas.coordinator.group.consumer.assignors.valid_targets import valid_targets
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

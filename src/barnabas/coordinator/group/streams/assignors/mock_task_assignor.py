@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.assignors.java_tables import (
-    JavaTable,
-    member_order,
-    string_hash,
-    string_order,
-)
-from barnabas.coordinator.group.streams.assignors.java_queue import JavaQueue
 from barnabas.coordinator.group.streams.assignors.task_input import (
     STEP,
     TaskAssignorError,
 )
 from barnabas.coordinator.group.streams.tasks import MemberTasks
+from barnabas.protocol.java_collections import (
+    JavaQueue,
+    JavaTable,
+    member_order,
+    string_hash,
+    string_order,
+)
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.assignors.task_input import StreamsInput, TaskAssigning

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from barnabas.coordinator.group.consumer.assignors.java_tables import JavaTable, string_hash
-from barnabas.coordinator.group.streams.assignors.java_queue import JavaQueue
+from barnabas.protocol.java_collections import JavaQueue, JavaTable, string_hash
 
 # Subtopology id and partition.
 Task: TypeAlias = "tuple[str, int]"

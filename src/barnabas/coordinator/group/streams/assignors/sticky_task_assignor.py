@@ -12,20 +12,20 @@ import logging
 from heapq import merge
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.coordinator.group.consumer.assignors.java_tables import (
-    JavaTable,
-    capacity_for,
-    member_order,
-    string_hash,
-    string_order,
-)
-from barnabas.coordinator.group.streams.assignors.java_queue import JavaQueue
 from barnabas.coordinator.group.streams.assignors.process_load import ProcessLoad, Task
 from barnabas.coordinator.group.streams.assignors.task_input import (
     STEP,
     TaskAssignorError,
 )
 from barnabas.coordinator.group.streams.tasks import MemberTasks, Tasks
+from barnabas.protocol.java_collections import (
+    JavaQueue,
+    JavaTable,
+    capacity_for,
+    member_order,
+    string_hash,
+    string_order,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator

@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.assignors.java_tables import (
-    JavaTable,
-    member_order,
-    string_hash,
-    string_order,
-)
 from barnabas.coordinator.group.streams.topology.configured_topology import (
     ConfiguredInternalTopic,
     ConfiguredSubtopology,
@@ -31,6 +25,12 @@ from barnabas.coordinator.group.streams.topology.topology_record import (
     inputs_of,
     topics_of,
     topology_size,
+)
+from barnabas.protocol.java_collections import (
+    JavaTable,
+    member_order,
+    string_hash,
+    string_order,
 )
 from barnabas.waiting.steps import run_to_end
 

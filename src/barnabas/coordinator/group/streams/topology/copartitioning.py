@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.assignors.java_tables import (
+from barnabas.coordinator.group.streams.topology.partition_counts import TopicProblemError
+from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
+from barnabas.coordinator.group.streams.topology.topology_check import check_copartition_indexes
+from barnabas.protocol.java_collections import (
     JavaTable,
     string_hash,
     string_order,
 )
-from barnabas.coordinator.group.streams.topology.partition_counts import TopicProblemError
-from barnabas.coordinator.group.streams.topology.streams_status import StreamsStatus
-from barnabas.coordinator.group.streams.topology.topology_check import check_copartition_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence

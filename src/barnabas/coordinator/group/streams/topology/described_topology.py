@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.consumer.assignors.java_tables import (
+from barnabas.protocol.java_collections import (
     JavaTable,
     string_hash,
     string_order,
