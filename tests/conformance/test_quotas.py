@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.java_strings import string_hash
+from barnabas.protocol.java_collections import string_hash
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityDataRequest,

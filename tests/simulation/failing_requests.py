@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.replication.fetcher.leader_channels import PeerChannel
-from barnabas.server.peers.broker_requests import BrokerRequests
+from barnabas.server.peers.peer_queues import PeerQueues
 
 if TYPE_CHECKING:
     import pytest
@@ -36,4 +36,4 @@ def fail_some_requests(patch: pytest.MonkeyPatch) -> set[str]:
 def stop_after_a_failure(patch: pytest.MonkeyPatch) -> None:
     """Weaken the senders: after a failed request, they send nothing to the broker any more."""
     fail_some_requests(patch)
-    patch.setattr(BrokerRequests, "refuse", lambda *_: None)
+    patch.setattr(PeerQueues, "refuse", lambda *_: None)

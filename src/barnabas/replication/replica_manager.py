@@ -172,7 +172,6 @@ class ReplicaManager:
         reads = self._make_reads(dependencies)
         self.confirm_leadership = self._checks.confirm_leadership
         self.fetch = reads.fetch
-        self.wide_fetch = reads.wide_fetch
         self.read = reads.read_again
 
     def _make_reads(self, dependencies: ReplicationDependencies) -> ReplicaReads:

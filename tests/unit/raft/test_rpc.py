@@ -23,8 +23,12 @@ from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.rpc import RaftRpc
 from barnabas.raft.log.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.raft.replica_key import Address, ReplicaKey
-from barnabas.raft.transport.inbound import core_request
-from barnabas.raft.transport.outbound import request_message
+from barnabas.raft.transport.conversion import (
+    core_request,
+    core_response,
+    request_message,
+    response_message,
+)
 from barnabas.raft.voter_set import Voter
 from barnabas.sim.world import SimWorld
 from barnabas.storage.log_dependencies import LogDependencies
@@ -142,9 +146,7 @@ def every_request() -> Iterator[tuple[core.Request, int]]:
 
 
 @pytest.mark.parametrize(("request_", "version"), list(every_request()))
-def test_requests_and_responses_are_decoded_as_they_were_encoded(
-    request_: core.Request, version: int
-) -> None:
+def test_requests_are_decoded_as_they_were_encoded(request_: core.Request, version: int) -> None:
     sender = RaftConfig(
         2, (), directory_id=OTHER.directory_id, advertised={"CONTROLLER": ("two", 9093)}
     )
@@ -155,6 +157,47 @@ def test_requests_and_responses_are_decoded_as_they_were_encoded(
     fields = [name for name in plain.__struct_fields__ if name not in ("reply_to", "token")]
     for name in fields:
         assert getattr(decoded, name) == getattr(request_, name), name
+
+
+def every_response() -> Iterator[tuple[core.Response, core.Request, int]]:
+    """Yield a response to each request of `every_request`, with all fields that it can have."""
+    leader: dict[str, Any] = {
+        "error": ErrorCode.FENCED_LEADER_EPOCH,
+        "epoch": 8,
+        "leader_id": 2,
+        "leader_address": Address("two", 9093),
+    }
+    snapshot_id = core.SnapshotId(30, 4)
+    change = core.VoterChangeResponse(message="text", error=ErrorCode.VOTER_NOT_FOUND)
+    responses = [
+        core.VoteResponse(granted=True, **leader),
+        core.QuorumEpochResponse(**leader),
+        core.QuorumEpochResponse(**leader),
+        core.FetchResponse(
+            high_watermark=5,
+            diverging=core.DivergingEpoch(3, 20),
+            snapshot_id=snapshot_id,
+            log_start_offset=2,
+            records=b"batch",
+            **leader,
+        ),
+        core.FetchSnapshotResponse(
+            snapshot_id=snapshot_id, size=90, position=17, content=b"bytes", **leader
+        ),
+        change,
+        change,
+        core.VoterChangeResponse(**leader),
+    ]
+    for response, (request, version) in zip(responses, every_request(), strict=True):
+        yield response, request, version
+
+
+@pytest.mark.parametrize(("response", "request_", "version"), list(every_response()))
+def test_responses_are_decoded_as_they_were_encoded(
+    response: core.Response, request_: core.Request, version: int
+) -> None:
+    message = response_message(request_, response, version)
+    assert core_response(message, response.token, "CONTROLLER") == response
 
 
 @pytest.mark.parametrize(("request_", "version"), list(every_request()))

@@ -10,6 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.fetch_params import FetchPartitionData
 from barnabas.replication.partition.results import FetchResult, failed_fetch
 from barnabas.replication.requests import fetch_session_cache
+from barnabas.replication.requests.fetch_context import answer_in_steps
 from barnabas.replication.requests.fetch_session_cache import (
     SIZE_MAX,
     UNKNOWN_MAX,
@@ -305,16 +306,16 @@ def test_a_request_of_many_partitions_with_a_wrong_epoch_changes_nothing(client:
 def test_a_session_of_many_partitions_is_created_in_steps(client: Client) -> None:
     context = client.open(0, 0, asked(*MANY))
     results = [(where(each), result()) for each in MANY]
-    assert run_to_end(context.answer_in_steps(results)) == results
+    assert run_to_end(answer_in_steps(context, results)) == results
     later = client.open(context.session_id, 1, [])
-    assert run_to_end(later.answer_in_steps(results)) == []
+    assert run_to_end(answer_in_steps(later, results)) == []
 
 
 def test_a_session_evicted_before_it_is_complete_is_not_returned(
     client: Client, scheduler: SimScheduler
 ) -> None:
     context = client.open(0, 0, asked(*MANY))
-    steps = context.answer_in_steps([(where(each), result()) for each in MANY])
+    steps = answer_in_steps(context, [(where(each), result()) for each in MANY])
     next(steps)
     scheduler.run_for(EVICTION_MS + 1)
     others = client.begin(0), client.begin(1)
@@ -330,7 +331,7 @@ def test_sessions_created_at_the_same_time_share_the_limit(
     monkeypatch.setattr(fetch_session_cache, "SIZE_MAX", 2 * len(MANY) - 1)
     contexts = [client.open(0, 0, asked(*MANY)) for _ in range(2)]
     results = [(where(each), result()) for each in MANY]
-    steps = [each.answer_in_steps(results) for each in contexts]
+    steps = [answer_in_steps(each, results) for each in contexts]
     for each in steps:
         next(each)
     for each in steps:
@@ -346,7 +347,7 @@ def test_a_request_overtaken_before_or_between_steps_gets_an_error(
 ) -> None:
     session_id = client.begin(*MANY)
     context = client.open(session_id, 1, [])
-    steps = context.answer_in_steps([(where(each), result(6)) for each in MANY[:count]])
+    steps = answer_in_steps(context, [(where(each), result(6)) for each in MANY[:count]])
     if count:
         next(steps)
     client.open(session_id, 2, [])

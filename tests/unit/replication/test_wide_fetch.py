@@ -9,7 +9,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-from barnabas.replication.requests import wide_fetch
+from barnabas.replication.requests import delayed_fetch
 from barnabas.replication.requests.consumer_idle_partitions import ConsumerIdlePartitions
 from barnabas.replication.requests.session_partition import SessionPartition
 from barnabas.storage.append_info import AppendOrigin
@@ -21,7 +21,7 @@ from unit.replication.replica_set import LEADER, TOPIC, TOPIC_ID, ReplicaSet, ba
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.replication.requests.wide_fetch import WideFetch
+    from barnabas.replication.requests.delayed_fetch import DelayedFetch
 
 PARTITIONS = 6
 ALL = range(PARTITIONS)
@@ -30,7 +30,7 @@ SIZE = len(batch(b"x"))
 
 @pytest.fixture(autouse=True)
 def two_partitions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_fetch, "_AT_ONCE", 2)
+    monkeypatch.setattr(delayed_fetch, "_AT_ONCE", 2)
 
 
 def where(index: int) -> TopicIdPartition:
@@ -77,7 +77,7 @@ class Scene:
         idle: ConsumerIdlePartitions | None = None,
         current_leader_epoch: int = -1,
         **fields: int,
-    ) -> tuple[WideFetch, Generator[None, None, None]]:
+    ) -> tuple[DelayedFetch, Generator[None, None, None]]:
         isolation = FetchIsolation.HIGH_WATERMARK
         given = {"version": 17, "min_bytes": 1, "max_bytes": 1 << 20, **fields}
         params = FetchParams(
@@ -87,10 +87,11 @@ class Scene:
             isolation=isolation,
             **given,
         )
-        made = self.manager.wide_fetch(params, self.later.append, self.results.append, idle)
         data = FetchPartitionData(0, 1 << 20, current_leader_epoch=current_leader_epoch)
         asked = [(where(index), data) for index in partitions]
-        return made, made.read(asked)
+        made = self.manager.fetch(params, asked, self.results.append, idle, self.later.append)
+        assert made is not None, "the fetch is complete before its first step"
+        return made, self.later.pop()
 
     def complete(self) -> list[tuple[int, int]]:
         """Run the later steps. Return the partitions of the results, with their bytes."""

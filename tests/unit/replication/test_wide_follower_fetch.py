@@ -9,7 +9,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.replication.partition.fetch_params import FetchParams
-from barnabas.replication.requests import wide_fetch
+from barnabas.replication.requests import delayed_fetch
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_to_end
@@ -25,7 +25,7 @@ FOLLOWER, OTHER = 2, 3
 
 @pytest.fixture(autouse=True)
 def one_partition_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_fetch, "_AT_ONCE", 1)
+    monkeypatch.setattr(delayed_fetch, "_AT_ONCE", 1)
 
 
 @pytest.fixture
@@ -58,10 +58,11 @@ class WideFollower:
         params = FetchParams(
             17, FOLLOWER, 100 + FOLLOWER, max_wait_ms, 1, 1 << 20, FetchIsolation.LOG_END
         )
-        made = self._scene.replicas.manager.wide_fetch(
-            params, self.later.append, self.results.append
+        asked = [(where(index), at(0)) for index in range(PARTITIONS)]
+        self._scene.replicas.manager.fetch(
+            params, asked, self.results.append, run=self.later.append
         )
-        return made.read([(where(index), at(0)) for index in range(PARTITIONS)])
+        return self.later.pop()
 
     def complete(self) -> None:
         """Run the steps after the wait, up to the response."""

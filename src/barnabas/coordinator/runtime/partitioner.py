@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from barnabas.protocol.java_strings import string_hash
+from barnabas.protocol.java_collections import string_hash
 
 _INT_MIN = -(1 << 31)
 # Hashes are cached, since a member sends its group id with each heartbeat and commit. The limits

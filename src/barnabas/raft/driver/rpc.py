@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.update_raft_voter import CurrentLeader
-from barnabas.raft.transport.inbound import cluster_id_of, core_request, refusal, response_message
+from barnabas.raft.transport.conversion import (
+    cluster_id_of,
+    core_request,
+    refusal,
+    response_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,16 +17,16 @@ from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import NODE_BACKOFF
 from barnabas.protocol.api_keys import last_stable_version, schema_versions
-from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.raft.core import messages as core
-from barnabas.raft.transport.outbound import (
-    UnusableResponseError,
+from barnabas.raft.transport.conversion import (
+    api_key_of,
     api_versions_request,
     core_response,
     request_message,
 )
+from barnabas.raft.transport.fields import UnusableResponseError
 from barnabas.raft.transport.transport import TransportStatistics
 from barnabas.runtime.line_limit import LineLimit
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.network.channel import Channel
+    from barnabas.protocol.api_table import ApiKey
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.core.messages import Message, Request
     from barnabas.raft.replica_key import Address
@@ -46,18 +47,6 @@ _log = logging.getLogger(__name__)
 _API_VERSIONS_VERSION = 4
 # The peer refused the connection or closed it.
 _UNREACHABLE = (NetworkErrorKind.CONNECT_FAILED, NetworkErrorKind.DISCONNECTED)
-
-_API_KEYS: dict[type[core.Request], ApiKey] = {
-    core.VoteRequest: ApiKey.VOTE,
-    core.BeginQuorumEpochRequest: ApiKey.BEGIN_QUORUM_EPOCH,
-    core.EndQuorumEpochRequest: ApiKey.END_QUORUM_EPOCH,
-    core.FetchRequest: ApiKey.FETCH,
-    core.FetchSnapshotRequest: ApiKey.FETCH_SNAPSHOT,
-    core.AddVoterRequest: ApiKey.ADD_RAFT_VOTER,
-    core.RemoveVoterRequest: ApiKey.REMOVE_RAFT_VOTER,
-    core.UpdateVoterRequest: ApiKey.UPDATE_RAFT_VOTER,
-    core.SupportedVersionsRequest: ApiKey.API_VERSIONS,
-}
 
 
 class _Sending(msgspec.Struct, frozen=True):
@@ -135,7 +124,7 @@ class ChannelTransport:
         if left_ms <= 0:
             # The core's request has timed out, and the core may send another request meanwhile.
             return
-        api_key = _API_KEYS[type(request)]
+        api_key = api_key_of(request)
         version = _version(api_key, channel)
         if version is None:
             if self._line_limit.allows(f"{channel.address} {api_key.name}"):

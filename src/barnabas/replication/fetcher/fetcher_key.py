@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.protocol.java_strings import string_hash
+from barnabas.protocol.java_collections import string_hash
 
 if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition

@@ -1,4 +1,10 @@
-"""Fetches that wait for data (Kafka's DelayedFetch, with its completion cases A to H)."""
+"""Fetches that wait for data (Kafka's DelayedFetch, with its completion cases A to H).
+
+A fetch with many partitions takes several turns of the event loop. A fetch of a follower updates
+the follower's state of a partition, and is reported to the checks of leadership, in the turn in
+which the partition is read. A check that begins later does not count the fetch, since the follower
+has sent it before.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +17,10 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.requests.delayed_produce import PartitionLookup
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.waiting.delayed_operation import DelayedOperation
+from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Generator, Hashable
 
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.partition import Partition
@@ -21,6 +28,11 @@ if TYPE_CHECKING:
     from barnabas.replication.requests.session_partition import SessionPartition
     from barnabas.storage.offset_metadata import LogOffsetMetadata
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+    from barnabas.waiting.purgatory import Purgatory
+
+    PartitionRequest = tuple[TopicIdPartition, FetchPartitionData]
+    PartitionResult = tuple[TopicIdPartition, FetchResult]
+    Steps = Generator[None, None, None]
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +40,8 @@ _log = logging.getLogger(__name__)
 _LOG_END = FetchIsolation.LOG_END
 _NONE = ErrorCode.NONE
 
+# Partitions that one step reads.
+_AT_ONCE = 100
 # Sentinel: the available data completes the fetch, even if it is below `min_bytes`.
 _COMPLETE = None
 
@@ -42,14 +56,44 @@ class ReadLimit(msgspec.Struct):
 
 
 class FetchSource(PartitionLookup, Protocol):
-    """Reads again for a completed fetch."""
+    """Reads the partitions of a fetch, perhaps in parts."""
+
+    def read_first(
+        self, params: FetchParams, partitions: list[PartitionRequest], limit: ReadLimit
+    ) -> list[PartitionResult]:
+        """Read and count requested partitions."""
+        ...
+
+    def take_follower_states(
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        results: list[PartitionResult],
+    ) -> list[TopicPartition]:
+        """Update a follower's states, and return the partitions whose watermark moved."""
+        ...
+
+    def waiting(
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        results: list[PartitionResult],
+    ) -> list[WaitingPartition]:
+        """Return the requested partitions with the results of their first read."""
+        ...
+
+    def end_first_read(
+        self, params: FetchParams, results: list[PartitionResult], moved: list[TopicPartition]
+    ) -> None:
+        """Check what waits for the moved partitions, and for fetches of the read ones."""
+        ...
 
     def read_again(
         self,
         params: FetchParams,
-        partitions: list[tuple[TopicIdPartition, FetchPartitionData]],
+        partitions: list[PartitionRequest],
         limit: ReadLimit | None = None,
-    ) -> list[tuple[TopicIdPartition, FetchResult]]:
+    ) -> list[PartitionResult]:
         """Read without updating follower states and without counting a fetch.
 
         Args:
@@ -108,16 +152,23 @@ class DelayedFetch(DelayedOperation):
 
     The end is the log end offset, the high watermark or the last stable offset, by isolation level.
     Partitions without a known position are skipped until the timeout.
+
+    A fetch of many partitions reads them in steps, and completes in steps. Each partition is
+    watched from the turn in which it is read, so that no change is missed. If a change, the timeout
+    or the limit of the purgatory completes the fetch before all partitions are read, the results
+    follow after the last step.
     """
 
     __slots__ = (
         "_accumulated",
         "_by_key",
         "_idle",
+        "_is_read",
         "_on_done",
         "_params",
         "_partitions",
         "_reads_to_log_end",
+        "_run",
         "_source",
         "_takes_any_record",
     )
@@ -127,17 +178,19 @@ class DelayedFetch(DelayedOperation):
         params: FetchParams,
         partitions: list[WaitingPartition],
         source: FetchSource,
-        on_done: Callable[[list[tuple[TopicIdPartition, FetchResult]]], None],
+        on_done: Callable[[list[PartitionResult]], None],
         idle: WaitingSession | None = None,
+        run: Callable[[Steps], None] | None = None,
     ) -> None:
         """Create a pending fetch.
 
         Args:
             params: the request as a whole.
             partitions: the partitions that were read, with the results of the first read.
-            source: reads the partitions again at completion.
+            source: reads the partitions.
             on_done: gets one result per partition.
             idle: the session, which adds idle partitions when they change.
+            run: runs steps over several turns. None: the fetch completes in one turn.
         """
         super().__init__(params.max_wait_ms)
         self._idle = idle
@@ -150,6 +203,9 @@ class DelayedFetch(DelayedOperation):
         self._partitions = partitions
         self._source = source
         self._on_done = on_done
+        self._run = run
+        # Whether all partitions were read once. Never reset.
+        self._is_read = run is None
         # Waiting partitions by key. Nearly always one per key.
         self._by_key: dict[TopicPartition, list[WaitingPartition]] = {}
         # Sum of `available` of all partitions.
@@ -157,6 +213,54 @@ class DelayedFetch(DelayedOperation):
         for each in partitions:
             self._by_key.setdefault(each.topic_partition, []).append(each)
             self._accumulated += each.available
+
+    def read(self, partitions: list[PartitionRequest], fetches: Purgatory) -> Steps:
+        """Read the partitions in order, and complete or wait as in `ReplicaReads.fetch`.
+
+        Args:
+            partitions: the requested partitions, in the order of the request.
+            fetches: holds the fetch while it waits.
+        """
+        params = self._params
+        limit = limit_of(params)
+        results: list[PartitionResult] = []
+        size = 0
+        # Whether these results are the response, and whether the watched partitions complete the
+        # fetch, which then reads them again. Never reset.
+        is_due = params.max_wait_ms <= 0 or params.min_bytes <= 0
+        is_decided = False
+        for some in in_parts(partitions, _AT_ONCE):
+            found = self._source.read_first(params, some, limit)
+            moved = self._source.take_follower_states(params, some, found)
+            results += found
+            size += sum(len(result.records) for _, result in found)
+            is_due = is_due or size >= params.min_bytes or completes_at_once(params, found)
+            if not is_due:
+                waiting = self._watch(some, found, fetches)
+                # If no partition had bytes, all of them were read up to their end.
+                is_decided = is_decided or (size > 0 and self._is_any_decided(waiting))
+            # After the partitions are watched, since completed operations may append to them.
+            self._source.end_first_read(params, found, moved)
+            yield
+        self._is_read = True
+        if is_due:
+            self.cancel()
+            self._on_done(results)
+        elif is_decided or self.is_completed:
+            self.cancel()
+            yield from self._finish()
+
+    def _watch(
+        self,
+        partitions: list[PartitionRequest],
+        results: list[PartitionResult],
+        fetches: Purgatory,
+    ) -> list[WaitingPartition]:
+        waiting = self._source.waiting(self._params, partitions, results)
+        for each in waiting:
+            self._add(each)
+        fetches.watch_more(self, [each.topic_partition for each in waiting])
+        return waiting
 
     @property
     def follower_id(self) -> int:
@@ -278,16 +382,30 @@ class DelayedFetch(DelayedOperation):
             self._idle.operation = None
 
     def on_complete(self) -> None:
-        """Read again the partitions that changed or had bytes, and complete with all results."""
+        """Read again the partitions that changed or had bytes, and complete with all results.
+
+        While `read` is in progress, its last step completes the fetch.
+        """
         self.on_cancel()
-        self._on_done(self._read_changed(self._partitions))
+        if self._run is None:
+            self._on_done(self._read_changed(self._partitions))
+        elif self._is_read:
+            self._run(self._finish())
+
+    def _finish(self) -> Steps:
+        limit = limit_of(self._params)
+        results: list[PartitionResult] = []
+        for some in in_parts(self._partitions, _AT_ONCE):
+            results += self._read_changed(some, limit)
+            yield
+        self._on_done(results)
 
     def _read_changed(
         self, partitions: list[WaitingPartition], limit: ReadLimit | None = None
-    ) -> list[tuple[TopicIdPartition, FetchResult]]:
+    ) -> list[PartitionResult]:
         """Return the results of partitions. Only those that changed or had bytes are read again."""
-        results: list[tuple[TopicIdPartition, FetchResult] | None] = []
-        requested: list[tuple[TopicIdPartition, FetchPartitionData]] = []
+        results: list[PartitionResult | None] = []
+        requested: list[PartitionRequest] = []
         for each in partitions:
             if each.is_stale or each.available or each.first_result is None:
                 requested.append((each.topic_id_partition, each.data))
@@ -307,9 +425,7 @@ def limit_of(params: FetchParams) -> ReadLimit:
     return ReadLimit(params.max_bytes, not params.has_hard_byte_limit)
 
 
-def completes_at_once(
-    params: FetchParams, results: list[tuple[TopicIdPartition, FetchResult]]
-) -> bool:
+def completes_at_once(params: FetchParams, results: list[PartitionResult]) -> bool:
     """Whether enough bytes, an error, a diverging epoch or a redirect completes the fetch now."""
     size = 0
     for _, result in results:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.fetch_metadata import NO_SESSION, next_epoch
-from barnabas.waiting.steps import in_parts
+from barnabas.waiting.steps import in_parts, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
         PartitionResult,
     )
     from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
-
-    Steps = Generator[None, None, list[PartitionResult]]
 
 # Cached member: access to an enum member costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
@@ -51,10 +49,6 @@ class FetchContext(Protocol):
         """Update the session and return the results for the response."""
         ...
 
-    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
-        """Do the same as `answer` for many results."""
-        ...
-
 
 class RefusedContext:
     """A request whose session cannot be used."""
@@ -75,11 +69,6 @@ class RefusedContext:
         """Return an empty list."""
         assert not results
         return []
-
-    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
-        """Return an empty list."""
-        yield
-        return self.answer(results)
 
 
 class SessionlessContext:
@@ -102,28 +91,24 @@ class SessionlessContext:
         """Return all results."""
         return results
 
-    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
-        """Return all results."""
-        yield
-        return results
-
 
 class FullContext:
     """A full request that creates a session if the cache has room."""
 
     idle = None
 
-    __slots__ = ("_make_session", "_make_session_in_steps", "_requested", "error", "session_id")
+    __slots__ = ("_is_created", "_make_session", "_requested", "_session", "error", "session_id")
 
     def __init__(
         self,
         requested: list[PartitionRequest],
-        make_session: Callable[[], FetchSession | None],
-        make_session_in_steps: Callable[[], Generator[None, None, FetchSession | None]],
+        make_session: Callable[[], Generator[None, None, FetchSession | None]],
     ) -> None:
         self._requested = requested
         self._make_session = make_session
-        self._make_session_in_steps = make_session_in_steps
+        # The session, and whether it was created. It may be None then, too.
+        self._session: FetchSession | None = None
+        self._is_created = False
         self.error = _NONE
         self.session_id = NO_SESSION
 
@@ -131,22 +116,18 @@ class FullContext:
         """Return the partitions of the request."""
         return self._requested
 
-    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
-        """Create the session, record all results in it, and return them."""
-        session = self._make_session()
-        if session is not None:
-            session.note_all(results)
-            self.session_id = session.id
-        return results
+    def create_session(self) -> Generator[None, None, None]:
+        """Create the session in steps, if there is room for it."""
+        self._session = yield from self._make_session()
+        self._is_created = True
 
-    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
-        """Do the same as `answer` for many results."""
-        session = yield from self._make_session_in_steps()
-        if session is not None:
-            for part in in_parts(results):
-                session.note_all(part)
-                yield
-            self.session_id = session.id
+    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
+        """Record all results in the session, and return them."""
+        if not self._is_created:
+            run_to_end(self.create_session())
+        if self._session is not None:
+            self._session.note_all(results)
+            self.session_id = self._session.id
         return results
 
 
@@ -177,12 +158,17 @@ class IncrementalContext:
             return []
         return self._session.keep_changed(results)
 
-    def answer_in_steps(self, results: list[PartitionResult]) -> Steps:
-        """Do the same as `answer` for many results."""
-        changed = self.answer([])
-        for part in in_parts(results):
-            changed += self.answer(part)
-            if self.error is not _NONE:
-                return []
-            yield
-        return changed
+
+def answer_in_steps(
+    context: FetchContext, results: list[PartitionResult]
+) -> Generator[None, None, list[PartitionResult]]:
+    """Do the same as `FetchContext.answer` for many results."""
+    if isinstance(context, FullContext):
+        yield from context.create_session()
+    changed = list(context.answer([]))
+    for part in in_parts(results):
+        changed += context.answer(part)
+        if context.error is not _NONE:
+            return []
+        yield
+    return changed

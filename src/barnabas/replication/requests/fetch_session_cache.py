@@ -122,19 +122,22 @@ class FetchSessionCache:
                 self._close(request.session_id)
             if request.epoch == FINAL_EPOCH:
                 return SessionlessContext(request.requested)
-            return FullContext(
-                request.requested,
-                partial(self._make_session, request),
-                partial(self._make_session_in_steps, request),
-            )
+            return FullContext(request.requested, partial(self._make_session, request))
+        session = self._session_of(request)
+        if isinstance(session, ErrorCode):
+            return RefusedContext(session)
+        return self._continue_session(session, request, topic_name)
+
+    def _session_of(self, request: SessionRequest) -> FetchSession | ErrorCode:
+        """Return the session that a request continues, or the error of the request."""
         session = self._sessions.get(request.session_id)
         if session is None:
-            return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != request.epoch:
-            return RefusedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != request.uses_topic_ids:
-            return RefusedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        return self._continue_session(session, request, topic_name)
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        return session
 
     def open_in_steps(
         self, request: SessionRequest, topic_name: Callable[[bytes], str | None]
@@ -150,12 +153,8 @@ class FetchSessionCache:
             *((part, []) for part in in_parts(request.requested)),
             *(([], part) for part in in_parts(request.forgotten)),
         ):
-            session = self._sessions.get(request.session_id)
-            if (
-                session is None
-                or session.epoch != request.epoch
-                or session.uses_topic_ids != request.uses_topic_ids
-            ):
+            session = self._session_of(request)
+            if isinstance(session, ErrorCode):
                 break
             self._update(session, requested, forgotten)
             yield
@@ -210,16 +209,8 @@ class FetchSessionCache:
         self._sessions[session.id] = self._sessions.pop(session.id)
         return IncrementalContext(session, request.epoch)
 
-    def _make_session(self, request: SessionRequest) -> FetchSession | None:
-        session = self._admit(request)
-        if session is not None:
-            self._update(session, request.requested, [])
-            self._check_growth(session.id)
-        return session
-
-    def _make_session_in_steps(
-        self, request: SessionRequest
-    ) -> Generator[None, None, FetchSession | None]:
+    def _make_session(self, request: SessionRequest) -> Generator[None, None, FetchSession | None]:
+        """Create a session in steps; return None if there is no room for it."""
         session = self._admit(request)
         if session is None:
             return None

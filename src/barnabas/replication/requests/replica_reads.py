@@ -15,7 +15,6 @@ from barnabas.replication.requests.delayed_fetch import (
     completes_at_once,
     limit_of,
 )
-from barnabas.replication.requests.wide_fetch import WideFetch
 from barnabas.storage.errors import DamagedLogError, StorageError, log_level_of
 from barnabas.storage.read_result import FetchIsolation
 
@@ -106,6 +105,7 @@ class ReplicaReads:
         partitions: list[PartitionRequest],
         on_done: Callable[[list[PartitionResult]], None],
         idle: IdlePartitionSet | None = None,
+        run: Callable[[Generator[None, None, None]], None] | None = None,
     ) -> DelayedFetch | None:
         """Read the partitions in order. Answer when enough bytes are available or the wait is over.
 
@@ -115,10 +115,19 @@ class ReplicaReads:
             on_done: gets one result per partition, in the same order; may be called before this
                 returns.
             idle: further partitions of the session, which have no changes now.
+            run: runs the steps of a fetch with many partitions over several turns. None: all
+                partitions are read before this returns.
 
         Returns:
-            The pending operation, or None if the fetch completed at once.
+            The pending operation, or None if the fetch is complete.
         """
+        if run is not None:
+            wide = DelayedFetch(params, [], self, on_done, idle, run)
+            if params.max_wait_ms > 0:
+                # The fetch is a key of its own, so that it can wait without partitions.
+                self._fetches.watch(wide, [wide])
+            run(wide.read(partitions, self._fetches))
+            return None if wide.is_completed else wide
         results = self.read_first(params, partitions)
         moved: list[TopicPartition] = []
         if params.is_from_follower:
@@ -136,23 +145,6 @@ class ReplicaReads:
         # After the fetch is parked, since completed operations may append to these partitions.
         self.end_first_read(params, results, moved)
         return operation
-
-    def wide_fetch(
-        self,
-        params: FetchParams,
-        run: Callable[[Generator[None, None, None]], None],
-        on_done: Callable[[list[PartitionResult]], None],
-        idle: IdlePartitionSet | None = None,
-    ) -> WideFetch:
-        """Return a fetch that reads many partitions in steps.
-
-        Args:
-            params: the request as a whole.
-            run: runs further steps over several turns, when the fetch has waited.
-            on_done: gets the results as in `fetch`.
-            idle: further partitions of the session, which have no changes now.
-        """
-        return WideFetch(params, self, self._fetches, run, on_done, idle)
 
     def read_first(
         self,

@@ -67,27 +67,6 @@ class OldFetch:
         self._replicas = replicas
         self._queue = queue
 
-    def adapt(
-        self,
-        context: RequestContext,
-        results: list[PartitionResult],
-        requested: list[RequestedPartition],
-        on_done: Callable[[list[PartitionResult]], None],
-    ) -> None:
-        """Convert results to the form of the request's version.
-
-        Args:
-            context: context of the request.
-            results: results by partition.
-            requested: partitions with the offsets that the consumer reads from.
-            on_done: called with the adapted results, perhaps before this method returns.
-        """
-        replaced = self.replace_errors(context.version, results)
-        if context.version >= MAGIC_2_SINCE:
-            on_done(replaced)
-        else:
-            self.convert(context, replaced, requested, on_done)
-
     def replace_errors(self, version: int, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return the results with the errors of the version, before any conversion of records.
 
@@ -108,7 +87,14 @@ class OldFetch:
         requested: list[RequestedPartition],
         on_done: Callable[[list[PartitionResult]], None],
     ) -> None:
-        """Convert the records of results that `replace_errors` has returned. See `adapt`."""
+        """Convert records to the message format of the request's version.
+
+        Args:
+            context: context of the request.
+            results: results that `replace_errors` has returned.
+            requested: partitions with the offsets that the consumer reads from.
+            on_done: called with the converted results, perhaps before this method returns.
+        """
         offsets = {key: data.fetch_offset for key, data in requested}
         steps = self._steps(results, offsets, 1 if context.version >= _MAGIC_1_SINCE else 0)
         job = self._queue.submit(steps, steps, on_done, context.connection)

@@ -13,7 +13,5 @@ class ServedApi(NamedTuple):
     module: str
     # Function of the module that creates the handler. Its argument is the node's dependencies.
     function: str = "handler"
-    # Replaces `module` on nodes with an authorizer. Its handler checks authorization.
-    guarded_module: str = ""
     # Whether brokers forward requests for the API to the active controller.
     is_forwarded: bool = False

@@ -43,8 +43,8 @@ def _of_tokens(last_version: int, function: str) -> ServedApi:
 
 
 SERVED_APIS: dict[int, ServedApi] = {
-    ApiKey.PRODUCE: ServedApi(0, 13, "records.produce", guarded_module="records.guarded_produce"),
-    ApiKey.FETCH: ServedApi(0, 18, "records.fetch", guarded_module="records.guarded_fetch"),
+    ApiKey.PRODUCE: ServedApi(0, 13, "records.produce"),
+    ApiKey.FETCH: ServedApi(0, 18, "records.fetch"),
     ApiKey.LIST_OFFSETS: ServedApi(0, 11, "records.list_offsets"),
     ApiKey.METADATA: ServedApi(0, 13, "topics.metadata"),
     ApiKey.OFFSET_COMMIT: ServedApi(0, 10, "groups.offset_commit"),

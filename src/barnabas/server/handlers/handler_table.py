@@ -36,10 +36,9 @@ class HandlerTable:
             api = self._dependencies.served.get(api_key)
             if api is None:
                 return None
-            guard = self._dependencies.guard
-            name = api.module if guard is None else api.guarded_module or api.module
-            module = importlib.import_module(f"barnabas.server.handlers.{name}")
+            module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
             handle: Handle = getattr(module, api.function)(self._dependencies)
+            guard = self._dependencies.guard
             if guard is not None:
                 handle = guard.wrap(api_key, handle)
             statistics = self._statistics.of(

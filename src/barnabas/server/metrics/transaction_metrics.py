@@ -36,10 +36,10 @@ def transaction_families(dependencies: BrokerDependencies) -> Iterator[MetricFam
     sender = dependencies.marker_sender
     for name, value in (
         (names.MARKERS_WITHOUT_LEADER, sender.unknown_leaders),
-        (names.MARKER_CONNECTIONS, sender.requests.connections),
-        (names.MARKER_CONNECTIONS_CREATED, sender.requests.connections_created),
-        (names.MARKER_REQUESTS, sender.requests.sent),
-        (names.MARKER_RESPONSES, sender.requests.responses),
+        (names.MARKER_CONNECTIONS, sender.queues.connections),
+        (names.MARKER_CONNECTIONS_CREATED, sender.queues.connections_created),
+        (names.MARKER_REQUESTS, sender.queues.sent),
+        (names.MARKER_RESPONSES, sender.queues.responses),
         (names.MARKER_LOG_APPEND_RETRIES, transactions.append_retries),
         (names.VERIFICATION_FAILURES, verification.failures),
         (names.PRODUCER_IDS, producers),

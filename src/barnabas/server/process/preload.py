@@ -98,9 +98,6 @@ def needed_modules(*, has_authorizer: bool = False) -> list[str]:
     names += _OTHERS
     names += [f"barnabas.server.handlers.{api.module}" for _, api in served]
     if has_authorizer:
-        names += [
-            f"barnabas.server.handlers.{api.guarded_module or api.module}" for _, api in served
-        ]
         names += [f"{_CHECKS}.{module}" for module in check_modules()]
     return [*dict.fromkeys(names), COMPILED_READER]
 

@@ -5,7 +5,6 @@ The group coordinator computes the lag of share groups with them (KIP-1226).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,14 +17,14 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.replication.partition.fetch_params import CONSUMER_REPLICA_ID
 from barnabas.replication.partition.offset_lookup import LATEST
-from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings
+from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Collection, Generator, Mapping
+    from collections.abc import Callable, Collection, Generator
 
     from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
@@ -34,18 +33,17 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.peers.broker_requests import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest
 
     Offsets = dict[TopicPartition, int | ErrorCode]
 
 _VERSION = 7
-# Delay before a request is sent again after a failure of the network, in ms, and their number.
-_RETRY_MS = 500.0
-_RETRIES_MAX = 5
-# Waiting lookups at one broker.
-_QUEUE_MAX = 1_000
-# Partitions after which a request gets no further lookup.
-_BATCH_PARTITIONS_MAX = 2_000
+# Retries after a failure of the network. Another broker may lead the partition by then.
+_BACKOFF = Backoff(first_ms=500.0, retries_max=5)
+_RETRIED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+# Partitions that wait for one broker, and those in one request.
+_QUEUE_MAX = 100_000
+_BATCH_MAX = 2_000
 _READ_UNCOMMITTED = 0
 
 
@@ -53,30 +51,31 @@ class _Lookup(msgspec.Struct, eq=False):
     """One call of `find`."""
 
     on_found: Callable[[Offsets], None]
-    # Partitions without a result.
-    waiting: set[TopicPartition]
+    # Number of partitions without a result.
+    waiting: int
     found: Offsets = msgspec.field(default_factory=dict)
-
-    def note(self, results: Mapping[TopicPartition, int | ErrorCode]) -> None:
-        """Store results; respond after the last one."""
-        self.found.update(results)
-        self.waiting -= results.keys()
-        if not self.waiting:
-            self.on_found(self.found)
 
 
 class _Part(msgspec.Struct, eq=False):
-    """The partitions of a lookup that one broker leads."""
+    """One partition of a lookup."""
 
     lookup: _Lookup
-    partitions: list[TopicPartition]
+    key: TopicPartition
     retries: int = 0
+
+    def note(self, result: int | ErrorCode) -> None:
+        """Store the result of the partition; respond after the last one."""
+        lookup = self.lookup
+        lookup.found[self.key] = result
+        lookup.waiting -= 1
+        if not lookup.waiting:
+            lookup.on_found(lookup.found)
 
 
 class LatestOffsets:
     """Finds high watermarks, here and at other brokers."""
 
-    __slots__ = ("_clock", "_cluster", "_node_id", "_replicas", "_requests", "_timer")
+    __slots__ = ("_clock", "_queues", "_replicas", "_timer")
 
     def __init__(
         self,
@@ -95,12 +94,17 @@ class LatestOffsets:
             times: the clock of slices, and the timer of retries.
             channels: opens connections to other brokers; None in a cluster of one node.
         """
-        self._node_id = node_id
-        self._cluster = cluster
         self._replicas = replicas
         self._clock, self._timer = times
-        settings = RequestSettings(f"broker-{node_id}-latest-offsets", _VERSION, _QUEUE_MAX)
-        self._requests = BrokerRequests(self, settings, self._timer, channels)
+        settings = PeerSettings(
+            node_id,
+            "latest-offsets",
+            _VERSION,
+            _QUEUE_MAX,
+            no_leader=ErrorCode.LEADER_NOT_AVAILABLE,
+            no_room=ErrorCode.LEADER_NOT_AVAILABLE,
+        )
+        self._queues = PeerQueues(self, settings, cluster, *times, channels)
 
     def find(
         self, partitions: Collection[TopicPartition], on_found: Callable[[Offsets], None]
@@ -113,28 +117,19 @@ class LatestOffsets:
                 this returns.
         """
         assert partitions, "a lookup without partitions has no result"
-        self._dispatch(_Lookup(on_found, set(partitions)), list(partitions), retries=0)
+        lookup = _Lookup(on_found, len(partitions))
+        self.dispatch([_Part(lookup, key) for key in partitions])
 
-    def _dispatch(self, lookup: _Lookup, partitions: list[TopicPartition], retries: int) -> None:
+    def dispatch(self, parts: list[_Part]) -> None:
         """Look up partitions at their current leaders."""
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for each in partitions:
-            found = self._cluster.partition(each.topic, each.partition)
-            leader = -1 if found is None else found.leader
-            by_leader.setdefault(leader, []).append(each)
-        for leader, some in by_leader.items():
-            if leader == self._node_id:
-                run_in_slices(self._look_up(some), self._clock, self._timer.call_soon, lookup.note)
-            elif leader < 0 or not self._requests.add(leader, (_Part(lookup, some, retries),)):
-                lookup.note(dict.fromkeys(some, ErrorCode.LEADER_NOT_AVAILABLE))
+        own = self._queues.dispatch(parts)
+        run_in_slices(self._look_up(own), self._clock, self._timer.call_soon, lambda _: None)
 
-    def _look_up(self, partitions: list[TopicPartition]) -> Generator[None, None, Offsets]:
-        """Return the offsets of partitions of this broker. Yields after each one."""
-        found: Offsets = {}
-        for each in partitions:
-            found[each] = self._latest(each)
+    def _look_up(self, parts: list[_Part]) -> Generator[None, None, None]:
+        """Look up partitions of this broker. Yields after each one."""
+        for part in parts:
+            part.note(self._latest(part.key))
             yield
-        return found
 
     def _latest(self, where: TopicPartition) -> int | ErrorCode:
         steps = self._replicas.list_offset(where, LATEST, FetchIsolation.HIGH_WATERMARK, -1)
@@ -145,23 +140,22 @@ class LatestOffsets:
             return result.offset if result.error is ErrorCode.NONE else result.error
         raise AssertionError(f"the lookup of the latest offset of {where} read records")
 
-    # Other brokers.
+    # Requests to other brokers: ListOffsets.
+
+    def partition_of(self, part: _Part) -> TopicPartition:
+        """Return the partition."""
+        return part.key
 
     def take(self, waiting: deque[_Part]) -> list[_Part]:
-        """Return the lookups of the next request, see `RequestContent`."""
-        taken: list[_Part] = []
-        partitions = 0
-        while waiting and partitions < _BATCH_PARTITIONS_MAX:
-            taken.append(waiting.popleft())
-            partitions += len(taken[-1].partitions)
-        return taken
+        """Return the first parts."""
+        return [waiting.popleft() for _ in range(min(_BATCH_MAX, len(waiting)))]
 
     def make_request(self, request: PartsRequest[_Part]) -> None:
-        """Request the partitions of the lookups, each of them once."""
+        """Request each partition once."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
-        for each in dict.fromkeys(each for part in request.parts for each in part.partitions):
-            topics.setdefault(each.topic, []).append(
-                ListOffsetsPartition(partition_index=each.partition, timestamp=LATEST)
+        for key in dict.fromkeys(part.key for part in request.parts):
+            topics.setdefault(key.topic, []).append(
+                ListOffsetsPartition(partition_index=key.partition, timestamp=LATEST)
             )
         request.send(
             ListOffsetsRequest(
@@ -173,7 +167,7 @@ class LatestOffsets:
             )
         )
 
-    def read(self, response: ListOffsetsResponse) -> Offsets:
+    def results_of(self, response: ListOffsetsResponse) -> Offsets:
         """Return the results of a response."""
         return {
             TopicPartition(topic.name, each.partition_index): each.offset
@@ -184,17 +178,12 @@ class LatestOffsets:
         }
 
     def on_result(self, part: _Part, results: Offsets) -> None:
-        """Store the results of a lookup; UNKNOWN_TOPIC_OR_PARTITION for missing ones."""
-        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        part.lookup.note({each: results.get(each, missing) for each in part.partitions})
+        """Store the result of a partition; UNKNOWN_TOPIC_OR_PARTITION if it is missing."""
+        part.note(results.get(part.key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
     def on_failed(self, part: _Part, error: ErrorCode) -> None:
         """Repeat a lookup after a failure of the network; other errors are its result."""
-        is_unexpected = error is ErrorCode.UNKNOWN_SERVER_ERROR
-        if is_unexpected or part.retries >= _RETRIES_MAX:
-            result = error if is_unexpected else ErrorCode.NETWORK_EXCEPTION
-            part.lookup.note(dict.fromkeys(part.partitions, result))
-            return
-        # Another broker may lead the partitions by then.
-        again = partial(self._dispatch, part.lookup, part.partitions, part.retries + 1)
-        self._timer.call_later(_RETRY_MS, again)
+        if error not in _RETRIED:
+            part.note(error)
+        elif not self._queues.retry(part, _BACKOFF):
+            part.note(ErrorCode.NETWORK_EXCEPTION)

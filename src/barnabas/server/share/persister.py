@@ -7,14 +7,13 @@ several calls that wait for the same coordinator are sent together.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.share import state_api
 from barnabas.coordinator.share.share_coordinator import SHARE_GROUP_TOPIC
 from barnabas.coordinator.share.share_partition_key import SharePartitionKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings, take_distinct
+from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings, take_distinct
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.share.share_coordinator import ShareCoordinator
     from barnabas.coordinator.share.state_api import StateApi
-    from barnabas.protocol.api_table import ApiKey
     from barnabas.protocol.messages.delete_share_group_state import (
         DeleteShareGroupStateRequest,
         DeleteShareGroupStateResponse,
@@ -50,14 +48,10 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.auto_topics import AutoTopics
-    from barnabas.server.peers.broker_requests import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest
 
-# Delay before the first retry, in ms; it doubles with each retry. All retries take 13 s, which is
-# enough for the election of another coordinator. Kafka begins with 1 s.
-_RETRY_MS = 100.0
-_RETRIES_MAX = 7
-# Retries that are due within this time are sent together, ms.
-_RETRIES_TOGETHER_MS = 10.0
+# All retries take 13 s, which is enough to elect another coordinator. Kafka's first delay is 1 s.
+_BACKOFF = Backoff(first_ms=100.0, retries_max=7, factor=2.0, together_ms=10.0)
 # Maximum number of share partitions in one request, and of those that wait for one coordinator.
 _BATCH_MAX = 500
 _QUEUE_MAX = 100_000
@@ -143,11 +137,8 @@ class Persister:
     __slots__ = (
         "_auto_topics",
         "_clock",
-        "_cluster",
         "_coordinator",
-        "_node_id",
-        "_requests",
-        "_retried",
+        "_queues",
         "_timer",
     )
 
@@ -170,20 +161,23 @@ class Persister:
             times: measures slices of work, and delays retries.
             channels: opens connections to other brokers; None in a cluster of one node.
         """
-        self._node_id = node_id
-        self._cluster = cluster
         self._coordinator = coordinator
         self._auto_topics = auto_topics
         self._clock, self._timer = times
-        client_id = f"broker-{node_id}-share-persister"
-        # Parts to retry, by their time in units of `_RETRIES_TOGETHER_MS`. Each has a timer.
-        self._retried: dict[int, list[_Part]] = {}
-        # The requests to other brokers, by API.
-        self._requests = {
-            api.key: BrokerRequests(
-                _StateRequests(self, api),
-                RequestSettings(client_id, api.version, _QUEUE_MAX),
-                self._timer,
+        # The queues by API.
+        self._queues = {
+            api.key: PeerQueues(
+                self,
+                PeerSettings(
+                    node_id,
+                    "share-persister",
+                    api.version,
+                    _QUEUE_MAX,
+                    no_leader=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    no_room=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ),
+                cluster,
+                *times,
                 channels,
             )
             for api in state_api.ALL
@@ -195,7 +189,7 @@ class Persister:
         on_response: Callable[[InitializeShareGroupStateResponse], None],
     ) -> None:
         """Create the state of share partitions, or replace it in a newer state epoch."""
-        self._begin(_Call(state_api.INITIALIZE, request, on_response), request)
+        self._begin(state_api.INITIALIZE, request, on_response)
 
     def read(
         self,
@@ -203,7 +197,7 @@ class Persister:
         on_response: Callable[[ReadShareGroupStateResponse], None],
     ) -> None:
         """Read start offsets and state batches. A newer leader epoch is stored."""
-        self._begin(_Call(state_api.READ, request, on_response), request)
+        self._begin(state_api.READ, request, on_response)
 
     def write(
         self,
@@ -211,7 +205,7 @@ class Persister:
         on_response: Callable[[WriteShareGroupStateResponse], None],
     ) -> None:
         """Write start offsets and changed state batches."""
-        self._begin(_Call(state_api.WRITE, request, on_response), request)
+        self._begin(state_api.WRITE, request, on_response)
 
     def delete(
         self,
@@ -219,7 +213,7 @@ class Persister:
         on_response: Callable[[DeleteShareGroupStateResponse], None],
     ) -> None:
         """Delete the state of share partitions. Missing state is no error."""
-        self._begin(_Call(state_api.DELETE, request, on_response), request)
+        self._begin(state_api.DELETE, request, on_response)
 
     def read_summary(
         self,
@@ -227,40 +221,28 @@ class Persister:
         on_response: Callable[[ReadShareGroupStateSummaryResponse], None],
     ) -> None:
         """Read epochs, start offsets and delivery complete counts without state batches."""
-        self._begin(_Call(state_api.READ_SUMMARY, request, on_response), request)
+        self._begin(state_api.READ_SUMMARY, request, on_response)
 
-    def _begin(self, call: _Call, request: Any) -> None:
-        self._dispatch(call.parts(request))
+    def _begin(self, api: StateApi, request: Any, on_response: Callable[[Any], None]) -> None:
+        parts = _Call(api, request, on_response).parts(request)
+        if parts:
+            self.dispatch(parts)
 
-    def _dispatch(self, parts: list[_Part]) -> None:
-        """Send parts to their coordinators."""
-        local: dict[_Call, list[_Part]] = {}
-        remote: dict[tuple[int, ApiKey], list[_Part]] = {}
-        refused: list[_Part] = []
-        for part in parts:
-            leader = self._leader_of(part.key)
-            if leader == self._node_id:
-                local.setdefault(part.call, []).append(part)
-            elif leader < 0:
-                refused.append(part)
-            else:
-                remote.setdefault((leader, part.call.api.key), []).append(part)
-        for (broker_id, api_key), some in remote.items():
-            if not self._requests[api_key].add(broker_id, some):
-                refused += some
-        for part in refused:
-            self.on_failed(part, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        for call, some in local.items():
+    def dispatch(self, parts: list[_Part]) -> None:
+        """Send parts of one API to their coordinators."""
+        own: dict[_Call, list[_Part]] = {}
+        for part in self._queues[parts[0].call.api.key].dispatch(parts):
+            own.setdefault(part.call, []).append(part)
+        for call, some in own.items():
             self._serve(call, some)
 
-    def _leader_of(self, key: SharePartitionKey) -> int:
-        """Return the broker that coordinates a share partition; -1 if there is none now."""
-        partition = self._coordinator.runtime.partition_for(key.coordinator_key)
+    def partition_of(self, part: _Part) -> tuple[str, int] | None:
+        """Return the partition with the state of a share partition."""
+        partition = self._coordinator.runtime.partition_for(part.key.coordinator_key)
         if partition is None:
             self._auto_topics.create([SHARE_GROUP_TOPIC])
-            return -1
-        found = self._cluster.partition(SHARE_GROUP_TOPIC, partition)
-        return -1 if found is None else found.leader
+            return None
+        return SHARE_GROUP_TOPIC, partition
 
     # The coordinator of this broker.
 
@@ -272,59 +254,14 @@ class Persister:
 
         def done(response: Message | None) -> None:
             if response is not None:
-                results = _results_of(response)
+                results = self.results_of(response)
                 for part in parts:
                     self.on_result(part, results)
 
         served = self._coordinator.request(call.api, request, run)
         run()
 
-    # Results.
-
-    def on_result(self, part: _Part, results: _Results) -> None:
-        """Complete a part with its result, or retry it."""
-        result = results.get((part.key.topic_id, part.key.partition))
-        if result is None:
-            error = ErrorCode.UNKNOWN_SERVER_ERROR
-            message = "the response of the share coordinator lacks the share partition"
-            result = part.call.api.refuse(part.key.partition, error, message)
-        if result.error_code in _RETRIED and part.retries < _RETRIES_MAX:
-            self._retry(part)
-        else:
-            part.call.note(part.key, result)
-
-    def on_failed(self, part: _Part, error: ErrorCode) -> None:
-        """Complete a part whose request has failed, or retry it."""
-        key = part.key
-        self.on_result(
-            part, {(key.topic_id, key.partition): part.call.api.refuse(key.partition, error)}
-        )
-
-    def _retry(self, part: _Part) -> None:
-        """Look up the coordinator of a part again after a delay.
-
-        Parts that are due at about the same time are sent together.
-        """
-        now_ms = self._clock.monotonic_ms()
-        due = math.ceil((now_ms + _RETRY_MS * (1 << part.retries)) / _RETRIES_TOGETHER_MS)
-        part.retries += 1
-        together = self._retried.get(due)
-        if together is None:
-            self._retried[due] = [part]
-            delay_ms = due * _RETRIES_TOGETHER_MS - now_ms
-            self._timer.call_later(delay_ms, lambda: self._dispatch(self._retried.pop(due)))
-        else:
-            together.append(part)
-
-
-class _StateRequests:
-    """The requests of one API to other brokers."""
-
-    __slots__ = ("_api", "_persister")
-
-    def __init__(self, persister: Persister, api: StateApi) -> None:
-        self._persister = persister
-        self._api = api
+    # Requests to other coordinators.
 
     def take(self, waiting: deque[_Part]) -> list[_Part]:
         """Return parts of one group.
@@ -340,27 +277,35 @@ class _StateRequests:
 
     def make_request(self, request: PartsRequest[_Part]) -> None:
         """Make the request."""
-        request.send(_request(self._api, request.parts[0].call.group_id, request.parts))
+        call = request.parts[0].call
+        request.send(_request(call.api, call.group_id, request.parts))
 
-    def read(self, response: Any) -> _Results:
+    def results_of(self, response: Any) -> _Results:
         """Return the results of a response."""
-        return _results_of(response)
+        return {
+            (topic.topic_id, each.partition): each
+            for topic in response.results
+            for each in topic.partitions
+        }
 
     def on_result(self, part: _Part, results: _Results) -> None:
         """Complete a part with its result, or retry it."""
-        self._persister.on_result(part, results)
+        result = results.get((part.key.topic_id, part.key.partition))
+        if result is None:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+            message = "the response of the share coordinator lacks the share partition"
+            result = part.call.api.refuse(part.key.partition, error, message)
+        if result.error_code not in _RETRIED or not self._queues[part.call.api.key].retry(
+            part, _BACKOFF
+        ):
+            part.call.note(part.key, result)
 
     def on_failed(self, part: _Part, error: ErrorCode) -> None:
         """Complete a part whose request has failed, or retry it."""
-        self._persister.on_failed(part, error)
-
-
-def _results_of(response: Any) -> _Results:
-    return {
-        (topic.topic_id, each.partition): each
-        for topic in response.results
-        for each in topic.partitions
-    }
+        key = part.key
+        self.on_result(
+            part, {(key.topic_id, key.partition): part.call.api.refuse(key.partition, error)}
+        )
 
 
 def _request(api: StateApi, group_id: str, parts: Iterable[_Part]) -> Message:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.coordinator.runtime.transaction_ending import TransactionEnding
 from barnabas.protocol.errors import ErrorCode
@@ -20,7 +22,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings, raise_later
+from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings, raise_later
 from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import in_parts, run_in_slices
@@ -34,20 +36,20 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.peers.broker_requests import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest
     from barnabas.server.transactions.marker_writer import MarkerWriter
 
 _log = logging.getLogger(__name__)
 
 _VERSION = 2
-_RETRY_MS = 50.0
-# Delay (ms) after an error that another attempt will probably repeat.
-_RETRY_UNEXPECTED_MS = 1_000.0
-# Waiting markers for each broker. Further ones are sent later.
+_BACKOFF = Backoff(first_ms=50.0)
+# Backoff after an error that another attempt will probably repeat.
+_UNEXPECTED = Backoff(first_ms=1_000.0)
+# Partitions whose marker waits for one broker. Further ones are sent later.
 _QUEUE_MAX = 100_000
-# Numbers after which a request gets no further marker: of markers, and of their partitions.
-_BATCH_MAX = 500
-_BATCH_PARTITIONS_MAX = 2_000
+# Maximum numbers of transactions and of their partitions in a request.
+_BATCH_TRANSACTIONS_MAX = 500
+_BATCH_MAX = 2_000
 # Partitions of a transaction whose leaders are looked up at once: each takes some microseconds.
 _FOUND_AT_ONCE = 200
 # Errors that end the attempt: another coordinator or a newer epoch of the producer has ended the
@@ -71,13 +73,12 @@ class _PendingTransaction:
 
     __slots__ = (
         "ending",
-        "has_unknown_leader",
         "is_done",
+        "leaderless",
         "markers",
         "on_done",
         "on_written",
         "remaining",
-        "retried",
     )
 
     def __init__(
@@ -98,24 +99,22 @@ class _PendingTransaction:
         )
         # Partitions whose marker is not written yet. Each result removes its partition.
         self.remaining = set(markers.partitions)
-        # Partitions whose marker is sent again when the timer of retries fires. The timer runs
-        # while there are some.
-        self.retried: list[TopicPartition] = []
-        # Whether one of these has no leader.
-        self.has_unknown_leader = False
+        # Partitions without a leader, whose marker waits for a retry.
+        self.leaderless: set[TopicPartition] = set()
         # Whether the attempt has ended, or its state partition has moved. Never reset.
         self.is_done = False
 
 
-class _Part(NamedTuple):
-    """Markers to send: the transaction, and its partitions on the broker."""
+class _Part(msgspec.Struct, eq=False):
+    """The marker of a transaction for one partition."""
 
     pending: _PendingTransaction
-    keys: list[TopicPartition]
+    key: TopicPartition
+    retries: int = 0
 
 
 # Errors by producer id and partition.
-_Results = dict[int, dict[TopicPartition, ErrorCode]]
+_Results = dict[tuple[int, TopicPartition], ErrorCode]
 
 
 class NetworkMarkerSender:
@@ -125,11 +124,10 @@ class NetworkMarkerSender:
         "_clock",
         "_cluster",
         "_later",
-        "_node_id",
         "_pending",
         "_timer",
         "_writer",
-        "requests",
+        "queues",
         "unknown_leaders",
     )
 
@@ -150,19 +148,24 @@ class NetworkMarkerSender:
             times: the clock of slices, and the timer of retries.
             channels: opens connections to other brokers; None in a cluster of one node.
         """
-        self._node_id = node_id
         self._cluster = cluster
         self._writer = writer
         self._clock, self._timer = times
-        settings = RequestSettings(f"broker-{node_id}-txn-marker-sender", _VERSION, _QUEUE_MAX)
-        # The requests to other brokers.
-        self.requests = BrokerRequests(_MarkerRequests(self), settings, self._timer, channels)
+        settings = PeerSettings(
+            node_id,
+            "txn-marker-sender",
+            _VERSION,
+            _QUEUE_MAX,
+            no_leader=ErrorCode.LEADER_NOT_AVAILABLE,
+            no_room=ErrorCode.NETWORK_EXCEPTION,
+        )
+        self.queues = PeerQueues(self, settings, cluster, *times, channels)
         # Unfinished transactions by partition of __transaction_state.
         self._pending: dict[int, set[_PendingTransaction]] = {}
-        # Partitions that are not served yet, by transaction. A slice is scheduled while there are
+        # Markers that are not served yet, by transaction. A slice is scheduled while there are
         # some.
-        self._later: deque[tuple[_PendingTransaction, list[TopicPartition]]] = deque()
-        # Number of markers that wait because their partitions have no known leader.
+        self._later: deque[tuple[_PendingTransaction, list[_Part]]] = deque()
+        # Number of transactions with markers that wait because their partitions have no leader.
         self.unknown_leaders = 0
 
     def send(
@@ -177,20 +180,29 @@ class NetworkMarkerSender:
             on_done(ErrorCode.NONE)
             return
         self._pending.setdefault(markers.coordinator_partition, set()).add(pending)
-        self._dispatch(pending, list(markers.partitions))
+        self.dispatch([_Part(pending, key) for key in markers.partitions])
 
     def forget(self, coordinator_partition: int) -> None:
         """Drop the markers of a state partition that this broker no longer leads."""
         for pending in self._pending.pop(coordinator_partition, ()):
             pending.is_done = True
 
-    def _dispatch(self, pending: _PendingTransaction, partitions: list[TopicPartition]) -> None:
-        """Write or queue the markers for the leaders of these partitions from the next turn on.
+    def dispatch(self, parts: list[_Part]) -> None:
+        """Write or queue markers for the leaders from the next turn on.
 
         The response to the request that ends the transaction is sent in this turn.
         """
-        self._later.append((pending, partitions))
-        if len(self._later) == 1:
+        by_transaction: dict[_PendingTransaction, list[_Part]] = {}
+        for part in parts:
+            pending = part.pending
+            if part.key in pending.leaderless:
+                pending.leaderless.remove(part.key)
+                self.unknown_leaders -= not pending.leaderless
+            if not pending.is_done:
+                by_transaction.setdefault(pending, []).append(part)
+        is_scheduled = bool(self._later)
+        self._later += by_transaction.items()
+        if self._later and not is_scheduled:
             self._timer.call_soon(self._start_slices)
 
     def _start_slices(self) -> None:
@@ -202,9 +214,9 @@ class NetworkMarkerSender:
         An error of one transaction does not stop the others.
         """
         while self._later:
-            pending, partitions = self._later[0]
+            pending, parts = self._later[0]
             try:
-                yield from self._serve(pending, partitions)
+                yield from self._serve(pending, parts)
             except Exception as error:  # noqa: BLE001 - the other transactions get their markers
                 if isinstance(error, AssertionError):
                     raise_later(self._timer, error)
@@ -212,81 +224,29 @@ class NetworkMarkerSender:
                     "Transaction markers cannot be written, retrying: transactional_id=%s",
                     pending.markers.transactional_id,
                 )
-                missing = [key for key in partitions if key in pending.remaining]
-                self._retry(pending, missing, _RETRY_UNEXPECTED_MS)
+                for part in parts:
+                    if part.key in pending.remaining:
+                        self.queues.retry(part, _UNEXPECTED)
             self._later.popleft()
 
     def _serve(
-        self, pending: _PendingTransaction, partitions: list[TopicPartition]
+        self, pending: _PendingTransaction, parts: list[_Part]
     ) -> Generator[None, None, None]:
         """Write or queue the markers of one transaction. Yields after each step."""
-        for some in in_parts(partitions, _FOUND_AT_ONCE):
+        on_result = partial(self._on_result, pending)
+        for some in in_parts(parts, _FOUND_AT_ONCE):
             if pending.is_done:
                 return
-            local = self._send_to_others(pending, some)
-            if not local:
+            own = self.queues.dispatch(some)
+            if not own:
                 yield
-            for part in in_parts(local, WRITTEN_AT_ONCE):
+            for written in in_parts(own, WRITTEN_AT_ONCE):
                 if pending.is_done:
                     return
-                self._writer.write(pending.ending, part, partial(self.on_result, pending))
+                self._writer.write(pending.ending, [part.key for part in written], on_result)
                 yield
 
-    def _send_to_others(
-        self, pending: _PendingTransaction, partitions: list[TopicPartition]
-    ) -> list[TopicPartition]:
-        """Serve the partitions of other brokers, and return those of this broker."""
-        leaders: dict[int, list[TopicPartition]] = {}
-        gone: list[TopicPartition] = []
-        leaderless: list[TopicPartition] = []
-        for key in partitions:
-            found = self._cluster.partition(*key)
-            if found is None:
-                gone.append(key)
-            elif found.leader < 0:
-                leaderless.append(key)
-            else:
-                leaders.setdefault(found.leader, []).append(key)
-        local = leaders.pop(self._node_id, [])
-        for broker_id, keys in leaders.items():
-            if not self.requests.add(broker_id, (_Part(pending, keys),)):
-                self._retry(pending, keys)
-        if leaderless:
-            if not pending.has_unknown_leader:
-                # One marker, as Kafka counts: it carries all partitions of the transaction.
-                pending.has_unknown_leader = True
-                self.unknown_leaders += 1
-            self._retry(pending, leaderless)
-        for key in gone:
-            self.on_result(pending, key, ErrorCode.NONE)
-        return local
-
-    def _retry(
-        self,
-        pending: _PendingTransaction,
-        partitions: list[TopicPartition],
-        delay_ms: float = _RETRY_MS,
-    ) -> None:
-        is_scheduled = bool(pending.retried)
-        pending.retried += partitions
-        if partitions and not is_scheduled:
-            self._timer.call_later(delay_ms, partial(self._send_again, pending))
-
-    def retry_failed(
-        self, pending: _PendingTransaction, keys: list[TopicPartition], error: ErrorCode
-    ) -> None:
-        """Look up the leaders again, and send the markers to them, after a request has failed."""
-        is_expected = error is not ErrorCode.UNKNOWN_SERVER_ERROR
-        self._retry(pending, keys, _RETRY_MS if is_expected else _RETRY_UNEXPECTED_MS)
-
-    def _send_again(self, pending: _PendingTransaction) -> None:
-        partitions, pending.retried = pending.retried, []
-        self.unknown_leaders -= pending.has_unknown_leader
-        pending.has_unknown_leader = False
-        if not pending.is_done:
-            self._dispatch(pending, partitions)
-
-    def on_result(
+    def _on_result(
         self, pending: _PendingTransaction, key: TopicPartition, error: ErrorCode
     ) -> None:
         """Handle the result for a partition."""
@@ -311,7 +271,7 @@ class NetworkMarkerSender:
                     pending.markers.transactional_id,
                     error.name,
                 )
-            self._retry(pending, [key], _RETRY_MS if is_expected else _RETRY_UNEXPECTED_MS)
+            self.queues.retry(_Part(pending, key), _BACKOFF if is_expected else _UNEXPECTED)
 
     def _end(self, pending: _PendingTransaction, error: ErrorCode) -> None:
         pending.is_done = True
@@ -320,56 +280,63 @@ class NetworkMarkerSender:
             unfinished.discard(pending)
         pending.on_done(error)
 
+    # Requests to other brokers: WriteTxnMarkers.
 
-class _MarkerRequests:
-    """The markers for one other broker: WriteTxnMarkers requests."""
-
-    __slots__ = ("_sender",)
-
-    def __init__(self, sender: NetworkMarkerSender) -> None:
-        self._sender = sender
+    def partition_of(self, part: _Part) -> TopicPartition:
+        """Return the partition of a marker."""
+        return part.key
 
     def take(self, waiting: deque[_Part]) -> list[_Part]:
-        """Return markers, those of one transaction together. Drop those of ended attempts."""
+        """Return markers, and drop those of ended attempts."""
         taken: list[_Part] = []
-        partitions = 0
-        while waiting and len(taken) < _BATCH_MAX and partitions < _BATCH_PARTITIONS_MAX:
-            part = waiting.popleft()
-            if part.pending.is_done:
-                continue
-            if taken and taken[-1].pending is part.pending:
-                taken[-1].keys.extend(part.keys)
-            else:
+        transactions: set[_PendingTransaction] = set()
+        while waiting and len(taken) < _BATCH_MAX:
+            part = waiting[0]
+            if not part.pending.is_done:
+                transactions.add(part.pending)
+                if len(transactions) > _BATCH_TRANSACTIONS_MAX:
+                    break
                 taken.append(part)
-            partitions += len(part.keys)
+            waiting.popleft()
         return taken
 
     def make_request(self, request: PartsRequest[_Part]) -> None:
         """Make the request."""
-        markers = [_marker(pending.ending, keys) for pending, keys in request.parts]
+        by_transaction: dict[_PendingTransaction, list[TopicPartition]] = {}
+        for part in request.parts:
+            by_transaction.setdefault(part.pending, []).append(part.key)
+        markers = [_marker(pending.ending, keys) for pending, keys in by_transaction.items()]
         request.send(WriteTxnMarkersRequest(markers=markers))
 
-    def read(self, response: WriteTxnMarkersResponse) -> _Results:
+    def results_of(self, response: WriteTxnMarkersResponse) -> _Results:
         """Return the errors of a response."""
-        results: _Results = {}
-        for marker in response.markers:
-            of_producer = results.setdefault(marker.producer_id, {})
-            for topic in marker.topics:
-                for each in topic.partitions:
-                    key = TopicPartition(topic.name, each.partition_index)
-                    of_producer[key] = ErrorCode.of(each.error_code)
-        return results
+        return {
+            (marker.producer_id, TopicPartition(topic.name, each.partition_index)): ErrorCode.of(
+                each.error_code
+            )
+            for marker in response.markers
+            for topic in marker.topics
+            for each in topic.partitions
+        }
 
     def on_result(self, part: _Part, results: _Results) -> None:
-        """Pass the results of a transaction on. Markers without a result are sent again."""
-        pending, keys = part
-        found = results.get(pending.ending.producer_id, {})
-        for key in keys:
-            self._sender.on_result(pending, key, found.get(key, ErrorCode.REQUEST_TIMED_OUT))
+        """Pass the result of a marker on. A marker without a result is sent again."""
+        pending, key = part.pending, part.key
+        error = results.get((pending.ending.producer_id, key), ErrorCode.REQUEST_TIMED_OUT)
+        self._on_result(pending, key, error)
 
     def on_failed(self, part: _Part, error: ErrorCode) -> None:
-        """Send the markers again, after a lost connection at the current leader."""
-        self._sender.retry_failed(part.pending, part.keys, error)
+        """Send a marker again to the leader of that time. A deleted partition needs no marker."""
+        pending, key = part.pending, part.key
+        if error is ErrorCode.LEADER_NOT_AVAILABLE:
+            if self._cluster.partition(*key) is None:
+                self._on_result(pending, key, ErrorCode.NONE)
+                return
+            # As in Kafka, the number counts transactions and not partitions.
+            self.unknown_leaders += not pending.leaderless
+            pending.leaderless.add(key)
+        is_expected = error is not ErrorCode.UNKNOWN_SERVER_ERROR
+        self.queues.retry(part, _BACKOFF if is_expected else _UNEXPECTED)
 
 
 def _marker(ending: TransactionEnding, keys: list[TopicPartition]) -> WritableTxnMarker:

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from barnabas.server.peers.broker_requests import BrokerRequests, RequestSettings, take_distinct
+from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings, take_distinct
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.peers.broker_requests import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest
     from barnabas.storage.producers.verifications import VerificationGuard
 
     # Errors by partition; a partition without an error may be appended to.
@@ -50,8 +50,7 @@ _QUEUE_MAX = 10_000
 _CLIENT_VERSION = 2
 # Delay (ms) and number of retries while the previous transaction of the producer is still ending
 # (add.partitions.to.txn.retry.*).
-_RETRY_MS = 20.0
-_RETRIES_MAX = 5
+_BACKOFF = Backoff(first_ms=20.0, retries_max=5)
 # Maximum number of repeated queries because a marker has ended the verification.
 _ROUNDS_MAX = 5
 
@@ -94,12 +93,9 @@ class TransactionVerification:
 
     __slots__ = (
         "_clock",
-        "_cluster",
         "_coordinator",
-        "_node_id",
+        "_queues",
         "_replicas",
-        "_requests",
-        "_timer",
         "failures",
         "times",
     )
@@ -123,13 +119,18 @@ class TransactionVerification:
             times: the wall clock, and the timer of retries.
             channels: opens connections to other brokers; None in a cluster of one node.
         """
-        self._node_id = node_id
-        self._cluster = cluster
         self._replicas = replicas
         self._coordinator = coordinator
-        self._clock, self._timer = times
-        settings = RequestSettings(f"broker-{node_id}-txn-verification", _VERSION, _QUEUE_MAX)
-        self._requests = BrokerRequests(_Queries(self), settings, self._timer, channels)
+        self._clock, _ = times
+        settings = PeerSettings(
+            node_id,
+            "txn-verification",
+            _VERSION,
+            _QUEUE_MAX,
+            no_leader=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            no_room=ErrorCode.NETWORK_EXCEPTION,
+        )
+        self._queues = PeerQueues(self, settings, cluster, *times, channels)
         # Durations of queries in ms, and number of partitions that got an error.
         self.times = Histogram()
         self.failures = 0
@@ -197,25 +198,17 @@ class TransactionVerification:
     ) -> None:
         """Verify or add the partitions of a producer's transaction at the coordinator."""
         start_ms = self._clock.monotonic_ms()
-        self._send_query(
-            _Query(transactional_id, producer, operation, partitions, on_results, start_ms)
-        )
+        query = _Query(transactional_id, producer, operation, partitions, on_results, start_ms)
+        self.dispatch([query])
 
-    def _send_query(self, query: _Query) -> None:
-        partition = self._coordinator.runtime.partition_for(query.transactional_id)
-        found = None
-        if partition is not None:
-            found = self._cluster.partition(TRANSACTION_TOPIC, partition)
-        if found is None or found.leader < 0:
-            self.refuse(query, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif found.leader == self._node_id:
+    def dispatch(self, parts: list[_Query]) -> None:
+        """Query the coordinators, which may be this broker."""
+        for query in self._queues.dispatch(parts):
             self._query_locally(query)
-        elif not self._requests.add(found.leader, (query,)):
-            self.refuse(query, ErrorCode.NETWORK_EXCEPTION)
 
     def _query_locally(self, query: _Query) -> None:
         if query.operation is not Operation.ADD:
-            self.end_attempt(
+            self._end_attempt(
                 query,
                 self._coordinator.verify_partitions(
                     query.transactional_id, query.producer, query.partitions
@@ -227,35 +220,25 @@ class TransactionVerification:
             query.producer,
             query.partitions,
             _CLIENT_VERSION,
-            lambda error: self.end_attempt(query, dict.fromkeys(query.partitions, error)),
+            lambda error: self._end_attempt(query, dict.fromkeys(query.partitions, error)),
         )
 
-    def end_attempt(self, query: _Query, results: dict[TopicPartition, ErrorCode]) -> None:
+    def _end_attempt(self, query: _Query, results: dict[TopicPartition, ErrorCode]) -> None:
         """Complete the query, or retry it while the producer's previous transaction is ending."""
         is_ending = ErrorCode.CONCURRENT_TRANSACTIONS in results.values()
-        if is_ending and query.operation is Operation.ADD and query.retries < _RETRIES_MAX:
-            query.retries += 1
-            self._timer.call_later(_RETRY_MS, lambda: self._send_query(query))
-        else:
-            self._complete(query, results)
-
-    def _complete(self, query: _Query, results: dict[TopicPartition, ErrorCode]) -> None:
+        is_repeated = is_ending and query.operation is Operation.ADD
+        if is_repeated and self._queues.retry(query, _BACKOFF):
+            return
         self.times.update(self._clock.monotonic_ms() - query.start_ms)
         self.failures += sum(error is not ErrorCode.NONE for error in results.values())
         query.on_results(results)
 
-    def refuse(self, query: _Query, error: ErrorCode) -> None:
-        """Give all partitions the same error."""
-        self._complete(query, dict.fromkeys(query.partitions, error))
+    # Requests to other coordinators: AddPartitionsToTxn.
 
-
-class _Queries:
-    """The queries to one other broker: AddPartitionsToTxn requests."""
-
-    __slots__ = ("_verification",)
-
-    def __init__(self, verification: TransactionVerification) -> None:
-        self._verification = verification
+    def partition_of(self, part: _Query) -> tuple[str, int] | None:
+        """Return the partition of a transactional id."""
+        partition = self._coordinator.runtime.partition_for(part.transactional_id)
+        return None if partition is None else (TRANSACTION_TOPIC, partition)
 
     def take(self, waiting: deque[_Query]) -> list[_Query]:
         """Return queries of distinct transactional ids, because results are assigned by the id."""
@@ -266,24 +249,23 @@ class _Queries:
         transactions = [_transaction(query) for query in request.parts]
         request.send(AddPartitionsToTxnRequest(transactions=transactions))
 
-    def read(self, response: AddPartitionsToTxnResponse) -> _Results:
+    def results_of(self, response: AddPartitionsToTxnResponse) -> _Results:
         """Return the results by transactional id, and the error of partitions without a result."""
         missing = ErrorCode.of(response.error_code)
         if missing is ErrorCode.NONE:
             missing = ErrorCode.NETWORK_EXCEPTION
         return _Results(_results_of(response), missing)
 
-    def on_result(self, query: _Query, results: _Results) -> None:
-        """Pass the results of a query on."""
-        found = results.by_id.get(query.transactional_id, {})
-        self._verification.end_attempt(
-            query, {key: found.get(key, results.missing) for key in query.partitions}
-        )
+    def on_result(self, part: _Query, results: _Results) -> None:
+        """End the attempt of a query."""
+        found = results.by_id.get(part.transactional_id, {})
+        self._end_attempt(part, {key: found.get(key, results.missing) for key in part.partitions})
 
-    def on_failed(self, query: _Query, error: ErrorCode) -> None:
-        """Refuse the query. A timeout is an error of the network for clients."""
-        is_timeout = error is ErrorCode.REQUEST_TIMED_OUT
-        self._verification.refuse(query, ErrorCode.NETWORK_EXCEPTION if is_timeout else error)
+    def on_failed(self, part: _Query, error: ErrorCode) -> None:
+        """Give all partitions the same error. A timeout is an error of the network for clients."""
+        if error is ErrorCode.REQUEST_TIMED_OUT:
+            error = ErrorCode.NETWORK_EXCEPTION
+        self._end_attempt(part, dict.fromkeys(part.partitions, error))
 
 
 class _Results(NamedTuple):

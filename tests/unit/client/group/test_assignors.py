@@ -13,7 +13,6 @@ from barnabas.client.group.assignors.assignor import (
     RebalanceProtocol,
 )
 from barnabas.client.group.assignors.claims import Claim
-from barnabas.client.group.assignors.java_order import java_ordered
 from barnabas.client.group.assignors.rack_match import RackMatch
 from barnabas.client.group.assignors.sticky_assignor import StickyAssignor
 from barnabas.client.group.assignors.sticky_user_data import (
@@ -153,12 +152,6 @@ def test_unknown_user_data_is_no_claim(data: bytes | None) -> None:
 def test_user_data_without_a_generation_is_read() -> None:
     claim = Claim([TopicPartition("t", 1)], 5)
     assert read_sticky_user_data(sticky_user_data(claim)[:-4]) == claim._replace(generation_id=-1)
-
-
-def test_names_have_the_order_of_javas_hash_maps() -> None:
-    # As a HashSet of these prints on a JVM.
-    found = java_ordered(["zebra", "aa", "b", "consumer-1", "ü"])
-    assert found == ["zebra", "aa", "b", "ü", "consumer-1"]
 
 
 def test_assignors_are_given_by_java_class_by_name_or_as_objects() -> None:

@@ -30,7 +30,7 @@ from barnabas.protocol.messages.vote import (
     VoteResponse,
 )
 from barnabas.raft.log.metadata_log import METADATA_TOPIC
-from barnabas.raft.transport.outbound import core_response
+from barnabas.raft.transport.conversion import core_response
 from barnabas.replication.partition.alter_partition import AlterPartitionProposal
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.cluster_view import ClusterView

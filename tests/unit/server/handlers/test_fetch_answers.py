@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, SnapshotId
 from barnabas.replication.partition import results
-from barnabas.server.handlers.records.fetch import partition_data
+from barnabas.server.handlers.records.pending_fetch import partition_data
 
 
 def test_absent_structs_are_the_shared_default_of_the_encoder() -> None:

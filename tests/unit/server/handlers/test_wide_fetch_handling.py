@@ -23,11 +23,10 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.partition.partition import Partition
-from barnabas.replication.requests import fetch_session_cache, wide_fetch as wide_reads
-from barnabas.replication.requests.wide_fetch import WideFetch
+from barnabas.replication.requests import delayed_fetch, fetch_session_cache
 from barnabas.server.conversion.old_fetch import OldFetch
 from barnabas.server.dispatch import slices
-from barnabas.server.handlers.records import fetch, wide_fetch
+from barnabas.server.handlers.records import fetch, pending_fetch
 from barnabas.storage.topic_partition import TopicPartition
 from unit.server.quotas.test_client_quotas import CLIENT, set_quota
 from unit.server.security.authorizer.secured_broker import SecuredBroker, allowing
@@ -243,7 +242,7 @@ def test_a_session_that_skips_partitions_completes_its_fetches_in_slices(
     broker.client.send(request(session=(session_id, 1), max_wait_ms=20_000), 11)
     broker.world.run_for(1_000)
     (pending,) = replicas(broker)._fetches._in_order
-    assert isinstance(pending, WideFetch)
+    assert pending._run is not None
 
 
 def test_a_client_that_disconnects_cancels_its_fetch(broker: SimulatedBroker) -> None:
@@ -283,7 +282,7 @@ def test_an_unexpected_error_closes_the_connection(
     def fail(*_: object) -> None:
         raise ValueError("broken")
 
-    monkeypatch.setattr(fetch.PendingFetch, "add_topics", fail)
+    monkeypatch.setattr(pending_fetch.PendingFetch, "_add_topics", fail)
     other = SimulatedClient(broker.world, "other")
     other.send(request(topic("t")), 11)
     broker.world.run_for(1_000)
@@ -312,13 +311,19 @@ def test_a_session_that_exceeds_its_limit_is_closed(
     assert broker.ask(again, 11).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_topics_without_permission_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_topics_without_permission_are_refused(
+    monkeypatch: pytest.MonkeyPatch, is_wide: bool
+) -> None:
     broker = SecuredBroker()
     broker.make_topic("mine", PARTITIONS)
     broker.make_topic("theirs", PARTITIONS)
     broker.allow(allowing(AclOperation.READ, "mine"))
-    serve_all_in_slices(monkeypatch)
-    answer = broker.mary.ask(request(topic("theirs"), topic("mine")), 11)
+    if is_wide:
+        serve_all_in_slices(monkeypatch)
+    # The client may not know which partitions of the other topic exist.
+    theirs = topic("theirs", range(2 * PARTITIONS))
+    answer = broker.mary.ask(request(theirs, topic("mine")), 11)
     found = [(each.topic, {one.error_code for one in each.partitions}) for each in answer.responses]
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert found == [("mine", {ErrorCode.NONE}), ("theirs", {refused})]
@@ -335,18 +340,18 @@ def test_files_for_old_versions_are_read_in_parts(
 
     monkeypatch.setattr(OldFetch, "replace_errors", note_size)
     broker.ask(request(topic("t")), 3)
-    assert sizes == [wide_fetch._AT_ONCE, PARTITIONS - wide_fetch._AT_ONCE]
+    assert sizes == [pending_fetch._AT_ONCE, PARTITIONS - pending_fetch._AT_ONCE]
 
 
 def test_the_parts_are_smaller_than_the_requests() -> None:
-    assert wide_fetch._AT_ONCE < PARTITIONS
+    assert pending_fetch._AT_ONCE < PARTITIONS
 
 
 def test_a_follower_fetches_many_partitions_in_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     serve_all_in_slices(monkeypatch)
-    monkeypatch.setattr(wide_reads, "_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(delayed_fetch, "_AT_ONCE", AT_ONCE)
     turns = Counter[tuple[int, int]]()
     read = Partition.read
     cluster = three_nodes()

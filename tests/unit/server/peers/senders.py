@@ -37,7 +37,7 @@ from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-THIS, OTHER = 1, 2
+THIS, OTHER, NO_LEADER = 1, 2, -1
 BAD = 9
 # Text that cannot be encoded.
 SURROGATE = "\ud800"
@@ -69,17 +69,21 @@ class Channel:
 
 
 class Sender:
-    """A sender of broker 1. Broker 2 leads everything."""
+    """A sender of broker 1. Broker 2 leads everything, unless a test changes the leader."""
 
     # Whether the sender repeats a part until it succeeds, so that no part fails.
     repeats = False
+    # Whether the sender repeats a part that has no leader or no room.
+    waits_for_leader = True
 
     def __init__(self) -> None:
         self.world, self.runtime = sim_runtime(1)
+        # The broker that leads everything.
+        self.leader = OTHER
         self.channel = Channel()
         self.channels: Any = SimpleNamespace(open=lambda *_: self.channel)
         self.cluster: Any = SimpleNamespace(
-            partition=lambda *_: SimpleNamespace(leader=OTHER),
+            partition=lambda *_: SimpleNamespace(leader=self.leader),
             partition_count=lambda _: 1,
             topic_id=lambda _: TOPIC_ID,
             topic_name=lambda _: "dead",
@@ -118,6 +122,8 @@ class Sender:
 
 
 class Verification(Sender):
+    waits_for_leader = False
+
     def __init__(self) -> None:
         super().__init__()
         coordinator: Any = SimpleNamespace(runtime=SimpleNamespace(partition_for=lambda _: 0))
@@ -238,6 +244,8 @@ class StatePersister(Sender):
 
 
 class Offsets(Sender):
+    waits_for_leader = False
+
     def __init__(self) -> None:
         super().__init__()
         replicas: Any = SimpleNamespace()

@@ -129,7 +129,7 @@ class Scene:
         self.turn()
 
     def counts(self) -> tuple[int, int, int, int]:
-        sender = self.sender.requests
+        sender = self.sender.queues
         return (
             sender.connections,
             sender.connections_created,

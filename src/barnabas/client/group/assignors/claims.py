@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.group.assignors.java_order import java_ordered
+from barnabas.protocol.java_collections import JavaTable, string_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def settle_claims(
     owned: dict[str, list[TopicPartition]] = {}
     disputed: set[TopicPartition] = set()
     owner: dict[TopicPartition, str] = {}
-    for name in java_ordered(members):
+    for name in JavaTable(string_hash, members):
         mine = owned[name] = []
         claim = claims[name]
         for tp in claim.partitions:
@@ -84,7 +84,7 @@ def _former(
 ) -> dict[TopicPartition, tuple[str, int]]:
     newest = max((claim.generation_id for claim in claims.values()), default=-1)
     former: dict[TopicPartition, tuple[str, int]] = {}
-    for name in java_ordered(members):
+    for name in JavaTable(string_hash, members):
         partitions, generation_id = claims[name]
         if generation_id < newest:
             for tp in partitions:

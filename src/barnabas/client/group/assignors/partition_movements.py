@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.group.assignors.java_order import JavaOrderedSet
+from barnabas.protocol.java_collections import JavaTable, topic_partition_hash
 
 if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
@@ -23,7 +23,7 @@ class PartitionMovements:
         # (source, target) by partition; several movements of a partition count as one, from its
         # first to its last owner.
         self._of_partition: dict[TopicPartition, tuple[str, str]] = {}
-        self._by_topic: dict[str, dict[tuple[str, str], JavaOrderedSet]] = {}
+        self._by_topic: dict[str, dict[tuple[str, str], JavaTable[TopicPartition]]] = {}
 
     def move(self, partition: TopicPartition, source: str, target: str) -> None:
         """Record a movement."""
@@ -37,7 +37,7 @@ class PartitionMovements:
                 return
         self._of_partition[partition] = source, target
         pairs = self._by_topic.setdefault(partition.topic, {})
-        pairs.setdefault((source, target), JavaOrderedSet()).add(partition)
+        pairs.setdefault((source, target), JavaTable(topic_partition_hash)).add(partition)
 
     def partition_to_move(
         self, partition: TopicPartition, source: str, target: str

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.assignors.java_collections import (
+from barnabas.coordinator.group.assignors.task_input import STEP, MemberTasks, TaskAssignorError
+from barnabas.protocol.java_collections import (
     JavaQueue,
     JavaTable,
     member_order,
     string_hash,
     string_order,
 )
-from barnabas.coordinator.group.assignors.task_input import STEP, MemberTasks, TaskAssignorError
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.assignors.task_input import StreamsInput, TaskAssigning

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.assignors.assignor_input import STEP
-from barnabas.coordinator.group.assignors.java_collections import string_order
+from barnabas.protocol.java_collections import string_order
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.assignment import Target

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.assignors.assignor_input import STEP
-from barnabas.coordinator.group.assignors.java_collections import (
+from barnabas.protocol.java_collections import (
     JavaTable,
     member_order,
     number_hash,

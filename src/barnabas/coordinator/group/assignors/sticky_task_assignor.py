@@ -12,19 +12,19 @@ import logging
 from heapq import merge
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from barnabas.coordinator.group.assignors.java_collections import (
+from barnabas.coordinator.group.assignors.task_input import (
+    STEP,
+    MemberTasks,
+    TaskAssignorError,
+    Tasks,
+)
+from barnabas.protocol.java_collections import (
     JavaQueue,
     JavaTable,
     capacity_for,
     member_order,
     string_hash,
     string_order,
-)
-from barnabas.coordinator.group.assignors.task_input import (
-    STEP,
-    MemberTasks,
-    TaskAssignorError,
-    Tasks,
 )
 
 if TYPE_CHECKING:

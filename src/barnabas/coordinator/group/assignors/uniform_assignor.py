@@ -24,7 +24,7 @@ import msgspec
 
 from barnabas.coordinator.group.assignment import NOTHING, Target
 from barnabas.coordinator.group.assignors.assignor_input import STEP
-from barnabas.coordinator.group.assignors.java_collections import (
+from barnabas.protocol.java_collections import (
     JavaTable,
     copied,
     member_order,

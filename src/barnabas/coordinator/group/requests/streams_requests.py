@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.assignors.java_collections import (
-    JavaTable,
-    string_hash,
-    string_order,
-)
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.requests.group_requests import describe_groups
 from barnabas.coordinator.group.streams.configuring import configuring_topology, is_large
@@ -24,6 +19,11 @@ from barnabas.coordinator.group.streams.streams_member import MemberOffsets
 from barnabas.coordinator.group.streams.topology import topology_value
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.java_collections import (
+    JavaTable,
+    string_hash,
+    string_order,
+)
 from barnabas.protocol.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,

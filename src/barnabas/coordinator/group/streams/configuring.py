@@ -18,12 +18,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from barnabas.coordinator.group.assignors.java_collections import (
-    JavaTable,
-    member_order,
-    string_hash,
-    string_order,
-)
 from barnabas.coordinator.group.assignors.task_input import SubtopologyInput
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.streams.topology import (
@@ -33,6 +27,12 @@ from barnabas.coordinator.group.streams.topology import (
     topology_size,
 )
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.java_collections import (
+    JavaTable,
+    member_order,
+    string_hash,
+    string_order,
+)
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.assignors.java_collections import JavaTable, string_hash
 from barnabas.metadata.configs.client_quotas_image import CLIENT_ID, IP, USER
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.java_collections import JavaTable, string_hash
 from barnabas.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
+from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -23,6 +24,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from barnabas.record.batch import HEADER_SIZE
 from barnabas.replication.requests.delayed_produce import DelayedProduce
 from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
@@ -55,6 +57,13 @@ PARTITIONS_MAX = 20_000
 _NONE = ErrorCode.NONE
 _CLIENT = AppendOrigin.CLIENT
 _UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_WRITE = int(AclOperation.WRITE)
+_TOPIC, _TRANSACTIONAL_ID = int(AclResourceType.TOPIC), int(AclResourceType.TRANSACTIONAL_ID)
+# Position of the lower byte of a batch's attributes, and its bit for transactions.
+_ATTRIBUTES_POSITION = 22
+_MAGIC_POSITION = 16
+_MAGIC = 2
+_TRANSACTIONAL_BIT = 0x10
 
 
 def handler(dependencies: BrokerDependencies) -> Handle:
@@ -65,13 +74,15 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 class ProduceHandler:
     """Passes the records of a request to the replica manager, as views into the receive buffer."""
 
-    __slots__ = ("_cluster", "_old", "_replicas", "_transactions")
+    __slots__ = ("_cluster", "_is_guarded", "_old", "_replicas", "_transactions")
 
     def __init__(self, dependencies: BrokerDependencies) -> None:
         self._cluster = dependencies.cluster
         self._replicas = dependencies.replicas
         self._old = OldProduce(dependencies.replicas, dependencies.conversions)
         self._transactions = ProducedTransactions(dependencies.verification)
+        # Whether clients need rights: WRITE on each topic, and on the id of a transaction.
+        self._is_guarded = dependencies.guard is not None
 
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append the records. The response follows when `acks` is met, perhaps immediately."""
@@ -121,9 +132,16 @@ class ProduceHandler:
         request: ProduceRequest,
         entries: dict[TopicPartition, memoryview],
     ) -> None:
+        transactional_id = request.transactional_id
+        if transactional_id is not None and self._is_guarded and _is_transactional(request):
+            access = pending.context.access
+            assert access is not None, "the node has an authorizer"
+            if not access.allows(_WRITE, _TRANSACTIONAL_ID, transactional_id):
+                pending.refuse_all(Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+                entries = {}
         if not entries:
             pending.on_appended({})
-        elif request.transactional_id is None:
+        elif transactional_id is None:
             self._append_now(pending, request, entries)
         else:
             # The first batch of a transaction must be in the log before the next one is verified.
@@ -250,17 +268,37 @@ class ProduceHandler:
 
     def _resolve(self, context: RequestContext, topic: TopicProduceData) -> tuple[str, ErrorCode]:
         """Return the topic's name, and the error if the client must not write to the topic."""
-        name = topic.name
-        if context.version >= _TOPIC_IDS_SINCE:
+        name, has_id = topic.name, context.version >= _TOPIC_IDS_SINCE
+        if has_id:
             named = self._cluster.topic_name(topic.topic_id)
             if named is None:
                 return "", ErrorCode.UNKNOWN_TOPIC_ID
             name = named
-        elif self._cluster.image.topics.by_name(name) is None:
+        if self._is_guarded:
+            access = context.access
+            assert access is not None, "the node has an authorizer"
+            if not access.allows(_WRITE, _TOPIC, name):
+                return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not has_id and self._cluster.image.topics.by_name(name) is None:
             return name, _UNKNOWN_TOPIC_OR_PARTITION
         if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
             return name, ErrorCode.INVALID_TOPIC_EXCEPTION
         return name, _NONE
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Return whether any batch of a request belongs to a transaction."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                isinstance(records, memoryview)
+                and len(records) >= HEADER_SIZE
+                and records[_MAGIC_POSITION] == _MAGIC
+                and records[_ATTRIBUTES_POSITION] & _TRANSACTIONAL_BIT
+            ):
+                return True
+    return False
 
 
 def _merge_topics(topics: list[TopicProduceData]) -> list[TopicProduceData]:

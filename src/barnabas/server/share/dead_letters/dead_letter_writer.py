@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.peers.broker_requests import TIMEOUT_MS, BrokerRequests, RequestSettings
-from barnabas.server.share.dead_letters.dead_letter_batches import DeadLetterBatches
+from barnabas.server.peers.peer_queues import TIMEOUT_MS, Backoff, PeerQueues, PeerSettings
+from barnabas.server.share.dead_letters.dead_letter import PendingLetter
 from barnabas.server.share.dead_letters.letter_channels import LetterChannels
 from barnabas.server.share.dead_letters.letter_requests import (
+    DeadLetterBatches,
     create_request,
+    errors_of,
     produce_request,
-    results_of,
 )
-from barnabas.server.share.dead_letters.pending_letter import PendingLetter
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,17 +38,15 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.conversion.conversion_queue import ConversionQueue
-    from barnabas.server.peers.broker_requests import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest
     from barnabas.server.share.dead_letters.dead_letter import DeadLetter
     from barnabas.server.share.dead_letters.dead_letter_settings import DeadLetterSettings
     from barnabas.waiting.off_loop import OffLoop
 
 _log = logging.getLogger(__name__)
 
-# Delay before the first retry, in ms; it doubles with each retry. All retries take 13 s. Kafka
-# begins with 1 s.
-_RETRY_MS = 100.0
-_ATTEMPTS_MAX = 7
+# All retries take 13 s. Kafka's first delay is 1 s.
+_BACKOFF = Backoff(first_ms=100.0, retries_max=7, factor=2.0)
 _PRODUCE_VERSION = 13
 # Waiting letters for each leader.
 _QUEUE_MAX = 100_000
@@ -61,6 +59,11 @@ _RETRIED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
+# Problems of letters that could not be queued.
+_NOT_QUEUED = {
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "too many records wait for the leader of the partition",
+}
 _RETRIED_CREATIONS = frozenset(
     {
         _NONE,
@@ -107,20 +110,26 @@ class DeadLetterWriter:
         "_creating",
         "_dependencies",
         "_problems",
-        "_requests",
-        "_timer",
+        "_queues",
         "counts",
     )
 
     def __init__(self, dependencies: DeadLetterDependencies) -> None:
         self._dependencies = dependencies
-        self._clock, self._timer = dependencies.times
+        self._clock, timer = dependencies.times
         node_id = dependencies.node_id
-        settings = RequestSettings(f"broker-{node_id}-dead-letters", _PRODUCE_VERSION, _QUEUE_MAX)
-        channels = LetterChannels(
-            node_id, dependencies.replicas, self._timer, dependencies.channels
+        settings = PeerSettings(
+            node_id,
+            "dead-letters",
+            _PRODUCE_VERSION,
+            _QUEUE_MAX,
+            no_leader=ErrorCode.LEADER_NOT_AVAILABLE,
+            no_room=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         )
-        self._requests = BrokerRequests(self, settings, self._timer, channels)
+        channels = LetterChannels(node_id, dependencies.replicas, timer, dependencies.channels)
+        self._queues = PeerQueues(
+            self, settings, dependencies.cluster, self._clock, timer, channels
+        )
         # Letters that wait for the creation of their topic, by topic.
         self._creating: dict[str, list[PendingLetter]] = {}
         # The last logged problem of each group with a dead-letter topic that cannot be used.
@@ -137,6 +146,11 @@ class DeadLetterWriter:
         """
         self._dispatch(PendingLetter(letter, on_done))
 
+    def dispatch(self, parts: list[PendingLetter]) -> None:
+        """Queue letters after their backoff."""
+        for pending in parts:
+            self._dispatch(pending)
+
     def _dispatch(self, pending: PendingLetter) -> None:
         """Queue a letter for the leader of its partition, or create its topic."""
         settings, letter = self._dependencies.settings, pending.letter
@@ -151,12 +165,10 @@ class DeadLetterWriter:
             self._create(topic, pending)
             return
         pending.target = TopicPartition(topic, letter.where.partition % count)
-        found = self._dependencies.cluster.partition(*pending.target)
-        if found is None or found.leader < 0:
-            self._retry(pending, "the partition has no leader")
-            return
-        if not self._requests.add(found.leader, (pending,)):
-            self._retry(pending, f"too many records wait for broker {found.leader}")
+        own = self._queues.dispatch([pending])
+        if own:
+            # A request to this broker also has all waiting letters.
+            self._queues.add(self._dependencies.node_id, own)
 
     def _counts(self, pending: PendingLetter) -> DeadLetterCounts:
         return self.counts.setdefault(pending.letter.group_id, DeadLetterCounts())
@@ -164,12 +176,8 @@ class DeadLetterWriter:
     # Failures.
 
     def _retry(self, pending: PendingLetter, problem: str) -> None:
-        if pending.attempts >= _ATTEMPTS_MAX:
+        if not self._queues.retry(pending, _BACKOFF):
             self._give_up(pending, problem)
-            return
-        delay_ms = _RETRY_MS * (1 << pending.attempts)
-        pending.attempts += 1
-        self._timer.call_later(delay_ms, partial(self._dispatch, pending))
 
     def _give_up(self, pending: PendingLetter, problem: str) -> None:
         letter = pending.letter
@@ -208,10 +216,14 @@ class DeadLetterWriter:
             else:
                 self._give_up(pending, problem)
 
-    # Records.
+    # Requests to leaders: Produce.
+
+    def partition_of(self, part: PendingLetter) -> TopicPartition:
+        """Return the partition of the dead-letter topic."""
+        return part.target
 
     def take(self, waiting: deque[PendingLetter]) -> list[PendingLetter]:
-        """Return all waiting letters, see `RequestContent`."""
+        """Return all waiting letters, see `Sender`."""
         letters = list(waiting)
         waiting.clear()
         return letters
@@ -241,31 +253,31 @@ class DeadLetterWriter:
 
         dependencies.conversions.submit(request, steps(), on_built)
 
-    def read(self, response: ProduceResponse) -> dict[TopicPartition, ErrorCode]:
+    def results_of(self, response: ProduceResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the errors of a response."""
-        return results_of(self._dependencies.cluster, response)
+        return errors_of(self._dependencies.cluster, response)
 
-    def on_result(self, pending: PendingLetter, results: dict[TopicPartition, ErrorCode]) -> None:
+    def on_result(self, part: PendingLetter, results: dict[TopicPartition, ErrorCode]) -> None:
         """Handle the result for a letter. A response without it is an unexpected error."""
-        error = results.get(pending.target, ErrorCode.UNKNOWN_SERVER_ERROR)
+        error = results.get(part.target, ErrorCode.UNKNOWN_SERVER_ERROR)
         if error is _NONE:
-            self._on_written(pending)
+            self._on_written(part)
         else:
-            self.on_failed(pending, error)
+            self.on_failed(part, error)
 
-    def on_failed(self, pending: PendingLetter, error: ErrorCode) -> None:
+    def on_failed(self, part: PendingLetter, error: ErrorCode) -> None:
         """Retry or give up a letter."""
-        if error in _RETRIED and pending.attempts < _ATTEMPTS_MAX:
-            self._retry(pending, error.name)
-        else:
-            self._counts(pending).failed_produces += 1
-            self._give_up(pending, f"{pending.target} refuses them: {error.name}")
+        if error in _NOT_QUEUED:
+            self._retry(part, _NOT_QUEUED[error])
+        elif error not in _RETRIED or not self._queues.retry(part, _BACKOFF):
+            self._counts(part).failed_produces += 1
+            self._give_up(part, f"{part.target} refuses them: {error.name}")
 
     def _on_written(self, pending: PendingLetter) -> None:
         last = pending.sent_last
         self._counts(pending).records += last - pending.next_offset + 1
         pending.next_offset = last + 1
-        pending.attempts = 0
+        pending.retries = 0
         if last < pending.letter.last:
             self._dispatch(pending)
         else:

@@ -1,13 +1,15 @@
-"""Requests to other brokers: errors of a part, of the channel and of a response stop no sender."""
+"""Requests to the leaders of partitions: leaders, limits, and errors that stop no sender."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
-from unit.server.peers.senders import BAD, SENDERS, Sender
+from barnabas.server.peers.peer_queues import PeerQueues, PeerSettings
+from unit.server.peers.senders import BAD, NO_LEADER, OTHER, SENDERS, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +24,53 @@ def sender(request: pytest.FixtureRequest) -> Sender:
     return cls()
 
 
-def after(sender: Sender, *successes: int) -> dict[int, bool]:
-    """Return how parts ended of which these succeeded and all others failed."""
-    return {number: number in successes for number in sender.ended}
-
-
 def test_parts_that_wait_are_sent_together(sender: Sender) -> None:
     for number in range(4):
         sender.send(number)
     sender.respond()
     assert sender.ended == dict.fromkeys(range(4), True)
     assert sender.channel.sent == 2 or (sender.repeats and sender.channel.sent <= 2)
+
+
+def test_a_part_without_a_leader_fails_or_waits_for_one(sender: Sender) -> None:
+    sender.leader = NO_LEADER
+    sender.send(0)
+    sender.respond()
+    assert sender.channel.sent == 0
+    assert sender.ended == ({} if sender.waits_for_leader else {0: False})
+    sender.leader = OTHER
+    for _ in range(5):
+        sender.world.run_for(RETRIES_MS / 5)
+        sender.respond()
+    assert sender.ended == {0: sender.waits_for_leader}
+
+
+@pytest.mark.parametrize("cls", SENDERS)
+def test_the_parts_that_wait_for_a_broker_are_limited(
+    cls: type[Sender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = PeerQueues.__init__
+
+    def create_short(
+        self: PeerQueues[Any, Any], by: Any, settings: PeerSettings, *rest: Any
+    ) -> None:
+        create(self, by, msgspec.structs.replace(settings, queue_max=2), *rest)
+
+    monkeypatch.setattr(PeerQueues, "__init__", create_short)
+    sender = cls()
+    sender.send(0)
+    sender.run()
+    for number in (1, 2, 3):
+        sender.send(number)
+    sender.run()
+    sender.channel.respond(sender.response)
+    sender.run()
+    sender.channel.respond(sender.response)
+    assert [number for number in (0, 1, 2, 3) if sender.ended.get(number)] == [0, 1, 2]
+    for _ in range(5):
+        sender.world.run_for(RETRIES_MS / 5)
+        sender.respond()
+    assert sender.ended[3] == sender.waits_for_leader
 
 
 @pytest.mark.parametrize("order", [(BAD,), (BAD, 1, 2, 3), (1, BAD, 2), (1, 2, 3, 4, BAD)])

@@ -1,38 +1,24 @@
-"""Iteration orders of Java's collections, on which the results of Kafka's assignors depend.
+"""Hashes, order and collections of Java, on which results of Kafka depend.
 
 A hash table iterates over its buckets, and over the keys of one bucket in the order of their
 insertion; in reverse order if they were inserted by `computeIfAbsent`. Java converts buckets of
 more than eight keys to trees if the table has 64 buckets or more. Their order is not reproduced.
 
-Java's PriorityQueue and Python's `heapq` return items of equal priority in different orders.
+Java's priority queue and Python's `heapq` return items of equal priority in different orders.
 """
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
+from operator import mul
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from barnabas.protocol.java_strings import string_hash, string_order
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-
-
-__all__ = [
-    "JavaTable",
-    "capacity_for",
-    "copied",
-    "member_order",
-    "number_hash",
-    "partition_order",
-    "room_for",
-    "string_hash",
-    "string_order",
-    "topic_id_hash",
-    "topic_id_partition_hash",
-]
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 _MASK = 0xFFFF_FFFF
 # Buckets of a table that is created without a size.
@@ -47,6 +33,30 @@ _SPREAD_FROM = 1 << 16
 _TOPICS_CACHED_MAX = 1_024
 # Members that one step of `member_order` adds.
 _ADDED_AT_ONCE = 64
+# Powers of 31 for the hashes of short strings: the last unit has the factor 1.
+_SHORT = 256
+_POWERS = [pow(31, exponent, 1 << 32) for exponent in range(_SHORT - 1, -1, -1)]
+
+
+def string_hash(text: str) -> int:
+    """Return Java's String.hashCode as an unsigned number."""
+    if text.isascii():
+        units: Sequence[int] = text.encode()
+    else:
+        raw = string_order(text)
+        units = struct.unpack(f">{len(raw) // 2}H", raw)
+    if len(units) <= _SHORT:
+        products: Iterator[int] = map(mul, units, _POWERS[_SHORT - len(units) :])
+        return sum(products) & _MASK
+    value = 0
+    for unit in units:
+        value = (31 * value + unit) & _MASK
+    return value
+
+
+def string_order(text: str) -> bytes:
+    """Return the key by which Java's String.compareTo sorts: the UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
 
 
 @lru_cache(_TOPICS_CACHED_MAX)
@@ -60,6 +70,12 @@ def topic_id_partition_hash(key: tuple[bytes, int]) -> int:
     """Return the hash code of Kafka's TopicIdPartition as an unsigned number."""
     topic_id, partition = key
     return (31 * topic_id_hash(topic_id) + partition) & _MASK
+
+
+def topic_partition_hash(key: tuple[str, int]) -> int:
+    """Return the hash code of Kafka's TopicPartition as an unsigned number."""
+    topic, partition = key
+    return (31 * (31 + partition) + string_hash(topic)) & _MASK
 
 
 def number_hash(number: int) -> int:
@@ -147,6 +163,12 @@ class JavaTable(Generic[K]):
         """Remove a key, which must be in the table."""
         del self._hashes[key]
 
+    def first(self) -> K:
+        """Return the first key of the table, which must not be empty."""
+        hashes, last = self._hashes, self._capacity - 1
+        keys = reversed(hashes) if self._is_computed else iter(hashes)
+        return min(keys, key=lambda key: hashes[key] & last)
+
 
 def member_order(member_ids: Collection[str]) -> Generator[None, None, list[str]]:
     """Return the ids in the order of a HashMap to which they were added. Yields after some ids."""
@@ -179,9 +201,6 @@ def partition_order(partitions: Iterable[int]) -> list[int]:
 
 def _power_of_two(least: int) -> int:
     return 1 << max(least - 1, 0).bit_length()
-
-
-T = TypeVar("T")
 
 
 class JavaQueue(Generic[T]):

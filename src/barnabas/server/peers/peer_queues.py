@@ -1,8 +1,16 @@
-"""Requests of this broker to other brokers (Kafka: InterBrokerSendThread).
+"""Requests of this broker to the leaders of partitions (Kafka: InterBrokerSendThread).
 
 A request consists of parts, for example markers of transactions or states of share partitions. Each
-broker has a queue of parts and at most one request in flight. The next request has the parts that
-were queued in the meantime.
+part goes to the broker that leads its partition. Each broker has a queue of parts and at most one
+request in flight. The next request has the parts that were queued in the meantime. What differs:
+
+| sender         | part             | one request                     | repeated after            |
+|----------------|------------------|---------------------------------|---------------------------|
+| verification   | transaction      | 500 distinct transactional ids  | CONCURRENT_TRANSACTIONS   |
+| marker sender  | partition        | 500 transactions, 2,000 parts   | any error, until fenced   |
+| persister      | share partition  | 500 distinct parts of one group | coordinator, network      |
+| latest offsets | partition        | 2,000 parts                     | network                   |
+| dead letters   | range of offsets | what fits, to this broker too   | leader, network           |
 
 A part that cannot be sent fails alone. If a request with several parts cannot be made, encoded or
 sent, it is repeated as two requests with half of the parts each, until the failing part is alone in
@@ -12,6 +20,7 @@ its request. An error never stops the queue. A violated invariant is raised in a
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -19,39 +28,80 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from barnabas.network.network_error import NetworkErrorKind
+from barnabas.network.reconnect_backoff import exponential_ms
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable
+    from collections.abc import Callable, Collection, Hashable, Iterable
 
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
     from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
+    from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
+    from barnabas.server.cluster.cluster_view import ClusterView
 
 _log = logging.getLogger(__name__)
 
-P = TypeVar("P")
+
+class Part(Protocol):
+    """A part of a request: it has one leader, and succeeds or fails as a whole."""
+
+    # Number of retries so far, see `PeerQueues.retry`.
+    retries: int
+
+
+P = TypeVar("P", bound=Part)
 R = TypeVar("R")
 
 TIMEOUT_MS = 30_000.0
+_NO_LEADER = -1
 
 
-class RequestSettings(msgspec.Struct, frozen=True):
+class PeerSettings(msgspec.Struct, frozen=True):
     """Properties of all requests of a sender."""
 
-    client_id: str
+    # This broker, and the last part of the client id.
+    node_id: int
+    name: str
     # Version of the API in which requests are encoded.
     version: int
     # Maximum number of waiting parts for each broker.
     queue_max: int
+    # Errors of parts without a leader, and of parts for whose leader too many parts wait.
+    no_leader: ErrorCode
+    no_room: ErrorCode
+
+    @property
+    def client_id(self) -> str:
+        """Client id of the requests."""
+        return f"broker-{self.node_id}-{self.name}"
 
 
-class RequestContent(Protocol[P, R]):
-    """What a sender puts into requests, and what it reads from responses.
+class Backoff(msgspec.Struct, frozen=True):
+    """When a part is sent again, and how often."""
+
+    # Delay before the first retry (ms), and the ratio of each later delay to the previous one.
+    first_ms: float
+    retries_max: float = math.inf
+    factor: float = 1.0
+    # Retries that are due within this time (ms) are dispatched together.
+    together_ms: float = 1.0
+
+
+class Sender(Protocol[P, R]):
+    """What is different between the senders.
 
     An exception fails only the parts for which the method was called. `take` raises none.
     """
+
+    def partition_of(self, part: P) -> tuple[str, int] | None:
+        """Return the partition whose leader serves a part; None if there is none now."""
+        ...
+
+    def dispatch(self, parts: list[P]) -> None:
+        """Send parts after their backoff: by `PeerQueues.dispatch`, or to this broker."""
+        ...
 
     def take(self, waiting: deque[P]) -> list[P]:
         """Remove and return the parts of the next request; an empty list if no part is left."""
@@ -64,7 +114,7 @@ class RequestContent(Protocol[P, R]):
         """
         ...
 
-    def read(self, response: Any) -> R:
+    def results_of(self, response: Any) -> R:
         """Return the results of a response. If this raises, all parts fail."""
         ...
 
@@ -77,8 +127,8 @@ class RequestContent(Protocol[P, R]):
 
         Args:
             part: the part.
-            error: REQUEST_TIMED_OUT or NETWORK_EXCEPTION; UNKNOWN_SERVER_ERROR if the part cannot
-                be sent, or if its response cannot be read.
+            error: `no_leader` or `no_room` of the settings; REQUEST_TIMED_OUT or NETWORK_EXCEPTION;
+                UNKNOWN_SERVER_ERROR if the part cannot be sent, or its response cannot be read.
         """
         ...
 
@@ -86,10 +136,10 @@ class RequestContent(Protocol[P, R]):
 class PartsRequest(Generic[P]):
     """A request that is being made or in flight."""
 
-    __slots__ = ("_peer", "_requests", "parts")
+    __slots__ = ("_peer", "_queues", "parts")
 
-    def __init__(self, requests: BrokerRequests[P, Any], peer: _Peer[P], parts: list[P]) -> None:
-        self._requests = requests
+    def __init__(self, queues: PeerQueues[P, Any], peer: _Peer[P], parts: list[P]) -> None:
+        self._queues = queues
         self._peer = peer
         self.parts = parts
 
@@ -101,11 +151,11 @@ class PartsRequest(Generic[P]):
 
     def send(self, message: Message) -> None:
         """Send the request."""
-        self._requests.send(self._peer, self, message)
+        self._queues.send_request(self._peer, self, message)
 
     def refuse(self, error: Exception) -> None:
         """Divide or fail the request, since it cannot be made."""
-        self._requests.refuse(self._peer, self, error)
+        self._queues.refuse(self._peer, self, error)
 
 
 class _Peer(Generic[P]):
@@ -124,32 +174,51 @@ class _Peer(Generic[P]):
         self.waiting: deque[P] = deque()
 
 
-class BrokerRequests(Generic[P, R]):
-    """Sends the parts of one sender to other brokers."""
+class PeerQueues(Generic[P, R]):
+    """Sends the parts of one sender to their leaders."""
 
-    __slots__ = ("_channels", "_content", "_peers", "_settings", "_timer", "responses", "sent")
+    __slots__ = (
+        "_channels",
+        "_clock",
+        "_cluster",
+        "_peers",
+        "_retried",
+        "_sender",
+        "_settings",
+        "_timer",
+        "responses",
+        "sent",
+    )
 
     def __init__(
         self,
-        content: RequestContent[P, R],
-        settings: RequestSettings,
+        sender: Sender[P, R],
+        settings: PeerSettings,
+        cluster: ClusterView,
+        clock: Clock,
         timer: Timer,
         channels: LeaderChannels | None,
     ) -> None:
         """Create without connections.
 
         Args:
-            content: makes requests and reads responses.
+            sender: makes requests and reads responses.
             settings: properties of all requests.
-            timer: delays the division of requests to the next turn.
+            cluster: the leaders of partitions.
+            clock: measures delays of retries.
+            timer: delays retries, and the division of requests to the next turn.
             channels: opens connections to other brokers; None in a cluster of one node.
         """
-        self._content = content
+        self._sender = sender
         self._settings = settings
+        self._cluster = cluster
+        self._clock = clock
         self._timer = timer
         self._channels = channels
         # Queues by broker id. Created for the first part, and never removed.
         self._peers: dict[int, _Peer[P]] = {}
+        # Parts that wait for a retry, by its time (ms, monotonic). Each time has a timer.
+        self._retried: dict[float, list[P]] = {}
         # Number of sent requests, and of their responses. Only increase.
         self.sent = 0
         self.responses = 0
@@ -164,37 +233,76 @@ class BrokerRequests(Generic[P, R]):
         """Number of connections that were opened. Only increases."""
         return sum(peer.channel.connections_created for peer in self._peers.values())
 
-    def add(self, broker_id: int, parts: Collection[P]) -> bool:
-        """Queue parts for a broker; return False if it has no channel or no room for all of them.
+    def dispatch(self, parts: Iterable[P]) -> list[P]:
+        """Queue parts for their leaders, and return those that this broker leads.
 
-        Each part of an accepted call gets one result or one failure, in a later turn of the loop.
+        Each other part gets one result or one failure. A failure for want of a leader or of room
+        comes before this returns, all others in a later turn of the loop.
         """
+        by_leader: dict[int, list[P]] = {}
+        for part in parts:
+            key = self._sender.partition_of(part)
+            found = None if key is None else self._cluster.partition(*key)
+            leader = _NO_LEADER if found is None else found.leader
+            by_leader.setdefault(leader, []).append(part)
+        own = by_leader.pop(self._settings.node_id, [])
+        for leader, some in by_leader.items():
+            self.add(leader, some)
+        return own
+
+    def add(self, broker_id: int, parts: Collection[P]) -> None:
+        """Queue parts for a broker. They fail if it has no room for all of them, or no channel."""
+        peer = self._peer(broker_id) if broker_id >= 0 else None
+        if peer is not None and len(peer.waiting) + len(parts) <= self._settings.queue_max:
+            peer.waiting.extend(parts)
+            self._send_next(peer)
+            return
+        error = self._settings.no_leader if broker_id < 0 else self._settings.no_room
+        for part in parts:
+            self._sender.on_failed(part, error)
+
+    def retry(self, part: P, backoff: Backoff) -> bool:
+        """Dispatch a part again after a delay; return False if it had all its retries."""
+        if part.retries >= backoff.retries_max:
+            return False
+        part.retries += 1
+        now_ms = self._clock.monotonic_ms()
+        delay_ms = exponential_ms(backoff.first_ms, math.inf, part.retries, backoff.factor)
+        together_ms = backoff.together_ms
+        due_ms = math.ceil((now_ms + delay_ms) / together_ms) * together_ms
+        together = self._retried.get(due_ms)
+        if together is None:
+            self._retried[due_ms] = [part]
+            self._timer.call_later(due_ms - now_ms, partial(self._dispatch_again, due_ms))
+        else:
+            together.append(part)
+        return True
+
+    def _dispatch_again(self, due_ms: float) -> None:
+        self._sender.dispatch(self._retried.pop(due_ms))
+
+    def _peer(self, broker_id: int) -> _Peer[P] | None:
+        """Return the queue of a broker; None if there are no connections to other brokers."""
         peer = self._peers.get(broker_id)
-        if peer is None:
-            if self._channels is None:
-                return False
+        if peer is None and self._channels is not None:
             channel = self._channels.open(broker_id, self._settings.client_id)
             peer = self._peers[broker_id] = _Peer(broker_id, channel)
-        if len(peer.waiting) + len(parts) > self._settings.queue_max:
-            return False
-        peer.waiting.extend(parts)
-        self._send_next(peer)
-        return True
+        return peer
 
     def _send_next(self, peer: _Peer[P]) -> None:
         """Make the next request, unless one is unfinished."""
         if peer.request is not None:
             return
-        parts = peer.divided.popleft() if peer.divided else self._content.take(peer.waiting)
+        parts = peer.divided.popleft() if peer.divided else self._sender.take(peer.waiting)
         if not parts:
             return
         request = peer.request = PartsRequest(self, peer, parts)
         try:
-            self._content.make_request(request)
+            self._sender.make_request(request)
         except Exception as error:  # noqa: BLE001 - only this request fails
             self.refuse(peer, request, error)
 
-    def send(self, peer: _Peer[P], request: PartsRequest[P], message: Message) -> None:
+    def send_request(self, peer: _Peer[P], request: PartsRequest[P], message: Message) -> None:
         """Send the message of a request, see `PartsRequest.send`."""
         self.sent += 1
         on_response = partial(self._on_response, peer, request)
@@ -228,7 +336,7 @@ class BrokerRequests(Generic[P, R]):
 
     def _fail(self, parts: list[P], code: ErrorCode) -> None:
         for part in parts:
-            self._call(self._content.on_failed, part, code)
+            self._call(self._sender.on_failed, part, code)
 
     def _log_failure(self, peer: _Peer[P], error: Exception) -> None:
         _log.error(
@@ -266,14 +374,14 @@ class BrokerRequests(Generic[P, R]):
 
     def _pass_on(self, peer: _Peer[P], parts: list[P], response: Any) -> None:
         try:
-            results = self._content.read(response)
+            results = self._sender.results_of(response)
         except Exception as unreadable:  # noqa: BLE001 - only this request fails
             self._raise_violation(unreadable)
             self._log_failure(peer, unreadable)
             self._fail(parts, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         for part in parts:
-            self._call(self._content.on_result, part, results)
+            self._call(self._sender.on_result, part, results)
 
     def _call(self, handle: Callable[[P, Any], None], part: P, result: Any) -> None:
         try:
