@@ -94,7 +94,7 @@ TIMES ?= 50
 BUSY ?= 2
 .PHONY: flaky
 flaky: setup
-	@PYTHONPATH=tests $(BIN)/python -m repeating.under_load --times $(TIMES) --busy $(BUSY) "$(TESTS)"
+	@PYTHONPATH=tests $(BIN)/python -m repeating.under_load --times $(TIMES) --busy $(BUSY) "$$TESTS"
 
 # All tests, also those that tests/selection.py leaves out of `make check`: NIGHTLY=tests/spark for some.
 .PHONY: nightly
