@@ -116,12 +116,14 @@ class FailedAgain:
         self._flaky_max = flaky_max
         self._failures: dict[str, _Failure] = defaultdict(_Failure)
         self._tests: dict[str, dict[str, None]] = defaultdict(dict)
-        self._is_complete = True
+        self._is_collected = True
         self._flaky: list[_Failure] = []
+        # Why no test is repeated.
+        self._reason = ""
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember an error of collection: some tests are not run."""
-        self._is_complete &= not report.failed
+        self._is_collected &= not report.failed
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Remember a failure under the first test that failed for its cause."""
@@ -134,8 +136,16 @@ class FailedAgain:
     @pytest.hookimpl
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Repeat the failed tests and set the exit status of the run."""
-        is_judged = session.exitstatus == pytest.ExitCode.TESTS_FAILED and self._is_complete
-        if not is_judged or len(self._failures) > REPEATED_MAX:
+        if session.exitstatus == pytest.ExitCode.OK:
+            return
+        was_run = sum(map(len, self._tests.values())) >= session.testscollected
+        if session.exitstatus != pytest.ExitCode.TESTS_FAILED or not (
+            self._is_collected and was_run
+        ):
+            self._reason = "not all tests were run"
+        elif len(self._failures) > REPEATED_MAX:
+            self._reason = f"more than {REPEATED_MAX} failures"
+        if self._reason:
             return
         for failure in self._failures.values():
             if not failure.is_seeded:
@@ -190,8 +200,8 @@ class FailedAgain:
                 reporter.write_line(f"FAILED AGAIN {failure.name} - {failure.again}")
         for failure in self._flaky:
             reporter.write_line(f"FLAKY {failure.name} - {failure.error}")
-        if len(self._failures) > REPEATED_MAX:
-            reporter.write_line(f"no test was repeated: more than {REPEATED_MAX} failures")
+        if self._reason:
+            reporter.write_line(f"no test was repeated: {self._reason}")
         if len(self._flaky) > self._flaky_max:
             reporter.write_line(
                 f"too many flaky tests: {len(self._flaky)}, at most {self._flaky_max} may be"

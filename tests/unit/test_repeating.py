@@ -243,8 +243,14 @@ def test_an_error_of_collection_fails_the_run(
     result = run(UNLUCKY, "--continue-on-collection-errors", *options)
     assert "FLAKY" not in result.stdout.str()
     assert result.ret != 0
-    result = run(UNLUCKY, *options)
-    assert result.ret != 0
+    assert "no test was repeated: not all tests were run" in result.outlines
+    assert run(UNLUCKY, *options).ret != 0
+
+
+def test_a_run_that_ends_at_its_first_failure_fails(run: Run) -> None:
+    result = run(UNLUCKY + GOOD, "-x")
+    assert last_lines(result)[1:] == ["no test was repeated: not all tests were run", "1 failed"]
+    assert result.ret == 1
 
 
 def test_an_interrupted_run_fails(run: Run) -> None:
