@@ -21,14 +21,17 @@ from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
 from jvm.schema_registry import SchemaRegistryProcess
 from jvm.tool_host import ToolHost
+from repeating import failed_again
 from schedule import DurationRecorder, LongestFirst, early_first, longest_first, read_durations
-from selection import is_nightly, is_short, left_out, needs_kafka
+from selection import is_chosen, is_short, left_out
 from summary import SUMMARY
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("barnabas")
     group.addoption("--short", action="store_true", help="ten minutes: see tests/selection.py")
+    group.addoption("--rest", action="store_true", help="all tests that --short leaves out")
+    failed_again.add_option(group)
     group.addoption("--nightly", action="store_true", help="all tests: see tests/selection.py")
     group.addoption(
         "--store-durations", action="store_true", help="measure the files for tests/durations.txt"
@@ -40,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_worker(config) and config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         # Workers get the options as they are now.
         config.option.nightly = True
+    failed_again.register(config)
     if config.option.store_durations and not _is_worker(config):
         config.pluginmanager.register(DurationRecorder())
     if os.environ.get("CI") == "true" and not _is_worker(config):
@@ -70,12 +74,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.short:
-        config.hook.pytest_deselected(items=[item for item in items if needs_kafka(item)])
-        items[:] = [item for item in items if not needs_kafka(item)]
-    if not config.option.nightly:
-        config.hook.pytest_deselected(items=[item for item in items if is_nightly(item)])
-        items[:] = [item for item in items if not is_nightly(item)]
+    chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        chosen[is_chosen(config.option, item)].append(item)
+    config.hook.pytest_deselected(items=chosen[False])
+    items[:] = chosen[True]
     early_first(items)
     if _is_worker(config):
         longest_first(items, read_durations())

@@ -76,6 +76,23 @@ class LongestFirst(LoadScopeScheduling):
         # The collection is sorted already (`longest_first`).
         config.option.loadscopereorder = False
 
+    def remove_node(self, node: Any) -> str | None:
+        """Give the rest of the units of a process that crashed to others, without the crashed test.
+
+        pytest-xdist would run that test again and again, until too many processes have crashed. It
+        would also give out completed units, and a process with no test in its unit gets no other.
+        """
+        units = self.assigned_work[node]
+        pending = [(unit, test) for unit in units.values() for test in unit if not unit[test]]
+        if not pending:
+            return super().remove_node(node)
+        unit, crashed = pending[0]
+        unit[crashed] = True
+        for name in [name for name, unit in units.items() if all(unit.values())]:
+            del units[name]
+        super().remove_node(node)
+        return str(crashed)
+
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
 

@@ -10,7 +10,8 @@
 
 `make test` is `pytest --short`: all tests that start no server and no Spark, and of the others the
 files below, which show that clients, brokers, replication and pipelines work. Nothing of Apache
-Kafka is run.
+Kafka is run. `pytest --rest` runs what `--short` leaves out: `.ci/run` runs both, one after the
+other, so that no test runs twice.
 """
 
 from __future__ import annotations
@@ -71,6 +72,14 @@ def is_short(path: Path) -> bool:
     if path.is_dir():
         return any(file.startswith(f"{name}/") for file in SHORT_FILES)
     return name in SHORT_FILES
+
+
+def is_chosen(options: Any, item: pytest.Item) -> bool:
+    """Return whether the options `short`, `rest` and `nightly` of a run include a test."""
+    is_in_short = is_short(item.path) and not needs_kafka(item)
+    if (options.short and not is_in_short) or (options.rest and is_in_short):
+        return False
+    return options.nightly or not is_nightly(item)
 
 
 def is_nightly(item: pytest.Item) -> bool:

@@ -39,6 +39,8 @@ from simulation.failing_requests import fail_some_requests, stop_after_a_failure
 from simulation.transactions.styles import STYLES
 from simulation.transactions.walk import Walk
 
+pytestmark = pytest.mark.seeded
+
 # Virtual seconds of one run; fewer are enough for rules that each transaction needs.
 SECONDS = 5.0
 SHORT = 2.5

@@ -26,10 +26,9 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
 from conformance.raw_client import RawClient
-from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import KafkaProcess
+from jvm.three_brokers import three_brokers_of
 from waiting import eventually
 
 # pytest rewrites the assertions of these modules, so that failures show values.
@@ -180,8 +179,6 @@ def three_brokers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterProcess]:
     """A cluster of three brokers of each kind, which is restored after each test."""
-    directory = tmp_path_factory.mktemp(f"three-{request.param}")
-    kind = KafkaNode if request.param == "kafka" else NodeProcess
     settings = {
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "3",
@@ -193,5 +190,5 @@ def three_brokers(
         # Do not move leaders away from the brokers that tests have chosen.
         "auto.leader.rebalance.enable": "false",
     }
-    with ClusterProcess(3, directory=directory, settings=settings, node_type=kind) as cluster:
+    with three_brokers_of(request, tmp_path_factory, settings) as cluster:
         yield cluster

@@ -13,7 +13,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.cli_shell import Shell
 from conformance.client_brokers import KafkaProcess, broker
-from conformance.test_consumer_trouble import Broker
+from conformance.troubled_topics import Broker
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance

@@ -16,7 +16,7 @@ import pytest
 from barnabas.client.facade import Client
 from conformance.cli_shell import SECONDS, Shell
 from conformance.client_brokers import broker
-from conformance.test_consumer_trouble import Broker
+from conformance.troubled_topics import Broker
 from waiting import eventually
 
 pytestmark = pytest.mark.conformance

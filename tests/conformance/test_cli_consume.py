@@ -13,7 +13,7 @@ from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import SECONDS, Shell
 from conformance.client_brokers import broker
-from conformance.test_kcat import kcat
+from conformance.kcat_command import kcat
 from jvm.kafka_process import KafkaProcess
 from jvm.maven import need
 

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.cli_shell import Shell
 from conformance.client_brokers import broker
-from conformance.test_consumer_trouble import Broker, broken_topic, client
+from conformance.troubled_topics import Broker, broken_topic, client
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broken_topic", "broker", "client"]

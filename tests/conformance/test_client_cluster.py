@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.client.admin.topics.partitions import ElectionType
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.errors import BrokerError, UnknownTopicError
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.cluster_process import ClusterProcess
+from conformance.leader_moves import leaders, move_leaders, set_replica_order
 from waiting import eventually
 
 pytestmark = pytest.mark.conformance
@@ -71,37 +71,6 @@ def produce(client: Client, partitions: list[TopicPartition]) -> None:
     for tp in partitions:
         producer.send_batch(tp.topic, [(None, b"x", [], None)] * 5, tp.partition)
     producer.close()
-
-
-def leaders(client: Client, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    topic = client.describe_topics([partitions[0].topic])[partitions[0].topic]
-    return {tp: topic.partitions[tp.partition].leader for tp in partitions}
-
-
-def move_leaders(client: Client, partitions: list[TopicPartition]) -> None:
-    """Make the next replica of each partition its leader."""
-    topic = client.describe_topics([partitions[0].topic])[partitions[0].topic]
-    targets = {}
-    for tp in partitions:
-        state = topic.partitions[tp.partition]
-        behind = state.replicas.index(state.leader) + 1
-        targets[tp] = [*state.replicas[behind:], *state.replicas[:behind]]
-    set_replica_order(client, targets)
-
-
-def set_replica_order(client: Client, replicas: dict[TopicPartition, list[int]]) -> None:
-    """Set the order of the replicas of each partition, and make the first replica the leader."""
-    assert not any(client.admin.alter_reassignments(replicas).values())
-    partitions = list(replicas)
-    preferred = {tp: order[0] for tp, order in replicas.items()}
-
-    def are_leading() -> bool:
-        client.admin.elect_leaders(ElectionType.PREFERRED, partitions, raise_errors=False)
-        return leaders(client, partitions) == preferred
-
-    eventually(are_leading, lambda: leaders(client, partitions))
-    # A new leader responds once it has a high watermark. Until then it refuses to delete records.
-    client.list_offsets(dict.fromkeys(partitions, "latest"))
 
 
 def test_requests_are_split_by_broker_and_responses_are_merged(

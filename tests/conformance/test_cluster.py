@@ -26,8 +26,8 @@ from barnabas.protocol.messages.describe_quorum import (
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
+from conformance.kcat_command import kcat
 from conformance.raw_client import RawClient
-from conformance.test_kcat import kcat
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:

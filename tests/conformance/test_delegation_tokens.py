@@ -34,10 +34,10 @@ from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationT
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
 from conformance.cli_shell import Shell
 from conformance.raw_client import RawClient
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka
+from conformance.token_logins import by_token, plain
 from jvm.tool_host import ToolHost
 from waiting import eventually
 
@@ -73,26 +73,6 @@ def is_open(broker: Broker) -> bool:
     except ConnectionRefusedError:
         return False
     return True
-
-
-def plain(name: str) -> dict[str, str]:
-    """Return the properties of a user of PLAIN."""
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": f'{PLAIN_MODULE} required username="{name}" password="{name}-secret";',
-    }
-
-
-def by_token(token_id: str, secret: bytes, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
-    """Return the properties of a client that logs in by a token, as in Kafka's documentation."""
-    password = base64.b64encode(secret).decode()
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f'{SCRAM_MODULE} required username="{token_id}" '
-        f'password="{password}" tokenauth="true";',
-    }
 
 
 def admin_of(broker: Broker, properties: dict[str, str]) -> barnabas.Admin:

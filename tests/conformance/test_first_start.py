@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
 from barnabas.testing.free_ports import free_ports
 from barnabas.testing.server_process import BrokerStartError, ServerProcess
+from conformance.records_read_back import read_back
 
 FILE = Path(__file__).parent / "configs" / "combined-server.properties"
-WAIT_S = 60.0
 
 
 class Started(ServerProcess):
@@ -35,19 +34,6 @@ def combined(directory: Path, *more: str) -> tuple[Path, int]:
     path = directory / "server.properties"
     path.write_text(text + "".join(f"{line}\n" for line in more))
     return path, client_port
-
-
-def read_back(bootstrap: str) -> bytes | None:
-    """Write a record, read it, and return its value."""
-    producer = Producer({"bootstrap.servers": bootstrap})
-    producer.produce("flights", b"first")
-    assert producer.flush(WAIT_S) == 0
-    settings = {"group.id": "g", "auto.offset.reset": "earliest"}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
-    consumer.subscribe(["flights"])
-    message = consumer.poll(WAIT_S)
-    consumer.close()
-    return None if message is None else message.value()
 
 
 def test_the_file_that_kafka_ships_starts_in_one_step(tmp_path: Path) -> None:

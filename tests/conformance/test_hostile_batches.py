@@ -21,7 +21,7 @@ from barnabas.record.batch import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import ZSTD
-from conformance.test_record_configs import error_of, now_ms, produce, stored
+from conformance.record_requests import error_of, now_ms, produce, stored
 from producer_batches import ACCEPTED, GARBAGE, NULL_FOR_JAVA, Payload, packed, record
 
 if TYPE_CHECKING:

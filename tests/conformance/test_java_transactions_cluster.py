@@ -9,10 +9,10 @@ import pytest
 
 from barnabas.client.facade import Client
 from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
 from chaos.transactional.clients import CONSUMERS
 from conformance.java_tools import Tools
 from jvm.kafka_node import KafkaNode
+from jvm.three_brokers import three_brokers_of
 from jvm.tool_host import ToolHost
 from jvm.transactors import JavaTransactor
 from jvm.uncoordinated_topic import SETTINGS, UncoordinatedTopic, create_state_topic
@@ -30,9 +30,7 @@ def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterProcess]:
     request.getfixturevalue("kafka_jars")
-    kind = KafkaNode if request.param == "kafka" else NodeProcess
-    directory = tmp_path_factory.mktemp(f"three-{request.param}")
-    with ClusterProcess(3, directory=directory, settings=SETTINGS, node_type=kind) as started:
+    with three_brokers_of(request, tmp_path_factory, SETTINGS) as started:
         yield started
 
 

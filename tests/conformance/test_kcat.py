@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
+from conformance.kcat_command import kcat
 from jvm.maven import need
-
-WAIT_S = 120
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _installed() -> None:
     need("kcat")
-
-
-def kcat(bootstrap: str, *words: str, text: str = "") -> str:
-    done = subprocess.run(
-        ["kcat", "-b", bootstrap, *words],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_kcat_lists_brokers_and_topics(bootstrap: str, topic: str) -> None:

@@ -8,8 +8,8 @@ from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.cluster_process import ClusterProcess
+from conformance.leader_moves import move_leaders
 from conformance.share_groups import ShareGroup, read
-from conformance.test_client_cluster import move_leaders
 
 pytestmark = pytest.mark.conformance
 

@@ -14,7 +14,7 @@ import pytest
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.server_process import BrokerStartError
-from conformance.test_first_start import read_back
+from conformance.records_read_back import read_back
 from waiting import eventually
 
 ABSENT = Path(__file__).parent / "absent"

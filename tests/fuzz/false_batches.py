@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from barnabas.record.batch import CREATE_TIME, set_max_timestamp
 from barnabas.record.builder import BatchBuilder
 from conformance.raw_client import RawClient
-from conformance.test_record_configs import produce
+from conformance.record_requests import produce
 from producer_batches import ACCEPTED, GARBAGE, STRICTLY_REFUSED, packed
 
 TOPIC = "false-batches"

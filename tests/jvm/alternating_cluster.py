@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
+from jvm.barnabas_formatting import format_by_barnabas
 from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import quick_machine
-from jvm.test_formatting import format_by_barnabas
 from waiting import eventually
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from barnabas.client.admin.security.acls import (
     PatternType,
 )
 from barnabas.testing.broker_process import BrokerProcess
+from jvm.directory_settings import SETTINGS
 from jvm.kafka_process import KafkaProcess
-from jvm.test_directories import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from jvm.directory_contents import (
 )
 from jvm.directory_dump import Dump
 from jvm.directory_requests import request_router
-from jvm.test_directories import SETTINGS, verify
+from jvm.directory_settings import SETTINGS, verify
 from waiting import eventually
 
 if TYPE_CHECKING:

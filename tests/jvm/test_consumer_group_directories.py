@@ -13,7 +13,7 @@ from differential.conversion_stories import Mixed, classic_group
 from differential.scene import exchange
 from differential.side import Side
 from jvm.directory_pair import directory_pair, start_with_coordinator
-from jvm.test_directories import SETTINGS
+from jvm.directory_settings import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:

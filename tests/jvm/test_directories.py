@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from jvm.directory_contents import (
     Contents,
 )
 from jvm.directory_dump import METADATA, Dump
+from jvm.directory_settings import SETTINGS, Broker, verify
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
@@ -38,20 +38,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.conformance
-
-Broker = BrokerProcess | KafkaProcess
-SETTINGS = {
-    "offsets.topic.num.partitions": "3",
-    "offsets.topic.replication.factor": "1",
-    # The successor of a killed broker waits only briefly for the end of its session.
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "500",
-    # Periodic work happens early.
-    "log.initial.task.delay.ms": "200",
-    "log.cleaner.backoff.ms": "200",
-    "log.flush.start.offset.checkpoint.interval.ms": "500",
-    "offsets.retention.check.interval.ms": "500",
-}
 
 
 class AlternatingBrokers:
@@ -99,14 +85,6 @@ def brokers(tmp_path: Path) -> Iterable[AlternatingBrokers]:
     made = AlternatingBrokers(tmp_path)
     yield made
     made.close()
-
-
-def verify(directories: Iterable[Path]) -> None:
-    """Check that `barnabas log verify` finds no error in the directories."""
-    for directory in directories:
-        words = [sys.executable, "-m", "barnabas.cli.main", "log", "verify", str(directory)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_kafka_continues_in_a_barnabas_directory_and_barnabas_after_it(

@@ -8,8 +8,6 @@ same for directories of both.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,9 +18,10 @@ from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.disk import RealDisk
 from barnabas.testing.node_process import NodeProcess
+from jvm.barnabas_formatting import format_by_barnabas
 from jvm.java import run_java
+from jvm.joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum
 from jvm.kafka_node import KafkaNode
-from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,20 +36,6 @@ def initial_controllers(quorum: JointQuorum) -> str:
         f"{node_id}@{node.address}:{uuid_to_string(bytes([9] * 15 + [node_id]))}"
         for node_id, node in quorum.nodes.items()
     )
-
-
-def format_by_barnabas(node: NodeProcess, *words: str) -> None:
-    node.directory.mkdir(parents=True, exist_ok=True)
-    NodeProcess.prepare(node)
-    command = [sys.executable, "-m", "barnabas.cli.main", "format", str(node.properties_file)]
-    done = subprocess.run(
-        [*command, "--cluster-id", node.options.cluster_id, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"{node.data_directory} formatted, directory.id " in done.stdout
 
 
 def format_by_kafka(node: NodeProcess, *words: str) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from jvm.alternating_cluster import QUICK_RETRIES, AlternatingCluster, Writer
 from jvm.directory_contents import create_topics
 from jvm.directory_requests import request_router
-from jvm.test_directories import SETTINGS
+from jvm.directory_settings import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:

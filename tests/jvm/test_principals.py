@@ -18,7 +18,7 @@ from barnabas.server.listeners.principal_rules import (
     PrincipalRulesError,
 )
 from jvm.java import TIMEOUT_S
-from unit.server.listeners.test_principal_rules import CASES
+from unit.server.listeners.principal_cases import CASES
 
 SOURCE = Path(__file__).parent / "PrincipalNames.java"
 

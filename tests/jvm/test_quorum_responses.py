@@ -16,7 +16,7 @@ from barnabas.protocol.messages import (
     update_raft_voter as updates,
     vote as votes,
 )
-from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, METADATA, JointQuorum
+from jvm.joint_quorum import CLUSTER_ID, KAFKA_ID, METADATA, JointQuorum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

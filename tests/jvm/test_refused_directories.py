@@ -15,8 +15,8 @@ import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.directory_contents import Contents
+from jvm.directory_settings import SETTINGS
 from jvm.kafka_process import KafkaProcess, KafkaStartError
-from jvm.test_directories import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

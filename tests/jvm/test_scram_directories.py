@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,34 +10,12 @@ import pytest
 import barnabas
 from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka
-from jvm.java import run_java
-from jvm.kafka_process import CLUSTER_ID
+from jvm.scram_formatting import format_by_barnabas, format_by_kafka
 from waiting import eventually
 
 pytestmark = pytest.mark.conformance
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
-FIRST_USERS = (
-    "--add-scram", "SCRAM-SHA-256=[name=first,password=one]",
-    "--add-scram", "SCRAM-SHA-512=[name=second,password=two,iterations=8192]",
-)  # fmt: skip
-
-
-def format_by_kafka(file: str) -> None:
-    words = ("format", "-t", CLUSTER_ID, "-c", file, *FIRST_USERS)
-    done = run_java("kafka", "kafka.tools.StorageTool", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def format_by_barnabas(file: str) -> None:
-    words = ["format", file, "--cluster-id", CLUSTER_ID, *FIRST_USERS]
-    done = subprocess.run(
-        [sys.executable, "-m", "barnabas.cli.main", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def logs_in(broker: SaslBarnabas | SaslKafka, user: str, mechanism: str, password: str) -> bool:

@@ -12,7 +12,7 @@ from differential.scene import advertised, exchange
 from differential.share_state import DELETE, INITIALIZE, READ, SUMMARY, WRITE
 from differential.side import Side
 from jvm.directory_pair import directory_pair
-from jvm.test_directories import SETTINGS
+from jvm.directory_settings import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:

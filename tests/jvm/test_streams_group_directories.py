@@ -22,7 +22,7 @@ from differential.streams_members import (
     tasks,
 )
 from jvm.directory_pair import directory_pair, start_with_coordinator
-from jvm.test_directories import SETTINGS
+from jvm.directory_settings import SETTINGS
 from waiting import eventually
 
 if TYPE_CHECKING:

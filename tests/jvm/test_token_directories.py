@@ -9,9 +9,9 @@ import pytest
 import barnabas
 from barnabas.client.errors import BrokerError
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka
-from conformance.test_delegation_tokens import by_token, plain
+from conformance.token_logins import by_token, plain
 from jvm.kafka_process import QUICK_FENCING
-from jvm.test_scram_directories import format_by_barnabas, format_by_kafka
+from jvm.scram_formatting import format_by_barnabas, format_by_kafka
 from waiting import eventually
 
 if TYPE_CHECKING:

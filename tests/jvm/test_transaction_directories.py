@@ -13,8 +13,8 @@ from barnabas.client.facade import Client
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.directory_dump import Dump
+from jvm.directory_settings import SETTINGS
 from jvm.kafka_process import KafkaProcess
-from jvm.test_directories import SETTINGS
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
+from jvm.directory_settings import SETTINGS, Broker
 from jvm.kafka_process import KafkaProcess
-from jvm.test_directories import SETTINGS, Broker
 from waiting import eventually_equal
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from barnabas.network.frame_budget import FREE_BYTES
-from unit.network.test_frame_budget import Holder, budget_of
+from unit.network.frame_budgets import Holder, budget_of
 
 STEP_MS = 100
 SIZE_MAX = 30 << 20

@@ -9,9 +9,9 @@ import sys
 from collections import Counter
 
 from barnabas.raft.driver.raft_driver import RaftDriver
-from simulation import test_dynamic_quorum, test_quorum
+from simulation.quorum_storms import FAILURES, VOTER_CHANGES
 
-STORMS = {**test_quorum.STORMS, **test_dynamic_quorum.STORMS}
+STORMS = {**FAILURES, **VOTER_CHANGES}
 
 
 def main(first: int, count: int) -> int:

@@ -14,9 +14,9 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from simulation.filled_topics import GROUP
 from simulation.groups.share_actors import ActingWriter
 from simulation.simulated_consumer import SimulatedConsumer
-from simulation.test_consumers import GROUP
 from simulation.transactions.actors import DEFAULT_KEYS, ActingProducer, Actor, Work, sleep
 from unit.server.simulated_broker import HOST, PORT, SimulatedBroker
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.listener import SnapshotId
 from barnabas.raft.log.snapshot import list_snapshots
-from barnabas.sim.network import NetworkConditions
-from simulation.dynamic_hosts import Answer, DynamicHosts
+from simulation.dynamic_hosts import DynamicHosts
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, Replica, host_name
+from simulation.quorum_storms import VOTER_CHANGES
 
 if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
@@ -303,86 +303,10 @@ def test_voters_survive_in_snapshots() -> None:
     assert hosts.voter_ids() == {(1, 2, 3, 4)}
 
 
-def change_voters(hosts: DynamicHosts, answers: list[Answer]) -> None:
-    """Request a random voter change, if enough voters are left."""
-    leader = hosts.leader()
-    if leader is None:
-        return
-    voters = leader.driver.core.voters
-    node_id = hosts.ids[hosts.rng.randint(0, len(hosts.ids) - 1)]
-    voter = voters.get(node_id)
-    if voter is None:
-        answers.append(hosts.add_voter(node_id))
-    elif len(voters) > 2:
-        answers.append(hosts.remove_voter(node_id, voter.key.directory_id))
-
-
-def run_failures(hosts: DynamicHosts, rounds: int) -> None:
-    """Change voters during deaths, resets and partitions; then wait without failures."""
-    network, rng = hosts.world.network, hosts.rng
-    network.conditions = NetworkConditions(0.1, 10.0, 1.0, reset_chance=0.01)
-    answers: list[Answer] = []
-    for _ in range(rounds):
-        hosts.run_for(rng.randint(20, 1500))
-        for _ in range(rng.randint(0, 3)):
-            hosts.append()
-        node_id = hosts.ids[rng.randint(0, len(hosts.ids) - 1)]
-        is_up = hosts.replicas[node_id] is not None
-        hosts.slow_disk(node_id, rng.randint(1, 300))
-        match rng.randint(0, 11):
-            case 0 if is_up:
-                hosts.kill(node_id)
-            case 1 if is_up:
-                hosts.lose_power(node_id)
-            case 2:
-                hosts.isolate(node_id)
-            case 3 | 4:
-                network.heal()
-            case 5 | 6 | 7 | 8:
-                change_voters(hosts, answers)
-            case _:
-                hosts.start_all()
-        hosts.check()
-    network.heal()
-    network.conditions = NetworkConditions()
-    for node_id in hosts.ids:
-        hosts.slow_disk(node_id, 5)
-    hosts.start_all()
-
-
-def run_voter_changes(seed: int) -> DynamicHosts:
-    hosts = DynamicHosts(3, seed + 30_000, observers=2)
-    run_failures(hosts, rounds=40)
-    hosts.settle()
-    # The last pending change may complete after the others.
-    assert hosts.run_until(lambda: len(hosts.voter_ids()) == 1), hosts.describe()
-    return hosts
-
-
-def run_voter_changes_on_snapshots(seed: int) -> DynamicHosts:
-    hosts = DynamicHosts(
-        3,
-        seed + 40_000,
-        observers=2,
-        retention_bytes=1,
-        snapshot_record_bytes=600,
-        fetch_snapshot_max_bytes=300,
-        fetch_max_bytes=300,
-    )
-    run_failures(hosts, rounds=40)
-    hosts.settle()
-    # The last pending change may complete after the others.
-    assert hosts.run_until(lambda: len(hosts.voter_ids()) == 1), hosts.describe()
-    return hosts
-
-
-STORMS = {"changes": run_voter_changes, "changes on snapshots": run_voter_changes_on_snapshots}
-
-
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("kind", STORMS)
+@pytest.mark.parametrize("kind", VOTER_CHANGES)
 def test_no_committed_record_is_lost_during_voter_changes(kind: str, seed: int) -> None:
-    STORMS[kind](seed)
+    VOTER_CHANGES[kind](seed)
 
 
 def test_an_unknown_address_is_no_voter() -> None:

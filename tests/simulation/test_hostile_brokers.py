@@ -14,9 +14,9 @@ from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
+from simulation.filled_topics import GROUP, filled_broker
 from simulation.hostile_answers import HostileAnswers
 from simulation.simulated_consumer import SimulatedConsumer
-from simulation.test_consumers import GROUP, filled_broker
 from unit.server.simulated_broker import HOST, PORT
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.sim.network import NetworkConditions
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, host_name
+from simulation.quorum_storms import FAILURES
 
 if TYPE_CHECKING:
     from simulation.quorum_hosts import Replica
@@ -202,77 +203,7 @@ def test_a_damaged_fetched_snapshot_is_fetched_again() -> None:
     assert not [name for name in disk.list(METADATA_DIRECTORY) if name.endswith(".part")]
 
 
-def run_failures(hosts: QuorumHosts, rounds: int) -> None:
-    """Run deaths, power losses, resets and partitions with appends; then wait without failures."""
-    network, rng = hosts.world.network, hosts.rng
-    network.conditions = NetworkConditions(0.1, 10.0, 1.0, reset_chance=0.01)
-    for _ in range(rounds):
-        hosts.run_for(rng.randint(20, 1500))
-        for _ in range(rng.randint(0, 4)):
-            hosts.append()
-        node_id = hosts.ids[rng.randint(0, len(hosts.ids) - 1)]
-        is_up = hosts.replicas[node_id] is not None
-        hosts.slow_disk(node_id, rng.randint(1, 300))
-        match rng.randint(0, 8):
-            case 0 if is_up:
-                hosts.kill(node_id)
-            case 1 if is_up:
-                hosts.lose_power(node_id)
-            case 2:
-                hosts.isolate(node_id)
-            case 3:
-                network.heal()
-            case 4:
-                other = hosts.ids[rng.randint(0, len(hosts.ids) - 1)]
-                if other != node_id:
-                    network.partition(host_name(node_id), host_name(other))
-            case 5:
-                leader = hosts.leader()
-                if leader is not None:
-                    leader.generator.maybe_begin()
-            case _:
-                hosts.start_all()
-        hosts.check()
-    network.heal()
-    network.conditions = NetworkConditions()
-    for node_id in hosts.ids:
-        hosts.slow_disk(node_id, 5)
-    hosts.start_all()
-
-
-def failures_of_three(seed: int) -> QuorumHosts:
-    hosts = QuorumHosts(3, seed, observers=1)
-    run_failures(hosts, rounds=20)
-    hosts.settle()
-    return hosts
-
-
-def failures_of_five(seed: int) -> QuorumHosts:
-    hosts = QuorumHosts(5, seed + 10_000)
-    run_failures(hosts, rounds=20)
-    hosts.settle()
-    return hosts
-
-
-def failures_on_snapshots(seed: int) -> QuorumHosts:
-    hosts = QuorumHosts(
-        3,
-        seed + 20_000,
-        observers=2,
-        retention_bytes=1,
-        snapshot_record_bytes=600,
-        fetch_snapshot_max_bytes=200,
-        fetch_max_bytes=300,
-    )
-    run_failures(hosts, rounds=25)
-    hosts.settle()
-    return hosts
-
-
-STORMS = {"three": failures_of_three, "five": failures_of_five, "snapshots": failures_on_snapshots}
-
-
 @pytest.mark.parametrize("seed", range(15))
-@pytest.mark.parametrize("kind", STORMS)
+@pytest.mark.parametrize("kind", FAILURES)
 def test_no_committed_record_is_lost_under_random_failures(kind: str, seed: int) -> None:
-    STORMS[kind](seed)
+    FAILURES[kind](seed)

@@ -13,8 +13,8 @@ import pytest
 from barnabas.client.consumer.errors import NoOffsetError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from simulation.filled_topics import GROUP, check_committed
 from simulation.simulated_consumer import SimulatedConsumer
-from simulation.test_consumers import GROUP, check_committed
 from unit.server.simulated_broker import SimulatedBroker
 
 TP = TopicPartition("t", 0)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import duckdb_ext
@@ -21,7 +22,7 @@ from barnabas.spark.iceberg.commit import BATCH_ID
 from barnabas.spark.tables.delta_table import MaintainedDelta
 from barnabas.spark.tables.iceberg_table import MaintainedIceberg
 from barnabas.spark.tables.maintained_table import MaintainedTable
-from spark.iceberg_tables import named, now_ms
+from spark.iceberg_tables import named, now_ms, stored_files
 
 
 class SinkTable(ABC):
@@ -56,6 +57,15 @@ class SinkTable(ABC):
     @abstractmethod
     def arrow(self) -> pa.Table:
         """All rows."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries."""
+        found: list[dict[str, Any]] = self.arrow().to_pylist()
+        return found
+
+    def files(self) -> set[str]:
+        """The names of all data files in the directory."""
+        return stored_files(self.directory)
 
     @abstractmethod
     def polars(self) -> pl.LazyFrame:

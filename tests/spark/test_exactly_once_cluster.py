@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.facade import Client
 from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
-from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import QUICK_FENCING
+from jvm.three_brokers import three_brokers_of
 from spark.copies import (
     Copy,
     await_end,
@@ -40,12 +39,7 @@ COORDINATORS = {"transactions": "__transaction_state", "groups": "__consumer_off
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterProcess]:
-    kind = NodeProcess
-    if request.param == "kafka":
-        request.getfixturevalue("kafka_jars")
-        kind = KafkaNode
-    directory = tmp_path_factory.mktemp(f"three-{request.param}")
-    with ClusterProcess(3, directory=directory, settings=SETTINGS, node_type=kind) as started:
+    with three_brokers_of(request, tmp_path_factory, SETTINGS) as started:
         yield started
 
 

@@ -30,7 +30,7 @@ from barnabas.serializers.protobuf.proto_types import ProtoTypes
 from barnabas.serializers.schema import Schema, SchemaType
 from jvm.maven import class_path
 from spark.queries import rows_of_stream
-from unit.serializers.test_protobuf_arrow import ALL, FULL
+from unit.serializers.protobuf_messages import ALL, FULL
 
 pytestmark = pytest.mark.spark
 

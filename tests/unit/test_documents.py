@@ -74,6 +74,18 @@ def test_links_into_pages_name_existing_headings(document: str) -> None:
         assert anchor in anchors(target.read_text()), f"{page}#{anchor}"
 
 
+def test_ci_runs_the_tests_of_the_readme_and_then_the_rest_of_the_check() -> None:
+    assert "\n$ make test " in (ROOT / "README.md").read_text()
+    ci = re.findall(r"^make ([a-z-]+)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    assert ci == ["debian-packages", "test", "rest"]
+    makefile = (ROOT / "Makefile").read_text()
+    targets = dict(re.findall(r"^(test|check|rest):.*\n\t(.*)", makefile, re.MULTILINE))
+    assert "--short" in targets["test"]
+    assert "--rest" in targets["rest"]
+    flaky = {name: int(line.split("--flaky-max ")[1].split()[0]) for name, line in targets.items()}
+    assert flaky["test"] + flaky["rest"] == flaky["check"] == 3
+
+
 def capabilities() -> list[str]:
     """The changelog's entries: what stands behind `- *Name.*` or `**Name**`, up to the next one."""
     text = (ROOT / "CHANGELOG.md").read_text()

@@ -78,6 +78,18 @@ def test_the_short_selection_names_what_exists(name: str) -> None:
     assert selection.is_short(selection.TESTS / name)
 
 
+@pytest.mark.parametrize("folder", ["unit", "conformance", "jvm"])
+@pytest.mark.parametrize("broker", ["barnabas", "kafka-3.9"])
+def test_the_short_selection_and_the_rest_are_all_tests(folder: str, broker: str) -> None:
+    item = item_with(broker, folder)
+    all_tests, short, rest = (
+        selection.is_chosen(SimpleNamespace(short=short, rest=rest, nightly=False), item)
+        for short, rest in ((False, False), (True, False), (False, True))
+    )
+    assert all_tests
+    assert short is not rest
+
+
 def test_the_short_selection_says_what_it_leaves_out() -> None:
     assert any("tests/differential: all" in line for line in selection.left_out())
     assert not selection.is_short(selection.TESTS / "jvm" / "test_connect.py")

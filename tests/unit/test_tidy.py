@@ -72,6 +72,33 @@ def test_no_file_has_a_todo_or_a_catch_all_name() -> None:
     assert not offenders
 
 
+def imported_modules(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            names |= {".".join([*module, each.name]) for each in node.names}
+    return names
+
+
+def test_no_file_imports_from_a_file_of_tests() -> None:
+    """What several test files share is in a module of its own, without `test_` in its name."""
+    tests = {
+        path.relative_to(ROOT / "tests") for path in SOURCES if (ROOT / "tests") in path.parents
+    }
+    files = {
+        ".".join(path.with_suffix("").parts) for path in tests if path.name.startswith("test_")
+    }
+    assert files
+    offenders = [
+        f"{name_of(path)}: {name}"
+        for path in SOURCES
+        for name in imported_modules(ast.parse(path.read_text()))
+        if name in files or name.rpartition(".")[0] in files
+    ]
+    assert not offenders
+
+
 def test_each_suppression_in_the_sources_has_a_reason() -> None:
     bare = re.compile(r"#\s*(noqa: [A-Z0-9, ]+|noqa|type: ignore(\[[a-z, -]+\])?)$", re.MULTILINE)
     folders = (ROOT / "src", ROOT / "bench", ROOT / "tools")

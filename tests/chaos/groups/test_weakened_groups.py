@@ -39,6 +39,8 @@ from chaos.groups import member_checker, share_checker
 from selection import nightly_unless
 from simulation.groups import member_walk, share_walk
 
+pytestmark = pytest.mark.seeded
+
 # A weakened rule must be found by one of these seeds. Most rules are found by the first one.
 SEEDS = range(1, 7)
 CORRECT_SEED = 1

@@ -22,6 +22,8 @@ from barnabas.protocol.errors import ErrorCode
 from chaos.groups.streams_checker import KINDS
 from simulation.groups.streams_walk import StreamsWalk
 
+pytestmark = pytest.mark.seeded
+
 # A weakened rule must be found by one of these seeds.
 SEEDS = range(4, 10)
 # The faults of seed 5 leave its members too little time to be judged.

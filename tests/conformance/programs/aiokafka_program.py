@@ -9,7 +9,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, ProducerFenced
-from frame import PATIENCE_S, Partitions, data, end_of_input, main, report, text
+from frame import PATIENCE_S, Partitions, data, end_of_input, main, record, report, text
 
 
 async def retention(client, topic, expected):
@@ -149,13 +149,7 @@ async def consume(bootstrap, topic, count, timestamp=None):
     await consumer.stop()
     return {
         "records": [
-            {
-                "offset": each.offset,
-                "key": text(each.key),
-                "value": text(each.value),
-                "timestamp": each.timestamp,
-                "headers": [[name, text(value)] for name, value in each.headers],
-            }
+            record(each.offset, each.key, each.value, each.timestamp, each.headers)
             for each in records
         ]
     }

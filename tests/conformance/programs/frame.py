@@ -66,3 +66,14 @@ def text(data):
 
 def data(words):
     return None if words is None else words.encode()
+
+
+def record(offset, key, value, timestamp, headers):
+    """Return a record as the result has it."""
+    return {
+        "offset": offset,
+        "key": text(key),
+        "value": text(value),
+        "timestamp": timestamp,
+        "headers": [[name, text(content)] for name, content in headers],
+    }

@@ -4,7 +4,7 @@ import functools
 import os
 
 import kafka
-from frame import Partitions, data, end_of_input, eventually, main, report, text
+from frame import Partitions, data, end_of_input, eventually, main, record, report, text
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -157,13 +157,7 @@ def consume(bootstrap, topic, count, timestamp=None):
     consumer.close()
     return {
         "records": [
-            {
-                "offset": each.offset,
-                "key": text(each.key),
-                "value": text(each.value),
-                "timestamp": each.timestamp,
-                "headers": [[name, text(value)] for name, value in each.headers],
-            }
+            record(each.offset, each.key, each.value, each.timestamp, each.headers)
             for each in records
         ]
     }

@@ -11,7 +11,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
 )
-from frame import Partitions, data, end_of_input, eventually, main, report, text
+from frame import Partitions, data, end_of_input, eventually, main, record, report, text
 
 
 def code_of(futures):
@@ -152,13 +152,9 @@ def consume(bootstrap, topic, count, timestamp=None):
     consumer.close()
     return {
         "records": [
-            {
-                "offset": each.offset(),
-                "key": text(each.key()),
-                "value": text(each.value()),
-                "timestamp": each.timestamp()[1],
-                "headers": [[name, text(value)] for name, value in each.headers() or ()],
-            }
+            record(
+                each.offset(), each.key(), each.value(), each.timestamp()[1], each.headers() or ()
+            )
             for each in records
         ]
     }

@@ -20,7 +20,7 @@ from barnabas.client.admin.configs.configs import ConfigEntry
 from barnabas.client.admin.security.acls import Acl
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
-from unit.cli.test_docs import LEAVES
+from unit.cli.leaf_commands import LEAVES
 
 DELETING = {"abort", "delete", "delete-offsets", "purge", "remove", "terminate", "unregister"}
 DENY = Acl(

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from barnabas.cli.group import group
+from unit.cli.leaf_commands import LEAVES
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = [
@@ -30,21 +30,6 @@ def test_the_document_is_up_to_date(name: str, command: list[str]) -> None:
     words = [sys.executable, "-m", f"tools.{tool}", *options]
     printed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert (ROOT / "docs" / name).read_text() == printed, f"run: python -m tools.{tool}"
-
-
-def leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
-        return [(" ".join(path), command)]
-    context = click.Context(command)
-    found = []
-    for name in command.list_commands(context):
-        below = command.get_command(context, name)
-        assert below is not None
-        found += leaves(below, (*path, name))
-    return found
-
-
-LEAVES = leaves(group, ("barnabas",))
 
 
 @pytest.mark.parametrize(("path", "command"), LEAVES, ids=[path for path, _ in LEAVES])

@@ -72,6 +72,20 @@ class HandTime:
                 pending.callback()
 
 
+class HandStepper:
+    """Moves time on until a condition holds, instead of waiting."""
+
+    def __init__(self, time: HandTime) -> None:
+        self._time = time
+        self.is_running = False
+
+    def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
+        deadline = self._time.now + (60_000 if timeout_ms is None else timeout_ms)
+        while not predicate() and self._time.now < deadline:
+            self._time.advance(10)
+        return predicate()
+
+
 class ScriptedCluster:
     """Replaces `Cluster`: one node, and one topic "t" with two partitions."""
 

@@ -42,7 +42,7 @@ from barnabas.protocol.records.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition as AssignedTopic,
 )
-from unit.client.fetch.test_fetcher import TP, VERSION, answer, batch, fetching, started
+from unit.client.fetch.started_fetcher import TP, VERSION, answer, batch, fetching, started
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 
 # Of a broker that is newer than this client.

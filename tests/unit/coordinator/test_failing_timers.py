@@ -14,7 +14,7 @@ from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from unit.coordinator.consumers_world import ConsumersWorld
-from unit.coordinator.group.consumer.test_conversions import MixedWorld
+from unit.coordinator.group.consumer.mixed_world import MixedWorld
 from unit.coordinator.members_world import (
     DELAY_MS,
     REBALANCE_MS,
@@ -25,7 +25,7 @@ from unit.coordinator.members_world import (
 from unit.coordinator.share.share_world import COLD_MS, PRUNE_MS, ShareWorld
 from unit.coordinator.shares_world import SharesWorld
 from unit.coordinator.streams_world import StreamsWorld, topology
-from unit.coordinator.transaction.test_transaction_coordinator import (
+from unit.coordinator.transaction.transaction_world import (
     ID,
     P0,
     TIMEOUT_MS,

@@ -9,49 +9,13 @@ from typing import Any
 import pytest
 
 from barnabas.network.channel import Channel
-from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
-from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
-from barnabas.protocol.headers import decode_request_header, encode_response
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.world import SimWorld
-
-
-class Broker:
-    """Answers every request with an ApiVersions response, when `answer` says so."""
-
-    def __init__(self, world: SimWorld, name: str = "b", port: int = 9092) -> None:
-        self.world = world
-        self.name = name
-        self.port = port
-        self.answering = True
-        self.accepted = 0
-        self.requests = 0
-        self.start()
-
-    def start(self) -> None:
-        runtime = self.world.host(self.name).runtime
-        dependencies = ConnectionDependencies(
-            runtime.clock, runtime.timer, new_receive_buffer(4096)
-        )
-
-        def accept() -> Connection:
-            self.accepted += 1
-            return Connection(1, dependencies, ConnectionLimits(), self.answer, lambda *_: None)
-
-        runtime.sockets.listen("", self.port, accept)
-
-    def answer(self, connection: Connection, view: memoryview) -> None:
-        self.requests += 1
-        slot = connection.reserve()
-        if self.answering:
-            correlation_id = decode_request_header(view)[2]
-            response = ApiVersionsResponse(error_code=35, api_keys=[])
-            slot.complete(encode_response(correlation_id, response, 0))
+from unit.network.scripted_broker import Broker
 
 
 class Client:

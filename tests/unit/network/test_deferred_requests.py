@@ -15,7 +15,7 @@ from barnabas.network.connection_options import ConnectionLimits
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.sim.network import NetworkConditions
 from barnabas.sim.world import SimWorld
-from unit.network.test_connection import Server, frame, produce
+from unit.network.connected_server import Server, frame, produce
 from unit.runtime.streams import Recorder
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unit.network.test_connection import connected, frame, produce
-from unit.network.test_response_times import LARGE, Times
+from unit.network.connected_server import connected, frame, produce
+from unit.network.recorded_times import LARGE, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,50 +7,10 @@ import struct
 from barnabas.network.connection import Connection
 from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.frame_budget import AGE_MAX_MS, EXEMPT_MS, FREE_BYTES, FrameBudget
-from barnabas.sim.world import SimWorld, sim_runtime
-from unit.network.test_connection import Server, frame
+from barnabas.sim.world import SimWorld
+from unit.network.connected_server import Server, frame
+from unit.network.frame_budgets import MEGABYTE, Holder, budget_of
 from unit.runtime.streams import Recorder
-
-MEGABYTE = 1 << 20
-
-
-class Holder:
-    """A connection that is told to wait, to resume, or to close."""
-
-    def __init__(self, budget: FrameBudget, whole: int) -> None:
-        self.budget = budget
-        self.whole = whole
-        self.held = 0
-        self.is_waiting = False
-        self.dropped = ""
-
-    @property
-    def missing_frame_bytes(self) -> int:
-        return self.whole - self.held
-
-    def await_frame_memory(self) -> None:
-        self.is_waiting = True
-
-    def resume_frame(self) -> None:
-        assert self.is_waiting
-        self.is_waiting = False
-
-    def drop_frame(self, reason: str) -> None:
-        self.dropped = reason
-
-    def grow(self, held: int) -> None:
-        self.held = held
-        self.budget.hold(self, held)
-
-    def finish(self) -> None:
-        assert not self.is_waiting
-        self.held = 0
-        self.budget.hold(self, 0)
-
-
-def budget_of(megabytes: int) -> tuple[SimWorld, FrameBudget]:
-    world, runtime = sim_runtime(1)
-    return world, FrameBudget(megabytes * MEGABYTE, runtime.clock, runtime.timer)
 
 
 def test_within_the_budget_all_connections_read() -> None:

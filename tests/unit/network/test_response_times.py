@@ -6,27 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unit.network.test_connection import connected, frame, produce
+from unit.network.connected_server import connected, frame, produce
+from unit.network.recorded_times import LARGE, Times
 
 if TYPE_CHECKING:
     from barnabas.network.connection import Connection
-
-# More than the kernels of both ends hold.
-LARGE = bytes(3_000_000)
-
-
-class Times:
-    """Stores the reported times of one response."""
-
-    def __init__(self) -> None:
-        self.held: list[float] = []
-        self.sent: list[float] = []
-
-    def on_released(self, held_ms: float) -> None:
-        self.held.append(held_ms)
-
-    def on_sent(self, send_ms: float) -> None:
-        self.sent.append(send_ms)
 
 
 @pytest.mark.parametrize("is_parked", [False, True])

@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.raft.core.replica import Replica
 from barnabas.raft.core.roles import TRANSITIONS, Role
+from unit.raft.core_requests import run_failures
 from unit.raft.quorum_world import QuorumWorld
-from unit.raft.test_core import run_failures
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "replication.md"
 ARROW = re.compile(r"^    (\w+|\[\*\]) --> (\w+)$", re.MULTILINE)

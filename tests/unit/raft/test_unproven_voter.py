@@ -16,8 +16,8 @@ from barnabas.raft.election_state import ElectionState
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.rng import SeededRng
+from unit.raft.core_requests import fetch_of, vote_of
 from unit.raft.quorum_world import MemoryLog
-from unit.raft.test_core import fetch_of, vote_of
 
 if TYPE_CHECKING:
     from barnabas.raft.core.effects import Effects

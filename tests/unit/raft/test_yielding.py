@@ -8,7 +8,7 @@ from barnabas.raft.core.messages import RequestFailed, VoteRequest, VoteResponse
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.core.roles import Candidate, Follower, Prospective
 from barnabas.raft.replica_key import ReplicaKey
-from unit.raft.test_core import core_of, granted, make_follower, token_of, vote_of
+from unit.raft.core_requests import core_of, granted, make_follower, token_of, vote_of
 
 YIELD_MS = 200.0
 # By this time the fetch timeout of the leader, voter 3, has elapsed.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.messages.fetch import (
     EpochEndOffset,
@@ -213,3 +215,13 @@ class FollowingBroker:
         isr = list(dict.fromkeys([broker_id, self.node.id]))
         self.cluster.controller.change(key, leader=broker_id, isr=isr)
         self.run_for(5)
+
+
+@pytest.fixture
+def broker() -> FollowingBroker:
+    return FollowingBroker()
+
+
+def give_one(broker: FollowingBroker, **fields: object) -> None:
+    """Send the first record of an empty log, in a session."""
+    broker.leader.give({PARTITION: data(records(b"a"), high_watermark=1, **fields)})

@@ -10,8 +10,8 @@ from barnabas.replication.fetcher.fetcher_key import FetcherKey
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting import steps
 from unit.replication.following_broker import FollowingBroker, ScriptedChannel, data, records
+from unit.replication.many_partitions import COUNT, many
 from unit.replication.replicated_cluster import TOPIC, ReplicatedCluster
-from unit.replication.test_large_responses import COUNT, many
 
 IN_SYNC = FetcherKey(2, 0)
 CATCH_UP = FetcherKey(2, 1)

@@ -14,20 +14,19 @@ from barnabas.replication.partition.follower_role import Fetched, OffsetMismatch
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.topic_partition import TopicPartition
-from unit.replication.following_broker import SESSION, FollowingBroker, data, records
+from unit.replication.following_broker import (
+    SESSION,
+    FollowingBroker,
+    broker,
+    data,
+    give_one,
+    records,
+)
 from unit.replication.replicated_cluster import DATA, PARTITION, TOPIC, topic_id_of
 
+__all__ = ["broker"]
+
 BACKOFF_MS = 1_000
-
-
-@pytest.fixture
-def broker() -> FollowingBroker:
-    return FollowingBroker()
-
-
-def give_one(broker: FollowingBroker, **fields: object) -> None:
-    """Send the first record of an empty log, in a session."""
-    broker.leader.give({PARTITION: data(records(b"a"), high_watermark=1, **fields)})
 
 
 # The loop.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from unit.replication.following_broker import FollowingBroker, data, records
+from unit.replication.following_broker import FollowingBroker, broker, data, give_one, records
 from unit.replication.replicated_cluster import PARTITION
-from unit.replication.test_fetch_loop import broker, give_one
 
 __all__ = ["broker"]
 

@@ -15,7 +15,7 @@ from barnabas.record.batch import set_crc, set_offset_and_epoch
 from barnabas.replication.partition.partition_registry import ImageBrokers
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import PARTITION, Node
-from unit.storage.test_damaged_markers import DAMAGED, control_batch
+from unit.storage.control_batches import DAMAGED, control_batch
 
 BACKOFF_MS = 1_000
 # Larger than every code that Kafka 4.4 has, and below the smallest.

@@ -9,9 +9,8 @@ import pytest
 from barnabas.replication.fetcher.fetch_processing import STEP_BYTES, _end_of_step
 from barnabas.waiting import steps
 from unit.replication.following_broker import FollowingBroker, data, records
+from unit.replication.many_partitions import COUNT, many
 from unit.replication.replicated_cluster import PARTITION
-
-COUNT = 3 * STEP_BYTES // 70
 
 
 @pytest.fixture
@@ -19,10 +18,6 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> FollowingBroker:
     # Time does not advance within a turn of the simulated world: each step ends a slice here.
     monkeypatch.setattr(steps, "SLICE_MS", -1.0)
     return FollowingBroker(partitions=2)
-
-
-def many(count: int = COUNT) -> bytearray:
-    return bytearray(b"".join(records(b"%d" % number, offset=number) for number in range(count)))
 
 
 def give(broker: FollowingBroker) -> bytearray:

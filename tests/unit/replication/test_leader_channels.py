@@ -13,7 +13,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.replication.fetcher.leader_channels import PeerChannel, PeerChannels
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
-from unit.network.test_channel import Broker
+from unit.network.scripted_broker import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

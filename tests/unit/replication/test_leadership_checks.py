@@ -5,22 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from unit.replication.replica_set import PARTITION, ReplicaSet
+from unit.replication.checked_leadership import TIMEOUT_MS, Checking
+from unit.replication.replica_set import ReplicaSet
 from unit.replication.replicated_cluster import PARTITION as SIMULATED, ReplicatedCluster
-
-TIMEOUT_MS = 1_000.0
-
-
-class Checking:
-    """The results of checks by one leader."""
-
-    def __init__(self, manager, partition=PARTITION) -> None:
-        self._manager = manager
-        self._partition = partition
-        self.results: list[ErrorCode] = []
-
-    def begin(self) -> None:
-        self._manager.confirm_leadership(self._partition, TIMEOUT_MS, self.results.append)
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from barnabas.replication.requests import delayed_fetch
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_to_end
+from unit.replication.checked_leadership import Checking
+from unit.replication.idle_scene import PARTITIONS, Scene, at, where
 from unit.replication.replica_set import TOPIC, TOPIC_ID
-from unit.replication.test_idle_partition_set import PARTITIONS, Scene, at, where
-from unit.replication.test_leadership_checks import Checking
 
 if TYPE_CHECKING:
     from collections.abc import Generator

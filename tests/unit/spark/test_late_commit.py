@@ -11,7 +11,7 @@ from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.spark.sink.errors import TransactionError, explained
 from barnabas.spark.sink.slices import Slice
-from unit.coordinator.transaction.test_transaction_coordinator import ID, P0, TIMEOUT_MS, World
+from unit.coordinator.transaction.transaction_world import ID, P0, TIMEOUT_MS, World
 
 SLICE = Slice(ID, 0, 3, "query")
 

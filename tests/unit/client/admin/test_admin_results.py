@@ -26,7 +26,8 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 )
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
 from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-from unit.client.admin.test_admin_sender import AnsweringCluster, HandStepper
+from unit.client.admin.answering_cluster import AnsweringCluster
+from unit.client.scripted_cluster import HandStepper
 
 REFUSED = BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, "create topic a")
 

@@ -12,7 +12,7 @@ from barnabas.client.admin.plan import Plan, run
 from barnabas.client.admin.sender import AdminSender, CoordinatorOf
 from barnabas.client.admin.topics import partitions
 from barnabas.client.connections.coordinators import Coordinators
-from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
+from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import BrokerError, ClientTimeoutError, DisconnectedError
 from barnabas.client.session.waiter import Waiter
 from barnabas.client.topic_partition import TopicPartition
@@ -26,45 +26,10 @@ from barnabas.protocol.messages.delete_records import (
 )
 from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from barnabas.protocol.messages.list_groups import ListGroupsResponse
-from unit.client.scripted_cluster import TOPIC_ID, HandTime, ScriptedCluster
+from unit.client.admin.answering_cluster import AnsweringCluster
+from unit.client.scripted_cluster import TOPIC_ID, HandStepper
 
 Answer = Callable[[Any], Any]
-
-
-class AnsweringCluster(ScriptedCluster):
-    """Responds to each call at once, by API, as the test sets it; records the nodes called."""
-
-    def __init__(self, **keys: object) -> None:
-        super().__init__(**keys)
-        self.answers: dict[ApiKey, Callable[[int, Any], Any]] = {}
-        self.asked: list[tuple[int, ApiKey]] = []
-        self.metadata.nodes = {number: NodeInfo(number, "h", number) for number in (1, 2)}
-
-    def call(self, node_id: int, call: Any) -> None:
-        self.asked.append((node_id, call.api_key))
-        version = 4 if call.api_key is ApiKey.FIND_COORDINATOR else 2
-        answer = self.answers[call.api_key](node_id, call.build(version))
-        if isinstance(answer, Exception):
-            call.on_done(None, answer)
-        else:
-            call.on_done(answer, None)
-
-
-class HandStepper:
-    """Lets time pass at once instead of waiting for it."""
-
-    def __init__(self, time: HandTime) -> None:
-        self._time = time
-        self.is_running = False
-
-    def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
-        passed = 0.0
-        while not predicate():
-            if timeout_ms is not None and passed >= timeout_ms:
-                return False
-            self._time.advance(50)
-            passed += 50
-        return True
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from barnabas.protocol.schema import Message
-from unit.client.connections.test_metadata_cache import ID, OTHER_ID, answer
+from unit.client.connections.metadata_responses import ID, OTHER_ID, answer
 
 
 class RespondingSender:

@@ -15,7 +15,6 @@ from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.consumer.assignment.position_state import PositionState
 from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.calls.lookups import Lookups
-from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.errors import (
     ConcurrentUseError,
     InvalidGroupIdError,
@@ -23,7 +22,6 @@ from barnabas.client.consumer.errors import (
     WakeupError,
 )
 from barnabas.client.consumer.group.commits import CommitDependencies, Commits
-from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
 from barnabas.client.fetch.list_offsets import LATEST
 from barnabas.client.group.group_offsets import CommittedOffset
@@ -31,34 +29,11 @@ from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.record.builder import BatchBuilder
-from unit.client.consumer.assignment.test_positions import TP, Reading
+from unit.client.consumer.assignment.reading import TP, Reading
+from unit.client.consumer.silent_core import Silent, core_over
 from unit.client.scripted_cluster import ScriptedCluster
 
 OTHER = TopicPartition("u", 0)
-
-
-class Silent(ScriptedCluster):
-    """Records the refreshed topics; its coordinators find nothing."""
-
-    def __init__(self, **keys: object) -> None:
-        super().__init__(**{"group.id": "g", **keys})
-        self.refreshed: list[Any] = []
-
-    def refresh(self, topics: Any, on_done: Any) -> None:
-        self.refreshed.append(None if topics is None else sorted(topics))
-        super().refresh(topics, on_done)
-
-    def known(self, _group: str) -> None:
-        pass
-
-    def find(self, _group: str, _on_found: Any) -> None:
-        pass
-
-
-def core_over(cluster: ScriptedCluster) -> ConsumerCore:
-    stand_in: Any = cluster
-    parts, _ = take_user_objects({})
-    return ConsumerCore(stand_in, stand_in, parts, lambda _call, done: done(None))
 
 
 def topic(name: str) -> TopicInfo:

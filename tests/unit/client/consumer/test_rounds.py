@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.client.group.group_offsets import CommittedOffset
-from unit.client.consumer.assignment.test_positions import TP, Reading
-from unit.client.consumer.test_core_rules import Silent, core_over
+from unit.client.consumer.assignment.reading import TP, Reading
+from unit.client.consumer.silent_core import Silent, core_over
 
 
 def reading_with_an_ended_commit(callback: Any) -> Reading:

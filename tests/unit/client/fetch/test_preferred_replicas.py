@@ -11,7 +11,7 @@ from barnabas.client.fetch.fetcher import Fetcher, ReaderOptions
 from barnabas.client.fetch.record_set import RecordSet
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from unit.client.fetch.test_fetcher import VERSION, answer, batch, started
+from unit.client.fetch.started_fetcher import VERSION, answer, batch, started
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 
 LEADER = 1

@@ -4,53 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.config import ClientConfig
 from barnabas.client.errors import RecordTooLargeError
 from barnabas.client.producer.batches.accumulator import Accumulator
 from barnabas.client.producer.batches.producer_batch import ProducerBatch
-from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.batch import read_header
 from barnabas.record.compression import NAMES
 from barnabas.record.reader import read_batches
-
-TP = TopicPartition("t", 0)
-
-
-class FakeTime:
-    """A clock and a timer in one, moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.waiting: list[tuple[float, object]] = []
-
-    def wall_ms(self) -> int:
-        return int(self.now)
-
-    def monotonic_ms(self) -> float:
-        return self.now
-
-    def call_later(self, delay_ms: float, callback):  # type: ignore[no-untyped-def]
-        self.waiting.append((self.now + delay_ms, callback))
-
-    def call_soon(self, callback) -> None:  # type: ignore[no-untyped-def]
-        self.call_later(0, callback)
-
-    def advance(self, delay_ms: float) -> None:
-        self.now += delay_ms
-        due = [entry for entry in self.waiting if entry[0] <= self.now]
-        self.waiting = [entry for entry in self.waiting if entry[0] > self.now]
-        for _, callback in due:
-            callback()  # type: ignore[operator]
-
-
-def accumulator(time: FakeTime, **keys: object) -> Accumulator:
-    config = ClientConfig.parse({"bootstrap.servers": "a:1", **keys})
-    return Accumulator(config, time, time, lambda: None)  # type: ignore[arg-type]
-
-
-def add(to: Accumulator, value: bytes, count: int = 1) -> None:
-    for _ in range(count):
-        assert to.append(TP, (None, value, (), None), 1000, None)
+from unit.client.producer.accumulators import TP, accumulator, add
+from unit.client.scripted_cluster import HandTime
 
 
 def in_flight(to: Accumulator, count: int) -> list[ProducerBatch]:
@@ -65,7 +26,7 @@ def in_flight(to: Accumulator, count: int) -> list[ProducerBatch]:
 
 
 def test_a_batch_is_ready_when_the_next_record_does_not_fit() -> None:
-    made = accumulator(FakeTime(), batch_size=200, linger_ms=1000)
+    made = accumulator(HandTime(), batch_size=200, linger_ms=1000)
     add(made, b"x" * 100)
     assert not made.ready
     add(made, b"x" * 100)
@@ -73,7 +34,7 @@ def test_a_batch_is_ready_when_the_next_record_does_not_fit() -> None:
 
 
 def test_a_batch_is_ready_after_the_linger_time() -> None:
-    time = FakeTime()
+    time = HandTime()
     made = accumulator(time, linger_ms=5)
     add(made, b"x")
     time.advance(4)
@@ -83,7 +44,7 @@ def test_a_batch_is_ready_after_the_linger_time() -> None:
 
 
 def test_a_flush_makes_all_batches_ready() -> None:
-    made = accumulator(FakeTime(), linger_ms=1000)
+    made = accumulator(HandTime(), linger_ms=1000)
     add(made, b"x")
     made.make_all_due()
     assert made.take(made.queue(TP)) is not None
@@ -91,14 +52,14 @@ def test_a_flush_makes_all_batches_ready() -> None:
 
 
 def test_a_full_buffer_accepts_no_record() -> None:
-    made = accumulator(FakeTime(), batch_size=200, buffer_memory=400, linger_ms=1000)
+    made = accumulator(HandTime(), batch_size=200, buffer_memory=400, linger_ms=1000)
     while made.append(TP, (None, b"x" * 100, (), None), 1000, None):
         assert made.reserved_bytes <= 400
     assert not made.has_room
 
 
 def test_extend_returns_the_record_that_did_not_fit() -> None:
-    made = accumulator(FakeTime(), batch_size=200, buffer_memory=400, linger_ms=1000)
+    made = accumulator(HandTime(), batch_size=200, buffer_memory=400, linger_ms=1000)
     records = iter([(None, b"%03d" % n + b"x" * 97, (), None) for n in range(10)])
     pending = made.extend(TP, records, None, 1000)
     assert pending is not None
@@ -108,10 +69,10 @@ def test_extend_returns_the_record_that_did_not_fit() -> None:
 
 def test_the_header_has_the_first_and_the_largest_timestamp() -> None:
     times = [50, 90, 40]
-    one_by_one = accumulator(FakeTime(), linger_ms=1000)
+    one_by_one = accumulator(HandTime(), linger_ms=1000)
     for time in times:
         one_by_one.append(TP, (None, b"x", (), time), 1000, None)
-    together = accumulator(FakeTime(), linger_ms=1000)
+    together = accumulator(HandTime(), linger_ms=1000)
     together.extend(TP, iter([(None, b"x", (), time) for time in times]), None, 1000)
     for made in (one_by_one, together):
         made.make_all_due()
@@ -123,13 +84,13 @@ def test_the_header_has_the_first_and_the_largest_timestamp() -> None:
 
 
 def test_a_record_over_the_request_size_is_an_error() -> None:
-    made = accumulator(FakeTime(), max_request_size=1000)
+    made = accumulator(HandTime(), max_request_size=1000)
     with pytest.raises(RecordTooLargeError):
         add(made, b"x" * 1000)
 
 
 def test_a_failed_batch_is_sent_before_later_batches() -> None:
-    made = accumulator(FakeTime(), batch_size=200, linger_ms=1000)
+    made = accumulator(HandTime(), batch_size=200, linger_ms=1000)
     add(made, b"x" * 100, 5)
     first, second = in_flight(made, 2)
     queue = made.queue(TP)
@@ -140,7 +101,7 @@ def test_a_failed_batch_is_sent_before_later_batches() -> None:
 
 
 def test_a_retried_batch_is_sent_alone() -> None:
-    made = accumulator(FakeTime(), batch_size=200, linger_ms=1000)
+    made = accumulator(HandTime(), batch_size=200, linger_ms=1000)
     add(made, b"x" * 100, 5)
     first, second = in_flight(made, 2)
     queue = made.queue(TP)
@@ -155,7 +116,7 @@ def test_a_retried_batch_is_sent_alone() -> None:
 
 @pytest.mark.parametrize("compression", NAMES)
 def test_batches_are_compressed_and_carry_the_producer(compression: str) -> None:
-    made = accumulator(FakeTime(), compression_type=compression)
+    made = accumulator(HandTime(), compression_type=compression)
     add(made, b"x" * 100, 3)
     made.make_all_due()
     (batch,) = in_flight(made, 1)
@@ -168,7 +129,7 @@ def test_batches_are_compressed_and_carry_the_producer(compression: str) -> None
 
 
 def test_no_batch_is_sent_together_with_a_retried_batch() -> None:
-    waiting = accumulator(FakeTime(), batch_size=150)
+    waiting = accumulator(HandTime(), batch_size=150)
     for number in range(2):
         add(waiting, b"%100d" % number)
     waiting.make_all_due()

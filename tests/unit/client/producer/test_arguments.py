@@ -18,7 +18,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.producer.producer import Producer
 from barnabas.record.reader import records
-from unit.client.producer.test_producer import Setup
+from unit.client.producer.producer_setup import Setup
 
 if TYPE_CHECKING:
     from barnabas.client.producer.interceptors import ProducerRecord

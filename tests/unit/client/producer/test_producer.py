@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import cycle
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,51 +16,15 @@ from barnabas.client.errors import (
 )
 from barnabas.client.producer.batches.producer_batch import RecordMetadata
 from barnabas.client.producer.partitioner import partition_for_key
-from barnabas.client.producer.producer_parts import take_parts
-from barnabas.client.producer.shared_producer import SharedProducer
-from barnabas.client.session.lifetime import Lifetime
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.reader import records
-from unit.client.scripted_cluster import ScriptedCluster
+from unit.client.producer.producer_setup import Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.client.producer.interceptors import ProducerRecord
 
 RECORD = (None, b"x", (), None)
 TURNS = cycle([0, 1])
-
-
-class HandStepper:
-    """Moves the cluster's time on until a condition holds."""
-
-    def __init__(self, cluster: ScriptedCluster) -> None:
-        self._time = cluster.time
-        self.is_running = False
-
-    def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
-        deadline = self._time.now + (60_000 if timeout_ms is None else timeout_ms)
-        while not predicate() and self._time.now < deadline:
-            self._time.advance(10)
-        return predicate()
-
-
-class Setup:
-    """A producer over a scripted cluster."""
-
-    def __init__(self, parts: dict[str, Any] | None = None, **keys: object) -> None:
-        self.cluster = ScriptedCluster(linger_ms=1000, **keys)
-        self.closed: list[SharedProducer] = []
-        session: Any = SimpleNamespace(
-            cluster=self.cluster,
-            coordinators=None,
-            stepper=HandStepper(self.cluster),
-            check_usable=lambda: None,
-            lifetime=Lifetime("producer"),
-        )
-        parts, _ = take_parts(parts or {})
-        self.producer = SharedProducer(session, self.cluster.config, self.closed.append, parts)
 
 
 def test_a_partition_that_was_added_is_found() -> None:

@@ -9,7 +9,8 @@ import pytest
 from barnabas.client.errors import UnfitRecordError
 from barnabas.client.producer.batches.unfit_record import raise_unfit
 from barnabas.record.reader import read_batches
-from unit.client.producer.test_accumulator import TP, FakeTime, accumulator, add
+from unit.client.producer.accumulators import TP, accumulator, add
+from unit.client.scripted_cluster import HandTime
 
 FIT = (b"key", b"value", [("h", b"x"), ("none", None)], 7)
 UNFIT: list[tuple[tuple[Any, ...], str]] = [
@@ -44,7 +45,7 @@ def test_an_error_without_a_wrong_part_is_raised_unchanged() -> None:
 
 @pytest.mark.parametrize("record", [record for record, _ in UNFIT])
 def test_an_invalid_first_record_starts_no_batch(record: Any) -> None:
-    waiting = accumulator(FakeTime())
+    waiting = accumulator(HandTime())
     with pytest.raises((TypeError, ValueError, AttributeError)):
         waiting.append(TP, record, 1000, None)
     assert waiting.is_empty
@@ -59,7 +60,7 @@ def test_an_invalid_first_record_starts_no_batch(record: Any) -> None:
 
 @pytest.mark.parametrize("record", [record for record, _ in UNFIT])
 def test_records_before_and_after_an_invalid_record_are_sent(record: Any) -> None:
-    waiting = accumulator(FakeTime())
+    waiting = accumulator(HandTime())
     add(waiting, b"before")
     with pytest.raises((TypeError, ValueError, AttributeError)):
         waiting.append(TP, record, 1000, None)

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.assign_replicas_to_dirs import (
     PartitionDataRequest,
     TopicDataRequest,
 )
-from unit.controller.partitions.test_in_sync_replicas import proposal, request
+from unit.controller.partitions.isr_proposals import proposal, request
 from unit.controller.parts import applied, elections_of, view_of
 from unit.metadata.clusters import (
     broker,

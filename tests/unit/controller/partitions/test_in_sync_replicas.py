@@ -8,40 +8,12 @@ from barnabas.controller.partitions.in_sync_replicas import IsrControl
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition import (
     AlterPartitionRequest,
-    BrokerState,
-    PartitionDataRequest,
-    TopicDataRequest,
 )
+from unit.controller.partitions.isr_proposals import proposal, request
 from unit.controller.parts import applied, elections_of, view_of
-from unit.metadata.clusters import broker, image_of, partition, three_brokers, topic, topic_id
+from unit.metadata.clusters import broker, image_of, partition, three_brokers, topic
 
 IMAGE = three_brokers(topic("a", 1), partition(1, 0, (1, 2, 3)))
-
-
-def proposal(
-    isr: list[int],
-    leader_epoch: int = 0,
-    partition_epoch: int = 0,
-    index: int = 0,
-    recovery: int = 0,
-) -> PartitionDataRequest:
-    return PartitionDataRequest(
-        partition_index=index,
-        leader_epoch=leader_epoch,
-        new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=5) for each in isr],
-        leader_recovery_state=recovery,
-        partition_epoch=partition_epoch,
-    )
-
-
-def request(
-    each: PartitionDataRequest, broker_id: int = 1, epoch: int = 5, number: int = 1
-) -> AlterPartitionRequest:
-    return AlterPartitionRequest(
-        broker_id=broker_id,
-        broker_epoch=epoch,
-        topics=[TopicDataRequest(topic_id=topic_id(number), partitions=[each])],
-    )
 
 
 def test_the_isr_shrinks_and_grows_in_the_order_of_the_proposal() -> None:

@@ -20,7 +20,7 @@ from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.record.batch import set_crc
 from steps import finish
 from unit.coordinator.coordinator_world import OFFSETS_ID, CoordinatorWorld
-from unit.storage.test_damaged_markers import control_batch
+from unit.storage.control_batches import control_batch
 
 
 def test_offsets_survive_a_restart() -> None:

@@ -18,7 +18,7 @@ from barnabas.protocol.records.partition_change_record import PartitionChangeRec
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
-from unit.coordinator.transaction.test_transaction_coordinator import CONFIG, ID, P0, P1, World
+from unit.coordinator.transaction.transaction_world import CONFIG, ID, P0, P1, World
 from unit.replication.replica_set import LEADER
 
 FOLLOWER = 2

@@ -9,7 +9,7 @@ from barnabas.coordinator.transaction.producer import Producer
 from barnabas.coordinator.transaction.transaction_shard import _EXAMINED_AT_ONCE_MAX
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
-from unit.coordinator.transaction.test_transaction_coordinator import CONFIG, P0, World
+from unit.coordinator.transaction.transaction_world import CONFIG, P0, World
 
 COUNT = 2 * _EXAMINED_AT_ONCE_MAX + 500
 INTERVAL_MS = CONFIG.transaction_abort_timed_out_transaction_cleanup_interval_ms

@@ -14,7 +14,7 @@ from barnabas.coordinator.transaction.transaction_state import (
     TransactionState,
 )
 from barnabas.protocol.errors import ErrorCode
-from unit.coordinator.transaction.test_transaction_coordinator import ID, P0, P1, TIMEOUT_MS, World
+from unit.coordinator.transaction.transaction_world import ID, P0, P1, TIMEOUT_MS, World
 
 STEPS = 300
 ALLOWED = {

@@ -12,7 +12,7 @@ from barnabas.record.batch import batches
 from barnabas.record.builder import BatchBuilder
 from barnabas.storage.config import TOPIC_CONFIGS
 from barnabas.storage.topic_partition import TopicPartition
-from unit.server.dispatch.test_requests import alter, describe, fetch_request
+from unit.server.dispatch.sent_requests import alter, describe, fetch_request
 from unit.server.simulated_broker import SimulatedBroker, produce_request
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from barnabas.replication.partition.partition import Partition
 from barnabas.server.controller_access import forwarding
 from barnabas.server.quotas.config import INT_MAX
 from barnabas.storage.topic_partition import TopicPartition
-from unit.server.handlers.test_fetch_handling import replicated
-from unit.server.process.test_drain import long_fetch
+from unit.server.handlers.fetch_requests import replicated
+from unit.server.process.drain import long_fetch
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 from unit.server.simulated_cluster import CLIENT_PORT, SimulatedCluster, three_nodes
 

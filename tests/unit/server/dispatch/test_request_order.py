@@ -19,8 +19,8 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.record.builder import BatchBuilder
-from unit.server.handlers.test_fetch_handling import replicated
-from unit.server.process.test_drain import long_fetch
+from unit.server.handlers.fetch_requests import replicated
+from unit.server.process.drain import long_fetch
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 from unit.server.simulated_cluster import CLIENT_PORT, SimulatedCluster, three_nodes
 

@@ -10,21 +10,11 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
 from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
 from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
@@ -32,6 +22,7 @@ from barnabas.record.conversion import read_records
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
 from barnabas.server.handlers.broker_apis import SERVED_APIS
+from unit.server.dispatch.sent_requests import alter, describe, fetch_request
 from unit.server.simulated_broker import (
     TIMEOUT_MS,
     SimulatedBroker,
@@ -42,7 +33,6 @@ from unit.server.simulated_broker import (
 if TYPE_CHECKING:
     from barnabas.network.network_error import NetworkError
 
-SET, DELETE = 0, 1
 TOPIC, BROKER = 2, 4
 
 
@@ -51,45 +41,6 @@ def broker() -> SimulatedBroker:
     made = SimulatedBroker()
     made.make_topic("t")
     return made
-
-
-def fetch_request(offset: int, **options: int) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    return FetchRequest(topics=[FetchTopic(topic="t", partitions=[partition])], **options)
-
-
-def alter(broker: SimulatedBroker, kind: int, name: str, key: str, value: str | None) -> int:
-    request = IncrementalAlterConfigsRequest(
-        validate_only=False,
-        resources=[
-            AlterConfigsResource(
-                resource_type=kind,
-                resource_name=name,
-                configs=[
-                    AlterableConfig(
-                        name=key, config_operation=DELETE if value is None else SET, value=value
-                    )
-                ],
-            )
-        ],
-    )
-    return broker.ask(request, 1).responses[0].error_code
-
-
-def describe(broker: SimulatedBroker, kind: int, name: str, key: str) -> tuple[str, int, list]:
-    request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsResource(
-                resource_type=kind, resource_name=name, configuration_keys=[key]
-            )
-        ],
-        include_synonyms=True,
-        include_documentation=True,
-    )
-    (found,) = broker.ask(request, 4).results[0].configs
-    assert found.documentation
-    synonyms = [(each.name, each.value, each.source) for each in found.synonyms]
-    return found.value, found.config_source, synonyms
 
 
 def test_exactly_the_advertised_apis_are_served(broker: SimulatedBroker) -> None:

@@ -20,7 +20,7 @@ from barnabas.protocol.records.transaction_log import (
     TransactionLogValue,
 )
 from barnabas.record.builder import BatchBuilder
-from unit.server.handlers.test_repetitions import initialize
+from unit.server.handlers.producer_ids import initialize
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 
 STATE_TOPIC = "__transaction_state"

@@ -14,27 +14,11 @@ from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.server.handlers.groups.leave_group import MEMBERS_AT_ONCE, LeaveGroupHandler
 from steps import counted
-from unit.server.process.test_drain import begin_stop
+from unit.server.handlers.offset_requests import broker_with_groups, commit, committed
+from unit.server.process.drain import begin_stop
 from unit.server.simulated_broker import SimulatedBroker
-
-
-def broker_with_groups(**settings: str) -> SimulatedBroker:
-    broker = SimulatedBroker(offsets_topic_num_partitions="5", **settings)
-    request = FindCoordinatorRequest(key="g")
-    for _ in range(100):
-        if broker.ask(request, 1).error_code == 0:
-            break
-        broker.world.run_for(10)
-    broker.world.run_for(100)
-    return broker
 
 
 def join_request(member: str = "") -> JoinGroupRequest:
@@ -46,24 +30,6 @@ def join_request(member: str = "") -> JoinGroupRequest:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-
-
-def commit(broker: SimulatedBroker, offset: int) -> int:
-    partition = OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=None
-    )
-    topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
-    response = broker.ask(OffsetCommitRequest(group_id="g", topics=topics), 7)
-    error: int = response.topics[0].partitions[0].error_code
-    return error
-
-
-def committed(broker: SimulatedBroker) -> int:
-    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-    response = broker.ask(OffsetFetchRequest(group_id="g", topics=topics), 5)
-    assert response.error_code == 0
-    offset: int = response.topics[0].partitions[0].committed_offset
-    return offset
 
 
 def described(broker: SimulatedBroker) -> Any:

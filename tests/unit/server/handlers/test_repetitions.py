@@ -11,30 +11,11 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 )
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from unit.server.handlers.producer_ids import initialize
 from unit.server.simulated_broker import SimulatedBroker
 
 # The parts that the repetitions of one request may add.
 PARTS_MAX = 100_000
-
-
-def initialize(broker: SimulatedBroker, transactional_id: str) -> tuple[int, int]:
-    """Return producer id and epoch of a new transactional id."""
-    request = InitProducerIdRequest(
-        transactional_id=transactional_id,
-        transaction_timeout_ms=60_000,
-        producer_id=-1,
-        producer_epoch=-1,
-    )
-    for _ in range(100):
-        found = broker.ask(request, 4)
-        if found.error_code == ErrorCode.NONE:
-            return found.producer_id, found.producer_epoch
-        # The coordinator's topic is created by this request.
-        broker.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]), 4)
-        broker.world.run_for(100)
-    raise AssertionError(ErrorCode(found.error_code))
 
 
 def test_the_repetitions_of_a_transactional_id_are_limited_by_its_partitions() -> None:

@@ -68,7 +68,7 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import delete_records
 from barnabas.storage.topic_partition import TopicPartition
-from unit.server.handlers.test_repetitions import initialize
+from unit.server.handlers.producer_ids import initialize
 from unit.server.security.authorizer.secured_broker import SecuredBroker
 from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker
 

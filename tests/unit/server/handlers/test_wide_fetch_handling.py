@@ -28,7 +28,7 @@ from barnabas.server.conversion.old_fetch import OldFetch
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import fetch, pending_fetch
 from barnabas.storage.topic_partition import TopicPartition
-from unit.server.quotas.test_client_quotas import CLIENT, set_quota
+from unit.server.quotas.client_quotas import CLIENT, set_quota
 from unit.server.security.authorizer.secured_broker import SecuredBroker, allowing
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 from unit.server.simulated_cluster import three_nodes

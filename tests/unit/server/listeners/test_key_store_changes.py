@@ -30,7 +30,7 @@ from barnabas.runtime.tls.tls_stream import TlsDependencies
 from barnabas.settings.definition import ConfigError
 from certificates import Authority, Certificate, shared_authority
 from unit.runtime.tls.handshaking import keys_of
-from unit.server.dispatch.test_requests import describe
+from unit.server.dispatch.sent_requests import describe
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 NAME = "broker"

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.network.connection import Connection
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from unit.server.quotas.test_client_quotas import set_quota
+from unit.server.quotas.client_quotas import set_quota
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 

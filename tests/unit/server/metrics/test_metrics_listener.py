@@ -16,7 +16,7 @@ from barnabas.metrics.metrics_listener import CONNECTIONS_MAX
 from barnabas.network.principal import Principal
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from unit.runtime.streams import Recorder
-from unit.server.process.test_drain import long_fetch
+from unit.server.process.drain import long_fetch
 from unit.server.simulated_broker import HOST, SimulatedBroker, SimulatedClient
 
 PORT = 9308

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from barnabas.metrics import names
 from barnabas.metrics.sampled import SampledValues
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.server.metrics.quorum_metrics import quorum_families
+from unit.server.metrics.quorum_metrics import metrics
 from unit.server.simulated_broker import SimulatedBroker
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
-
-if TYPE_CHECKING:
-    from barnabas.server.process.node import Node
 
 # Metrics of Apache Kafka 4.4 in JMX, without those of its selector and of authentication.
 KAFKAS = {
@@ -24,16 +19,6 @@ KAFKAS = {
     "log-end-epoch", "log-end-offset", "number-of-observers", "number-of-voters",
     "number-unknown-voter-connections", "poll-idle-ratio-avg", "uncommitted-voter-change",
 }  # fmt: skip
-
-
-def metrics(node: Node) -> dict[str, float]:
-    found = {}
-    for family in quorum_families(node.shared.quorum, node.observation.quorum_watch):
-        ((tags, value),) = family.samples
-        assert isinstance(value, int | float)
-        name = family.name.rpartition(":")[2]
-        found[name if not tags else f"{name} {tags[0][1]}"] = value
-    return found
 
 
 def test_all_quorum_metrics_of_kafka_exist() -> None:

@@ -18,7 +18,6 @@ from barnabas.protocol.messages.alter_client_quotas import (
 )
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -39,6 +38,7 @@ from barnabas.protocol.messages.unregister_controller import UnregisterControlle
 from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
 from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
 from barnabas.storage.errors import InconsistentDirectoryError
+from unit.server.process.topic_creation import ENOUGH_MS, creation
 from unit.server.simulated_cluster import (
     CLIENT_PORT,
     CONTROLLER_PORT,
@@ -48,15 +48,6 @@ from unit.server.simulated_cluster import (
 
 if TYPE_CHECKING:
     from barnabas.runtime.sockets import Stream
-
-ENOUGH_MS = 10_000
-
-
-def creation(name: str, replicas: int = 1, timeout_ms: int = ENOUGH_MS) -> CreateTopicsRequest:
-    topic = CreatableTopic(
-        name=name, num_partitions=3, replication_factor=replicas, assignments=[], configs=[]
-    )
-    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
 
 
 def metadata(cluster: SimulatedCluster, node_id: int, *names: str) -> object:

@@ -28,7 +28,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.storage.topic_partition import TopicPartition
-from unit.server.handlers.test_fetch_handling import errors, fetch, named, part
+from unit.server.handlers.fetch_requests import errors, fetch, named, part
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.storage.topic_partition import TopicPartition
-from unit.server.handlers.test_groups import broker_with_groups, commit, committed
+from unit.server.handlers.offset_requests import broker_with_groups, commit, committed
 from unit.server.simulated_broker import SimulatedBroker
 
 HOUR_MS = 3_600_000

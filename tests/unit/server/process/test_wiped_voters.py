@@ -8,7 +8,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.core.unproven_voter import UnprovenVoterFile
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.startup.formatting import FirstVoters, FormatDependencies, format_node
-from unit.server.process.test_cluster import creation
+from unit.server.process.topic_creation import creation
+from unit.server.process.wiped_disk import wipe
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 
 
@@ -16,13 +17,6 @@ def create(cluster: SimulatedCluster, node_id: int, name: str) -> None:
     """Create a topic; it is committed then."""
     answer = cluster.ask(node_id, creation(name, replicas=1), 7)
     assert answer.topics[0].error_code == ErrorCode.NONE, answer
-
-
-def wipe(cluster: SimulatedCluster, node_id: int) -> None:
-    """Replace the disk of a dead node with an empty one."""
-    disk = cluster.world.host(f"node-{node_id}").disk
-    disk.remove_tree("/data")
-    disk.sync_directory("/")
 
 
 def is_marked_unproven(cluster: SimulatedCluster, node_id: int) -> bool:

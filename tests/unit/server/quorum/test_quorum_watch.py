@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from barnabas.server.quorum.quorum_watch import QuorumWatch
-from unit.server.metrics.test_quorum_metrics import metrics
+from unit.server.metrics.quorum_metrics import metrics
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 
 SEEN_WITHIN_MS = 3_000

@@ -9,12 +9,6 @@ import pytest
 
 from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    EntityDataRequest,
-    EntryDataRequest,
-    OpData,
-)
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -31,26 +25,8 @@ from barnabas.server.metrics.quota_metrics import quota_families
 from barnabas.server.quotas.client_quotas import CountedRequest
 from barnabas.server.quotas.rate_quota import THROTTLE_MS_MAX
 from barnabas.server.quotas.used_recently import ENTRIES_MAX
+from unit.server.quotas.client_quotas import CLIENT, Entity, set_quota
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
-
-Entity = dict[str, str | None]
-# The one client's id is its host's name.
-CLIENT: Entity = {"client-id": "client"}
-
-
-def set_quota(broker: SimulatedBroker, entity: Entity, key: str, value: float | None) -> None:
-    request = AlterClientQuotasRequest(
-        entries=[
-            EntryDataRequest(
-                entity=[EntityDataRequest(entity_type=k, entity_name=n) for k, n in entity.items()],
-                ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
-            )
-        ],
-        validate_only=False,
-    )
-    other = SimulatedClient(broker.world, "admin")
-    assert other.ask(request, 1).entries[0].error_code == ErrorCode.NONE
-    other.channel.close()
 
 
 def describe(broker: SimulatedBroker, *components: ComponentData, strict: bool = False) -> Any:

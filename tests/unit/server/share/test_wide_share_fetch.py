@@ -29,7 +29,7 @@ from barnabas.server.share import share_partitions, wide_share_fetch
 from barnabas.server.share.records.record_state import ACCEPT
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.waiting import steps
-from unit.server.quotas.test_client_quotas import set_quota
+from unit.server.quotas.client_quotas import set_quota
 from unit.server.share.consumption import GROUP, Member, acquired, share_broker
 from unit.server.simulated_broker import SimulatedClient, produce_request
 

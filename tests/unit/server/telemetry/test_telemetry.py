@@ -28,7 +28,7 @@ from barnabas.server.telemetry.otlp import (
 )
 from barnabas.server.telemetry.receiver import LoggingReceiver
 from steps import Loop, counted, finish
-from unit.server.dispatch.test_requests import alter
+from unit.server.dispatch.sent_requests import alter
 from unit.server.simulated_broker import SimulatedBroker
 
 NOBODY = bytes(16)

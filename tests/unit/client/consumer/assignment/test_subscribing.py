@@ -12,12 +12,11 @@ import pytest
 import barnabas
 import barnabas.aio
 from barnabas.client.consumer.assignment.subscription import Subscription, SubscriptionPattern
-from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.errors import CommitFailedError, SubscriptionError
-from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import BrokerError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
+from unit.client.consumer.silent_core import Silent, core_over
 from unit.client.scripted_cluster import ScriptedCluster
 
 # Never answered: nothing listens there.
@@ -29,11 +28,11 @@ KINDS: dict[str, Any] = {
 }
 
 
-class UpdatingCluster(ScriptedCluster):
+class UpdatingCluster(Silent):
     """Calls its listeners when the test says that metadata came."""
 
     def __init__(self, **keys: object) -> None:
-        super().__init__(**{"group.id": "g", **keys})
+        super().__init__(**keys)
         self.listeners: list[Any] = []
 
     def on_update(self, listener: Any) -> None:
@@ -43,20 +42,6 @@ class UpdatingCluster(ScriptedCluster):
         self.metadata.errors = dict(errors)
         for listener in list(self.listeners):
             listener()
-
-    # As `Coordinators`, which find nothing.
-
-    def known(self, _group: str) -> None:
-        pass
-
-    def find(self, _group: str, _on_found: Any) -> None:
-        pass
-
-
-def core_over(cluster: ScriptedCluster) -> ConsumerCore:
-    stand_in: Any = cluster
-    parts, _ = take_user_objects({})
-    return ConsumerCore(stand_in, stand_in, parts, lambda _call, done: done(None))
 
 
 @pytest.mark.parametrize("first", KINDS)

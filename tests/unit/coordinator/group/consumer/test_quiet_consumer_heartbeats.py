@@ -2,74 +2,47 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from barnabas.coordinator.group.consumer import consumer_membership
 from unit.coordinator.consumers_world import ConsumersWorld, Partitions
 from unit.coordinator.quiet_comparison import seen_both_ways
+from unit.coordinator.quiet_storm import QuietStorm
 
-ROUNDS = 600
-# Member "s" is static.
-MEMBERS = ("a", "b", "s")
 TOPICS = ("t1", "t2")
 
 
-class Storm:
-    """Random heartbeats of three members, and changes of what their responses depend on."""
+class ConsumerStorm(QuietStorm):
+    """A consumer group. Member "s" is static."""
+
+    members = ("a", "b", "s")
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
-        interval_ms = self.chance.choice((0, 50))
-        self.world = ConsumersWorld(group_consumer_assignment_interval_ms=interval_ms)
+        interval_ms = (0, 50)[seed % 2]
+        super().__init__(seed, ConsumersWorld(group_consumer_assignment_interval_ms=interval_ms))
         self.world.create_topic("t1", 4)
-        self.has_second = False
-        self.epochs = dict.fromkeys(MEMBERS, 0)
         self.owned: dict[str, Partitions] = {}
-        # Responses to heartbeats, and descriptions of the group.
-        self.seen: list[object] = []
 
-    def play(self) -> list[object]:
-        """Return what the members and an administrator see."""
-        for _ in range(ROUNDS):
-            self.world.run_for(self.chance.choice((1, 10)))
-            if self.chance.random() < 0.06:
-                self._change()
-            self._beat(self.chance.choice(MEMBERS))
-        return self.seen
-
-    def _change(self) -> None:
+    def change(self) -> None:
         match self.chance.randrange(7):
             case 0:
-                self._change_topics()
+                self.change_topics()
             case 1:
                 interval_ms = self.chance.choice(("6000", "7000"))
                 self.world.overrides["g"] = {"consumer.heartbeat.interval.ms": interval_ms}
             case 2:
                 self.world.restart()
             case 3:
-                self._send(self.chance.choice(MEMBERS), -1)
+                self._send(self.chance.choice(self.members), -1)
             case 4:
-                # All sessions expire.
-                self.world.run_for(100_000)
+                self.end_sessions()
             case 5:
                 self.seen.append(self.world.describe_consumers())
             case 6:
-                # Members with regular expressions stay until the expressions are resolved again.
-                for _ in range(4):
-                    self.world.run_for(10_000)
-                    for member in MEMBERS:
-                        self._beat(member)
+                # Regular expressions are resolved again.
+                self.let_retries_run()
 
-    def _change_topics(self) -> None:
-        if self.has_second:
-            self.world.delete_topic("t2")
-        else:
-            self.world.create_topic("t2", 3)
-        self.has_second = not self.has_second
-
-    def _beat(self, member: str) -> None:
+    def beat(self, member: str) -> None:
         epoch, fields = self.epochs[member], {}
         if not epoch:
             fields = {"rebalance_timeout_ms": 20_000, **self._subscription()}
@@ -100,8 +73,7 @@ class Storm:
         elif epoch > 0 and self.chance.random() < 0.3:
             owned = self.owned.get(member)
         response = self.world.beat(member, epoch, owned, **fields)
-        self.seen.append(response)
-        self.epochs[member] = 0 if response.error_code or epoch < 0 else response.member_epoch
+        self.note(member, epoch, response)
         assigned = self.world.owned(response)
         if assigned is not None:
             self.owned[member] = assigned
@@ -112,5 +84,5 @@ def test_quiet_heartbeats_have_the_responses_of_the_general_code(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, name = consumer_membership, "quiet_consumer_heartbeat"
-    seen = seen_both_ways(monkeypatch, module, name, lambda: Storm(seed).play())
+    seen = seen_both_ways(monkeypatch, module, name, lambda: ConsumerStorm(seed).play())
     assert {getattr(each, "error_code", 0) for each in seen} > {0}

@@ -2,56 +2,43 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.coordinator.group.streams import streams_membership
 from unit.coordinator.consumers_world import CLIENT
 from unit.coordinator.quiet_comparison import seen_both_ways
+from unit.coordinator.quiet_storm import QuietStorm
 from unit.coordinator.streams_world import StreamsWorld, by_subtopology, topology
 
-ROUNDS = 600
-MEMBERS = ("a", "b", "c")
 TOPOLOGY = topology("in", changelog="log", epoch=1)
 OLD_TOPOLOGY = topology("in", epoch=0)
 TAGS = "streams.rack.aware.assignment.tags"
 
 
-class Storm:
-    """Random heartbeats of three members, and changes of what their responses depend on."""
+class StreamsStorm(QuietStorm):
+    """A streams group with two topologies, tags, endpoints and task offsets."""
+
+    changing_topic = ("log", 4)
+    change_chance = 0.08
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
-        self.world = StreamsWorld(
-            group_streams_assignment_interval_ms=self.chance.choice((0, 50)),
-            group_streams_initial_rebalance_delay_ms=self.chance.choice((0, 30)),
+        world = StreamsWorld(
+            group_streams_assignment_interval_ms=(0, 50)[seed % 2],
+            group_streams_initial_rebalance_delay_ms=(0, 30)[seed // 2 % 2],
         )
-        self.world.create_topic("in", 4)
-        self.world.create_topic("log", 4)
-        self.has_log = True
+        super().__init__(seed, world)
+        world.create_topic("in", 4)
+        self.change_topics()
         # The configs of the group are the same object until they change, as in a metadata image.
-        self.world.overrides["g"] = {}
-        self.epochs = dict.fromkeys(MEMBERS, 0)
+        world.overrides["g"] = {}
         self.reports: dict[str, object] = {}
-        self.endpoint_epochs = dict.fromkeys(MEMBERS, 0)
-        # Responses to heartbeats, and descriptions of the group.
-        self.seen: list[object] = []
+        self.endpoint_epochs = dict.fromkeys(self.members, 0)
 
-    def play(self) -> list[object]:
-        """Return what the members and an administrator see."""
-        for _ in range(ROUNDS):
-            self.world.run_for(self.chance.choice((1, 10)))
-            if self.chance.random() < 0.08:
-                self._change()
-            self._beat(self.chance.choice(MEMBERS))
-        return self.seen
-
-    def _change(self) -> None:
+    def change(self) -> None:
         match self.chance.randrange(7):
             case 0:
-                self._change_topics()
+                self.change_topics()
             case 1:
                 self.world.overrides["g"] = {
                     "streams.num.standby.replicas": self.chance.choice("01"),
@@ -62,20 +49,13 @@ class Storm:
             case 3:
                 self.world.restart()
             case 4:
-                self._send(self.chance.choice(MEMBERS), -1)
+                self._send(self.chance.choice(self.members), -1)
             case 5:
                 self.world.run_for(20_000)
             case 6:
                 self.seen.append(self.world.describe_streams())
 
-    def _change_topics(self) -> None:
-        if self.has_log:
-            self.world.delete_topic("log")
-        else:
-            self.world.create_topic("log", 4)
-        self.has_log = not self.has_log
-
-    def _beat(self, member: str) -> None:
+    def beat(self, member: str) -> None:
         epoch = self.epochs[member]
         fields: dict[str, object] = {}
         if not epoch:
@@ -132,9 +112,8 @@ class Storm:
             endpoint_epoch=self.endpoint_epochs[member],
             **fields,
         )
-        self.seen.append(response)
+        self.note(member, epoch, response)
         self.endpoint_epochs[member] = response.endpoint_information_epoch
-        self.epochs[member] = 0 if response.error_code or epoch < 0 else response.member_epoch
         owned = by_subtopology(response.active_tasks)
         if owned is not None:
             self.reports[member] = owned
@@ -145,5 +124,5 @@ def test_quiet_heartbeats_have_the_responses_of_the_general_code(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, name = streams_membership, "quiet_heartbeat"
-    seen = seen_both_ways(monkeypatch, module, name, lambda: Storm(seed).play())
+    seen = seen_both_ways(monkeypatch, module, name, lambda: StreamsStorm(seed).play())
     assert {getattr(each, "error_code", 0) for each in seen} > {0}

@@ -20,7 +20,7 @@ from barnabas.server.configs.topic_configs import default_keys
 from barnabas.settings.key import DynamicMode
 from barnabas.storage.topic_partition import TopicPartition
 from unit.metadata.clusters import config, image_of
-from unit.server.dispatch.test_requests import alter, describe
+from unit.server.dispatch.sent_requests import alter, describe
 from unit.server.simulated_broker import SimulatedBroker
 
 if TYPE_CHECKING:
