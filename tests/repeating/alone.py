@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -23,10 +24,12 @@ class Outcome:
         errors: the error of each failed test by its name, in the order of the run. A process that
             ran no test, crashed or did not end has one error under the name of the command.
         output: everything that the process printed.
+        passed: the number of tests that passed.
     """
 
     errors: dict[str, str]
     output: str
+    passed: int
 
 
 def first_line(text: str) -> str:
@@ -36,7 +39,7 @@ def first_line(text: str) -> str:
 
 
 def run_alone(tests: Sequence[str], directory: Path, timeout_s: int = TIMEOUT_S) -> Outcome:
-    """Run tests in one new process, without pytest-xdist.
+    """Run tests in one new process, without pytest-xdist and without options of the environment.
 
     Args:
         tests: ids of tests, paths, or options of pytest.
@@ -51,6 +54,7 @@ def run_alone(tests: Sequence[str], directory: Path, timeout_s: int = TIMEOUT_S)
                 status = subprocess.run(
                     [*command, *tests],
                     cwd=directory,
+                    env={**os.environ, "PYTEST_ADDOPTS": ""},
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
@@ -64,7 +68,7 @@ def run_alone(tests: Sequence[str], directory: Path, timeout_s: int = TIMEOUT_S)
         errors, passed = _read(results) if results.exists() else ({}, 0)
     if not errors and (status != 0 or not passed):
         errors = {"pytest": ended if status else "all tests were skipped"}
-    return Outcome(errors, output)
+    return Outcome(errors, output, passed)
 
 
 def _read(results: Path) -> tuple[dict[str, str], int]:

@@ -9,8 +9,9 @@ new one would hide the failure. A run that did not run all of its tests (an erro
 interruption, too many crashes of workers) fails as it is.
 
 A fixture of a module or of the session that fails makes all of its tests fail with the same error.
-That is one failure: its tests are repeated together. A failed teardown may be the fault of an
-earlier test: all tests of the file are repeated.
+That is one failure: its tests are repeated together, and all of them must pass. A failed teardown
+may be the fault of an earlier test: all tests of the file are repeated. The last teardown of a
+process ends the fixtures of the session, which any test may have damaged: it is not repeated.
 """
 
 from __future__ import annotations
@@ -59,14 +60,24 @@ def is_seeded(item: pytest.Item) -> bool:
 class FailureDetails:
     """A plugin of each process that runs tests: its reports say which failures are the same."""
 
+    def __init__(self) -> None:
+        self._is_last = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        """Remember whether fixtures of the session end with this test."""
+        self._is_last = nextitem is None
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add the attributes `seeded` and `first_failed_test` to the report of a failed test."""
+        """Add `is_repeatable` to each report, and `first_failed_test` to that of a failed test."""
         report = yield
+        report.is_repeatable = not (
+            is_seeded(item) or (report.failed and report.when == "teardown" and self._is_last)
+        )
         if report.failed and call.excinfo is not None:
-            report.seeded = is_seeded(item)
             # pytest raises the same exception object for each test of a failed fixture.
             error = vars(call.excinfo.value)
             report.first_failed_test = error.setdefault("first_failed_test", item.nodeid)
@@ -90,22 +101,16 @@ class _Failure:
         return list(dict.fromkeys(report.nodeid for report in self.reports))
 
     @property
-    def is_seeded(self) -> bool:
-        # The report of a crashed worker has a node id only.
-        return any(
-            getattr(report, "seeded", False) or report.nodeid.startswith(SEEDED_FOLDERS)
-            for report in self.reports
-        )
-
-    @property
     def name(self) -> str:
         more = len(self.tests) - 1
         return f"{self.test} and {more} more" if more else self.test
 
     @property
     def error(self) -> str:
-        crash = getattr(self.reports[0].longrepr, "reprcrash", None)
-        return first_line(crash.message if crash else self.reports[0].longreprtext)
+        # The report of a crashed worker has only a sentence.
+        longrepr = self.reports[0].longrepr
+        crash = getattr(longrepr, "reprcrash", None)
+        return first_line(crash.message if crash else str(longrepr))
 
 
 class FailedAgain:
@@ -115,7 +120,10 @@ class FailedAgain:
         self._config = config
         self._flaky_max = flaky_max
         self._failures: dict[str, _Failure] = defaultdict(_Failure)
+        # The tests by file that were not skipped.
         self._tests: dict[str, dict[str, None]] = defaultdict(dict)
+        self._completed: set[str] = set()
+        self._unrepeatable: set[str] = set()
         self._is_collected = True
         self._flaky: list[_Failure] = []
         # Why no test is repeated.
@@ -127,7 +135,14 @@ class FailedAgain:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Remember a failure under the first test that failed for its cause."""
-        self._tests[report.nodeid.split("::", 1)[0]][report.nodeid] = None
+        if report.when == "call" and not report.skipped:
+            self._tests[report.nodeid.split("::", 1)[0]][report.nodeid] = None
+        # Without teardown: the report of a crashed worker.
+        if report.when not in {"setup", "call"}:
+            self._completed.add(report.nodeid)
+        # The report of a crashed worker does not say; the setup of its test usually did.
+        if not getattr(report, "is_repeatable", not report.nodeid.startswith(SEEDED_FOLDERS)):
+            self._unrepeatable.add(report.nodeid)
         if report.failed:
             cause = getattr(report, "first_failed_test", report.nodeid)
             self._failures[cause].reports.append(report)
@@ -138,7 +153,7 @@ class FailedAgain:
         """Repeat the failed tests and set the exit status of the run."""
         if session.exitstatus == pytest.ExitCode.OK:
             return
-        was_run = sum(map(len, self._tests.values())) >= session.testscollected
+        was_run = len(self._completed) >= session.testscollected
         if session.exitstatus != pytest.ExitCode.TESTS_FAILED or not (
             self._is_collected and was_run
         ):
@@ -148,7 +163,7 @@ class FailedAgain:
         if self._reason:
             return
         for failure in self._failures.values():
-            if not failure.is_seeded:
+            if self._unrepeatable.isdisjoint(failure.tests):
                 self._repeat(failure)
         for failure in self._flaky:
             self._move_to_flaky(failure)
@@ -162,7 +177,9 @@ class FailedAgain:
                 tests = list(dict.fromkeys([*tests, *self._tests[report.nodeid.split("::", 1)[0]]]))
         outcome = run_alone(tests, self._config.rootpath)
         failure.again = next(iter(outcome.errors.values()), "")
-        if not outcome.errors:
+        if outcome.passed < len(tests) and not failure.again:
+            failure.again = f"{outcome.passed} of {len(tests)} tests passed"
+        if not failure.again:
             self._flaky.append(failure)
 
     @property

@@ -81,6 +81,8 @@ def main() -> None:
     tests = shlex.split(arguments.tests)
     if not tests:
         parser.error("no tests: make flaky TESTS='tests/unit/raft/test_core.py'")
+    if arguments.times < 1:
+        parser.error("--times must be at least 1")
     sys.exit(1 if repeat(tests, arguments.times, arguments.busy) else 0)
 
 

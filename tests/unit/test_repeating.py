@@ -11,7 +11,7 @@ import pytest
 
 from repeating.alone import kind_of, run_alone
 from repeating.failed_again import REPEATED_MAX
-from repeating.under_load import busy_processes, repeat
+from repeating.under_load import busy_processes, main, repeat
 
 pytest_plugins = ["pytester"]
 
@@ -102,12 +102,51 @@ def test_a_test_that_fails_again_fails_the_run(run: Run) -> None:
     assert result.ret == 1
 
 
-def test_a_test_that_is_skipped_the_second_time_has_failed(run: Run) -> None:
-    result = run("def test_it():\n    assert not is_first('a')\n    pytest.skip('no')")
-    assert last_lines(result)[1:] == [
-        "FAILED AGAIN test_it.py::test_it - all tests were skipped",
-        "1 failed",
-    ]
+SKIPPED_LATER = """
+def test_it():
+    assert not is_first("a")
+    pytest.skip("no")
+"""
+SKIPPED_BESIDE_ANOTHER = """
+@pytest.fixture(scope="module")
+def server():
+    assert not is_first("a")
+
+def test_it(server):
+    pass
+
+def test_other(server):
+    pytest.skip("no")
+"""
+SKIPPED_BEFORE_ITS_TEARDOWN = """
+@pytest.fixture
+def left_open():
+    yield
+    assert not is_first("a")
+
+def test_it(left_open):
+    if Path("a").exists():
+        pytest.skip("no")
+
+def test_other():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (SKIPPED_LATER, " - all tests were skipped"),
+        (SKIPPED_BESIDE_ANOTHER, " and 1 more - 1 of 2 tests passed"),
+        (SKIPPED_BEFORE_ITS_TEARDOWN, " - 1 of 2 tests passed"),
+    ],
+)
+def test_a_test_that_does_not_run_the_second_time_has_failed(
+    run: Run, source: str, error: str
+) -> None:
+    result = run(source)
+    again = [line for line in last_lines(result) if line.startswith("FAILED AGAIN")]
+    assert again == [f"FAILED AGAIN test_it.py::test_it{error}"]
     assert result.ret == 1
 
 
@@ -163,6 +202,13 @@ def test_tests_of_seeds_are_not_repeated(run: Run) -> None:
 CRASH = "    os.kill(os.getpid(), signal.SIGKILL)\n"
 
 
+def test_a_crash_in_a_test_of_a_seed_is_not_repeated(run: Run) -> None:
+    crash = f"@pytest.mark.seeded\ndef test_crash():\n  if is_first('a'):\n{CRASH}"
+    result = run(GOOD + crash, "-n", "2")
+    assert last_lines(result)[-1] == "1 failed, 1 passed"
+    assert result.ret == 1
+
+
 @pytest.mark.parametrize(
     ("condition", "counts", "status"),
     [("is_first('a')", "2 passed, 1 flaky", 0), ("True", "1 failed, 2 passed", 1)],
@@ -175,6 +221,7 @@ def test_a_test_that_ends_its_worker_is_repeated_and_the_others_run(
     result = run(GOOD + crash + "\ndef test_after():\n    pass", "-n", "2")
     assert last_lines(result)[-1] == counts
     assert result.ret == status
+    assert "test_crash - worker 'gw" in result.stdout.str()
     assert ("pytest ended with status -9" in result.stdout.str()) is bool(status)
 
 
@@ -211,9 +258,7 @@ def test_a_fixture_of_a_module_that_fails_is_one_failure(
     assert result.ret == 0
 
 
-def test_all_tests_of_the_file_are_repeated_after_a_failed_teardown(run: Run) -> None:
-    result = run(
-        """
+LEFT_OPEN = """
 @pytest.fixture(scope="module")
 def left_open():
     names = []
@@ -226,10 +271,32 @@ def test_bad(left_open):
 def test_good(left_open):
     pass
 """
-    )
+
+
+def test_all_tests_of_the_file_are_repeated_after_a_failed_teardown(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(test_later=GOOD)
+    result = run(LEFT_OPEN)
     assert [line.split(" - ")[0] for line in last_lines(result)] == [
         "ERROR test_it.py::test_good",
         "FAILED AGAIN test_it.py::test_good",
+        "3 passed, 1 error",
+    ]
+    assert result.ret == 1
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "one worker"])
+def test_a_failed_teardown_of_the_session_is_not_repeated(
+    run: Run, pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    pytester.makeconftest(
+        f"{CONFTEST}{LEFT_OPEN.replace('module', 'session').split('def test')[0]}"
+    )
+    pytester.makepyfile(test_before="def test_bad(left_open):\n    left_open.append('a')")
+    result = run("def test_good(left_open):\n    pass", *options)
+    assert [line.split(" - ")[0] for line in last_lines(result)] == [
+        "ERROR test_it.py::test_good",
         "2 passed, 1 error",
     ]
     assert result.ret == 1
@@ -253,10 +320,13 @@ def test_a_run_that_ends_at_its_first_failure_fails(run: Run) -> None:
     assert result.ret == 1
 
 
-def test_an_interrupted_run_fails(run: Run) -> None:
-    result = run(UNLUCKY + "def test_end():\n    raise KeyboardInterrupt")
+@pytest.mark.parametrize(
+    ("end", "status"), [("raise KeyboardInterrupt", 2), ("pytest.exit('full', returncode=1)", 1)]
+)
+def test_an_interrupted_run_fails(run: Run, end: str, status: int) -> None:
+    result = run(f"{UNLUCKY}def test_end():\n    {end}")
     assert "FLAKY" not in result.stdout.str()
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert result.ret == status
 
 
 def test_errors_that_differ_in_numbers_are_of_one_kind() -> None:
@@ -287,6 +357,24 @@ def test_it():
         "2 of 4: test_it::test_it: Failed: lost 1 record",
         "1 of 4: test_it::test_it: Failed: no leader after 3 s",
     ]
+
+
+def test_runs_under_load_need_a_number_of_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["under_load", "--times", "0", "test_it.py"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "--times must be at least 1" in capsys.readouterr().err
+
+
+def test_a_test_alone_has_no_options_of_the_environment(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
+    pytester.makepyfile(test_it=GOOD)
+    assert not run_alone(["test_it.py"], pytester.path).errors
 
 
 def test_busy_processes_end_with_the_runs() -> None:

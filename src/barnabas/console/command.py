@@ -21,6 +21,7 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.schema_formats import open_registry, registry_option
+from barnabas.cli.common.units import NumberRange
 from barnabas.cli.profiles.selection import (
     CONFIG_VARIABLE,
     PROFILE_VARIABLE,
@@ -99,7 +100,7 @@ _PASSWORD_BYTES_MAX = 1024
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.5, 3600),
+    type=NumberRange(0.5, 3600),
     default=5.0,
     show_default=True,
     metavar="SECONDS",

@@ -38,5 +38,7 @@ class AnyDeserializer(SchemaDeserializer):
                     message_as_json,
                 )
 
-                decode = ProtobufDeserializer(self.registry).decoder(schema_id, schema)
+                decode = ProtobufDeserializer(self.registry, for_json=True).decoder(
+                    schema_id, schema
+                )
                 return lambda data: message_as_json(decode(data))

@@ -1,11 +1,30 @@
-"""Durations and sizes with units in options and configs."""
+"""Numbers, and durations and sizes with units, in options and configs."""
 
 from __future__ import annotations
 
 import click
 import pytest
 
-from barnabas.cli.common.units import config_text, duration_ms, size_bytes
+from barnabas.cli.common.units import NumberRange, config_text, duration_ms, size_bytes
+from unit.cli.leaf_commands import LEAVES
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "many"])
+def test_an_option_for_a_number_refuses_what_is_no_number(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        NumberRange(0).convert(text, None, None)
+    assert NumberRange(0).convert("0.5", None, None) == 0.5
+
+
+def test_all_options_for_numbers_refuse_what_is_no_number() -> None:
+    types = [
+        each.type
+        for _, command in LEAVES
+        for each in command.params
+        if each.type.name.startswith("float")
+    ]
+    assert types
+    assert all(isinstance(each, NumberRange) for each in types)
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,22 @@ def test_a_small_record_with_countless_defaults_is_not_shown_as_json(
         read(header + b"\0" + message.SerializeToString())
 
 
+def test_a_record_with_countless_messages_is_refused_before_it_fills_the_memory(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    """The bytes are damaged behind these messages, which the decoder would make first."""
+    fields = " ".join(f"int64 f{number} = {number};" for number in range(1, 2001))
+    schema = (
+        'syntax = "proto3"; message Outer { repeated Wide list = 1; Outer self = 2; }'
+        f" message Wide {{ {fields} }}"
+    )
+    header = encode_header(server.add(schema, "PROTOBUF"))
+    read = AnyDeserializer(registry)
+    assert len(read(header + b"\0\x12\x04" + b"\x0a\0" * 2)["self"]["list"]) == 2
+    with pytest.raises(WireFormatError, match="more than 100000 fields"):
+        read(header + b"\0" + b"\x0a\0" * 60 + b"\xff")
+
+
 def test_a_record_that_is_nested_too_deep_is_refused(
     server: RegistryServer, registry: SchemaRegistry
 ) -> None:

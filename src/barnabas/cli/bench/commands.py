@@ -26,6 +26,7 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.termination import termination_as_interrupt
 from barnabas.cli.common.topic_names import topic_arguments
+from barnabas.cli.common.units import NumberRange
 from barnabas.client.errors import AdminResultsError, ClientError
 from barnabas.protocol.errors import ErrorCode
 
@@ -66,7 +67,7 @@ def _bounds(command: F) -> F:
         click.option("-n", "--records", type=click.IntRange(1), help="End after N records."),
         click.option(
             "--seconds",
-            type=click.FloatRange(0, min_open=True),
+            type=NumberRange(0, min_open=True),
             help="End after N seconds.  [default: 10, unless --records is given]",
         ),
     ]
@@ -80,7 +81,7 @@ def _load_options(command: F) -> F:
     options = [
         _bounds,
         click.option(
-            "--rate", type=click.FloatRange(0, min_open=True), help="Records per second."
+            "--rate", type=NumberRange(0, min_open=True), help="Records per second."
         ),
         click.option(
             "-s", "--record-size", type=click.IntRange(1, 10_000_000), default=100,
@@ -210,9 +211,9 @@ def bench_produce(
 )
 @topic_arguments("topics", "TOPIC")
 @click.option("-n", "--records", type=click.IntRange(1), help="End after N records.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="End after so long.")
+@click.option("--seconds", type=NumberRange(0, min_open=True), help="End after so long.")
 @click.option(
-    "--idle", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+    "--idle", type=NumberRange(0, min_open=True), default=10.0, show_default=True,
     help="End after N seconds without a record.",
 )  # fmt: skip
 @_quiet
@@ -258,7 +259,7 @@ def bench_consume(
     help="Send one record at a time, without a rate, like kafka-e2e-latency.",
 )
 @click.option(
-    "--idle", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+    "--idle", type=NumberRange(0, min_open=True), default=10.0, show_default=True,
     help="Fail if a record does not arrive within N seconds.",
 )  # fmt: skip
 @_quiet

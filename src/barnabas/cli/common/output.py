@@ -28,7 +28,7 @@ from click.core import ParameterSource
 
 from barnabas.cli.common.printable import echo, json_line
 from barnabas.cli.common.termination import exit_status
-from barnabas.cli.common.units import config_text
+from barnabas.cli.common.units import NumberRange, config_text
 from barnabas.cli.profiles.selection import (
     BOOTSTRAP_VARIABLE,
     CONFIG_VARIABLE,
@@ -120,7 +120,7 @@ def _keep_timeout(ctx: click.Context, _parameter: click.Parameter, value: float)
 # The command does not get this option: `connected` reads it from the context.
 timeout_option = click.option(
     "--timeout",
-    type=click.FloatRange(0.1, 86_400),
+    type=NumberRange(0.1, 86_400),
     default=TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",

@@ -1,4 +1,4 @@
-"""Durations and sizes with units, as users type them: 15m, 7d, 128MiB.
+"""Numbers in a range, and durations and sizes with units, as users type them: 15m, 7d, 128MiB.
 
 Brokers and Kafka's tools take plain numbers only, in the unit of each key. The commands convert
 values before they send them, so that the units also work with Apache Kafka.
@@ -6,11 +6,13 @@ values before they send them, so that the units also work with Apache Kafka.
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
 
 import click
 
-__all__ = ["config_text", "duration_ms", "size_bytes"]
+__all__ = ["NumberRange", "config_text", "duration_ms", "size_bytes"]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
@@ -31,6 +33,19 @@ _SIZE = re.compile(rf"(\d+)({'|'.join(_SIZES)})")
 # The last word of a key -> milliseconds of its unit.
 _KEYS_OF_TIMES = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}
 _WORDS_OF_SIZES = {"bytes", "byte"}
+
+
+class NumberRange(click.FloatRange):
+    """The type of an option that is a number in a range: click's type also accepts nan and inf."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number. Raises click.BadParameter."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return found
 
 
 def duration_ms(text: str) -> int | None:

@@ -23,6 +23,7 @@ from barnabas.cli.common.output import (
     property_option,
 )
 from barnabas.cli.common.tables import Styled, bad, echo_entry, echo_line, good, warn
+from barnabas.cli.common.units import NumberRange
 from barnabas.cli.doctor.addresses import DOCTOR_TIMEOUT_S, examine_addresses
 from barnabas.cli.profiles.selection import select
 from barnabas.runtime.disk import RealDisk
@@ -56,7 +57,7 @@ _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wron
 @profile_option
 @click.option(
     "--timeout",
-    type=click.FloatRange(1, 600),
+    type=NumberRange(1, 600),
     default=DOCTOR_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",

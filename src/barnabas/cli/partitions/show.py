@@ -12,6 +12,7 @@ from barnabas.cli.common.output import client_options, connected, echo_json
 from barnabas.cli.common.printable import counted
 from barnabas.cli.common.tables import Styled, bad, dim, echo_line, echo_table, good, warn
 from barnabas.cli.common.topic_names import topic_arguments
+from barnabas.cli.common.units import NumberRange
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _MINOR_MARKS = {"not-preferred"}
 @click.option("-i", "--live", is_flag=True, help="Keep running and show changes; q ends it.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.2),
+    type=NumberRange(0.2),
     default=1.0,
     show_default=True,
     help="Seconds between updates of --live.",

@@ -17,6 +17,7 @@ from barnabas.cli.common.output import (
     problem,
     queries_option,
 )
+from barnabas.cli.common.units import NumberRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ _DEFAULTS = {"request.timeout.ms": "3000"}
 @click.option(
     "-i",
     "--interval",
-    type=click.FloatRange(0.2),
+    type=NumberRange(0.2),
     default=2.0,
     show_default=True,
     help="Seconds between two samples.",

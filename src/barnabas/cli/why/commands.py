@@ -22,6 +22,7 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
+from barnabas.cli.common.units import NumberRange
 from barnabas.cli.why.examination import NOT_ASKED, WHY_DEFAULTS, Question, examine
 from barnabas.cli.why.reasons.reason import is_healthy
 from barnabas.cli.why.target import parse_target
@@ -70,7 +71,7 @@ def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
 @click.option("-t", "--topic", "is_topic", is_flag=True, help="The name is a topic.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 600),
+    type=NumberRange(0.1, 600),
     default=2.0,
     show_default=True,
     help="Time between the two measurements.",

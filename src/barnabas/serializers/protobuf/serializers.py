@@ -24,6 +24,7 @@ from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
 from barnabas.serializers.protobuf.changes import find_change, find_lost_field
 from barnabas.serializers.protobuf.proto_text import UnsupportedProtoError
 from barnabas.serializers.protobuf.proto_types import ProtoTypes, is_well_known, message_indexes
+from barnabas.serializers.protobuf.skim import FieldLimit
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
 from barnabas.serializers.wire_format import (
     HEADER_BYTES,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["ProtobufDeserializer", "ProtobufSerializer", "message_as_json"]
 
 # Limit for the fields of a message that is shown as JSON, with the fields of all messages in it.
-_JSON_FIELDS_MAX = 100_000
+JSON_FIELDS_MAX = 100_000
 
 
 class ProtobufSerializer(SchemaSerializer):
@@ -153,11 +154,20 @@ class ProtobufDeserializer(SchemaDeserializer):
         registry: The registry.
         message: A generated class, to which all records are converted. None: a class that is made
             of the schema of each record.
+        for_json: Whether records with too many fields for `message_as_json` are refused before they
+            fill the memory.
     """
 
-    def __init__(self, registry: SchemaRegistry, message: type[Message] | None = None) -> None:
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        message: type[Message] | None = None,
+        *,
+        for_json: bool = False,
+    ) -> None:
         super().__init__(registry)
         self._class = message
+        self._for_json = for_json
 
     def decoder(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
         """Return a function from the bytes of a record to its message."""
@@ -189,12 +199,17 @@ class ProtobufDeserializer(SchemaDeserializer):
         # By the path of a message that the schema has.
         known: dict[tuple[int, ...], type[Message]] = {}
         lost: dict[tuple[int, ...], str | None] = {}
+        limits: dict[tuple[int, ...], FieldLimit] = {}
 
         def decode(data: bytes) -> Message:
             indexes, position = decode_indexes(data, HEADER_BYTES)
             kind = known.get(indexes)
             if kind is None:
                 kind = known[indexes] = class_at(indexes)
+                if self._for_json:
+                    limits[indexes] = FieldLimit(kind.DESCRIPTOR, JSON_FIELDS_MAX)
+            if self._for_json and limits[indexes].is_exceeded(data, position):
+                raise _too_many_fields()
             try:
                 return kind.FromString(bytes(data[position:]))
             except DecodeError as error:
@@ -236,11 +251,8 @@ def _check_size(message: Message) -> None:
         if width is None:
             width = widths[kind] = len(kind.fields)
         count += width
-        if count > _JSON_FIELDS_MAX:
-            raise WireFormatError(
-                f"the message has more than {_JSON_FIELDS_MAX} fields with their defaults, so that "
-                f"it is not shown as JSON"
-            )
+        if count > JSON_FIELDS_MAX:
+            raise _too_many_fields()
         if kind.full_name == "google.protobuf.Any":
             pending += _packed(each)
             continue
@@ -253,6 +265,13 @@ def _check_size(message: Message) -> None:
                 pending += [inner for inner in value.values() if isinstance(inner, Message)]
             else:
                 pending += value
+
+
+def _too_many_fields() -> WireFormatError:
+    return WireFormatError(
+        f"the message has more than {JSON_FIELDS_MAX} fields with their defaults, so that it is "
+        f"not shown as JSON"
+    )
 
 
 def _packed(message: Any) -> list[Message]:

@@ -16,7 +16,7 @@ from barnabas.serializers.errors import WireFormatError
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-__all__ = ["RecordLimit"]
+__all__ = ["FieldLimit", "RecordLimit"]
 
 # Limit for the columns of all repeated messages in a record, and what each byte adds to it.
 _COLUMNS_MAX = 100_000
@@ -79,6 +79,41 @@ class RecordLimit:
                 f"the repeated messages of the record make more than {limit} columns, the limit "
                 f"for {len(data)} bytes"
             )
+
+
+class FieldLimit:
+    """Checks the number of fields in all messages of a record, with those that are not set.
+
+    Args:
+        message: The message type of the record, which may contain itself.
+        most: The limit.
+    """
+
+    def __init__(self, message: Descriptor, most: int) -> None:
+        self._most = most
+        nodes = {message.full_name: _Node(len(message.fields))}
+        pending = [message]
+        while pending:
+            outer = pending.pop()
+            for each in outer.fields:
+                inner = each.message_type
+                if inner is None:
+                    continue
+                if inner.full_name not in nodes:
+                    nodes[inner.full_name] = _Node(len(inner.fields))
+                    pending.append(inner)
+                nodes[outer.full_name].children[each.number] = nodes[inner.full_name]
+        self._root = nodes[message.full_name]
+        self._widest = max(each.columns for each in nodes.values())
+
+    def is_exceeded(self, data: bytes, position: int) -> bool:
+        """Return whether the message that begins at a position has more fields.
+
+        Damaged bytes are not an error here; the decoder does not read beyond them either.
+        """
+        if (len(data) - position) // _MESSAGE_BYTES_MIN * self._widest <= self._most:
+            return False
+        return _count(data, position, self._root, self._most) > self._most
 
 
 def _limit(size: int) -> int:

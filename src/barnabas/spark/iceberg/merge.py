@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
-    from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
 
     from barnabas.spark.batch_identity import BatchIdentity
@@ -243,12 +242,14 @@ class _Merge:
         """
         import pyarrow as pa
 
+        from barnabas.spark.iceberg.scan import read_file
+
         names = [*self._keys, *([self._sequence] if self._sequence else [])]
         found = _Searched()
         updated: set[int] = set()
         # For each batch of the file: the rows that stay.
         kept: list[pa.Array] = []
-        for batch in _read(table, task, table.schema().select(*names)):
+        for batch in read_file(table, task, table.schema().select(*names)):
             superseded, rows, late = self._match(batch)
             updated |= rows
             found.late |= late
@@ -260,7 +261,7 @@ class _Merge:
         found.placed = updated - self._deleted - found.late - placed
         files = IcebergFiles(self._target.plan)
         try:
-            for number, batch in enumerate(_read(table, task, table.schema())):
+            for number, batch in enumerate(read_file(table, task, table.schema())):
                 rest = batch.filter(kept[number])
                 if rest.num_rows:
                     files.write(rest)
@@ -337,14 +338,6 @@ class _Merge:
 
 def _identity_of(task: FileScanTask) -> frozenset[str]:
     return frozenset(each.file_path for each in (task.file, *task.delete_files))
-
-
-def _read(table: Table, task: FileScanTask, schema: Schema) -> Iterator[pa.RecordBatch]:
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan
-
-    scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
-    yield from scan.to_record_batches([task])
 
 
 def _key_condition(name: str, column: pa.ChunkedArray) -> BooleanExpression:

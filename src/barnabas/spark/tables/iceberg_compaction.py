@@ -166,12 +166,10 @@ def _replace(name: TableName, table: Table, group: Sequence[_Bin], target_bytes:
 
 
 def _rewritten(table: Table, plan: FilePlan, each: _Bin, target_bytes: int) -> list[DataFile]:
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan
+    from barnabas.spark.iceberg.scan import read_file
 
-    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     files = IcebergFiles(plan, target_bytes, each.partition)
-    batches = (batch for task in each.tasks for batch in scan.to_record_batches([task]))
+    batches = (batch for task in each.tasks for batch in read_file(table, task, table.schema()))
     return write_all(files, batches)
 
 

@@ -92,12 +92,10 @@ def _live_rows(table: Table, task: FileScanTask) -> int:
 
     Files with deletes are read: a file of deletes may name a row twice, or rows of other files.
     """
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan
+    from barnabas.spark.iceberg.scan import read_file
 
     if not task.delete_files:
         return task.file.record_count
     schema = table.schema()
     column = schema.select(schema.fields[0].name)
-    scan = ArrowScan(table.metadata, table.io, column, AlwaysTrue())
-    return sum(batch.num_rows for batch in scan.to_record_batches([task]))
+    return sum(batch.num_rows for batch in read_file(table, task, column))

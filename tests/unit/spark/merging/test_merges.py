@@ -296,3 +296,27 @@ def apply(model: dict[tuple[Any, ...], Row], rows: list[Row], keys: tuple[str, .
         model.pop(key, None)
         if each["op"] != "d":
             model[key] = {name: value for name, value in each.items() if name != "op"}
+
+
+def test_null_lists_and_maps_of_other_rows_stay(kind: str, tmp_path: Path) -> None:
+    field = pa.struct([("x", pa.int64())])
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("seq", pa.int64()),
+            ("list", pa.list_(field)),
+            ("map", pa.map_(pa.string(), field)),
+            ("inner", pa.struct([("list", pa.list_(field))])),
+        ]
+    )
+    table = MERGED_KINDS[kind](tmp_path, schema, MergeOptions(("id",), "seq"))
+    nothing = {"list": None, "map": None, "inner": {"list": None}}
+    empty: Row = {"list": [], "map": [], "inner": {"list": []}}
+    filled = {"list": [{"x": 1}], "map": [("a", {"x": 1})], "inner": {"list": [None]}}
+    old: list[Row] = [
+        {"id": key, "seq": 1, **each} for key, each in enumerate([nothing, empty, filled, nothing])
+    ]
+    table.write(old, batch=0)
+    new: Row = {"id": 3, "seq": 2, **empty}
+    table.write([new], batch=1)
+    assert table.rows() == [*old[:3], new]
