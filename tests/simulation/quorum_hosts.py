@@ -35,7 +35,7 @@ from barnabas.raft.transport.channel_transport import ChannelTransport
 from barnabas.sim.executor import SimExecutor
 from barnabas.sim.world import SimHost, SimWorld
 from barnabas.storage.log_dependencies import LogDependencies
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ import msgspec
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.raft.listener import NO_LEADER
-from barnabas.storage.files.trailing_checksum import split_checksum, trailing_checksum
+from barnabas.storage.files.checkpoint import split_checksum, trailing_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,12 +21,10 @@ from barnabas.replication.partition.fetch_params import FetchParams, FetchPartit
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationDependencies
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.sim.world import sim_runtime
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_dependencies import LogDependencies
-from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.log_dependencies import LogDependencies, LogOpening
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.timing_wheel import TimingWheel
 

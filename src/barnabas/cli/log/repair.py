@@ -41,9 +41,9 @@ from barnabas.storage.files.checkpoint import (
     OffsetCheckpoint,
     decode_lines,
 )
-from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from barnabas.storage.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN
+from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.topic_partition import TopicPartition
 

@@ -23,8 +23,8 @@ from barnabas.storage.file_names import (
     offset_of,
 )
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
-from barnabas.storage.files.partition_metadata import read_topic_id
-from barnabas.storage.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.files.metadata_files import read_topic_id
+from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

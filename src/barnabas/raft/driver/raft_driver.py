@@ -52,9 +52,8 @@ from barnabas.raft.log.snapshot_transfer import SnapshotReceiver, read_slice
 from barnabas.raft.transport.transport import NoTransport, RaftTransport
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.errors import KafkaStorageError
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

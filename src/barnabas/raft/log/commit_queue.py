@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from barnabas.raft.log.metadata_batch import decode_metadata_batches
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from barnabas.raft.listener import CommittedBatch

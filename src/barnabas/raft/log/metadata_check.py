@@ -25,8 +25,8 @@ from barnabas.storage.config import LONG_MAX
 from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import StorageError
 from barnabas.storage.file_names import LOG_SUFFIX, offset_file, offset_of
-from barnabas.storage.files.clean_shutdown import read_marker
 from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.files.metadata_files import read_marker
 from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.segment.batch_scan import describe_end, valid_batches
 

@@ -65,7 +65,7 @@ from barnabas.server.transactions.marker_sender import NetworkMarkerSender
 from barnabas.server.transactions.marker_writer import MarkerWriter
 from barnabas.server.transactions.verification import TransactionVerification
 from barnabas.storage.config import storage_config
-from barnabas.storage.files.clean_shutdown import previous_broker_epoch
+from barnabas.storage.files.metadata_files import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from barnabas.server.process.shared_server import SharedServer
 from barnabas.server.startup.node_failure import NodeFailedError
 from barnabas.settings.key import ConfigError
 from barnabas.storage.errors import StorageError
-from barnabas.storage.files.meta_properties import is_formatted
+from barnabas.storage.files.metadata_files import is_formatted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

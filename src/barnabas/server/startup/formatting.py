@@ -26,7 +26,7 @@ from barnabas.server.configs.endpoint import parse_address
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
 from barnabas.storage.errors import DirectoryInUseError
 from barnabas.storage.files.log_directory import LOCK_FILE, write_identity
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

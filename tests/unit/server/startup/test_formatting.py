@@ -19,7 +19,7 @@ from barnabas.server.startup.formatting import (
     format_node,
     parse_initial_controllers,
 )
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties
 from unit.server.simulated_cluster import CONTROLLER_PORT, SimulatedCluster
 
 if TYPE_CHECKING:

@@ -1,4 +1,12 @@
-"""Loading of a data directory at startup, log by log (Kafka's LogManager.loadLogs)."""
+"""Loading of a data directory at startup, log by log (Kafka's LogManager.loadLogs).
+
+A log that must not be used takes only its own partition offline (`UnreadableLogs`).
+
+If a topic is deleted and created again, the checkpoints have offsets of the old log until they are
+next written. After a kill or a power loss, applying these offsets to the new log would hide its
+first records, or leave them unchecked. So a file in the log's directory marks the log until the
+checkpoints are written (`RecreatedLogs`). Kafka instead writes its checkpoints during the deletion.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.file_names import PARTITION_METADATA
 from barnabas.storage.files.checkpoint import CheckpointError, OffsetCheckpoint
-from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, take_marker
+from barnabas.storage.files.metadata_files import NO_BROKER_EPOCH, encode_topic_id, take_marker
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.manager.loading.recreated_logs import is_recreated
+from barnabas.storage.log_dependencies import LogOpening
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.topic_partition import (
     DELETE_SUFFIX,
@@ -24,9 +32,62 @@ from barnabas.storage.topic_partition import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from barnabas.runtime.disk import Disk
     from barnabas.storage.config import LogConfig, StorageConfig
+    from barnabas.storage.damage import DamageRegister
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log_dependencies import LogDependencies
+
+
+FILE_NAME = "younger-than-checkpoints"
+
+
+class RecreatedLogs:
+    """Sets and removes the marks of logs newer than the checkpoints."""
+
+    __slots__ = ("_disk", "_marked")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        # Values: number of started writes of each checkpoint when the mark was set.
+        self._marked: dict[tuple[TopicPartition, LogDirectory], tuple[int, ...]] = {}
+
+    def mark(self, partition: TopicPartition, path: str, directory: LogDirectory) -> None:
+        """Mark a log before it is created in `path`, if a checkpoint has an entry of its name."""
+        if any(each.may_name(partition) for each in directory.checkpoints):
+            self._disk.make_directory(path)
+            self._disk.open(f"{path}/{FILE_NAME}", briefly=True).close()
+            self.record(partition, directory)
+
+    def record(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Record that a log is marked."""
+        started = tuple(each.started for each in directory.checkpoints)
+        self._marked[partition, directory] = started
+
+    def unmark(self, find: Callable[[TopicPartition, LogDirectory], Log | None]) -> None:
+        """Remove the marks of logs for which every checkpoint was started and written since.
+
+        Args:
+            find: returns the log of a partition, or its future replica, in a directory.
+        """
+        for (partition, directory), started in list(self._marked.items()):
+            log = find(partition, directory)
+            if log is None:
+                del self._marked[partition, directory]
+            elif all(
+                each.written > before
+                for each, before in zip(directory.checkpoints, started, strict=True)
+            ):
+                del self._marked[partition, directory]
+                path = f"{log.directory}/{FILE_NAME}"
+                if self._disk.exists(path):
+                    self._disk.remove(path)
+
+
+def is_recreated(disk: Disk, path: str) -> bool:
+    """Return whether the log in `path` is newer than its checkpoint entries."""
+    return disk.exists(f"{path}/{FILE_NAME}")
+
 
 _log = logging.getLogger(__name__)
 
@@ -237,3 +298,94 @@ class _Progress:
         how = "Opening" if self._directory.was_stopped_cleanly else "Recovering"
         path = self._directory.path
         _log.warning("%s logs: directory=%s done=%d total=%d", how, path, count, self._total)
+
+
+class UnreadableLogs:
+    """Logs that could not be opened, or that may belong to another topic."""
+
+    __slots__ = ("_damage", "_found")
+
+    def __init__(self, damage: DamageRegister) -> None:
+        self._damage = damage
+        # Directory of each log, and the reason why it must not be used.
+        self._found: dict[TopicPartition, tuple[str, str]] = {}
+
+    def take(self, found: FoundLog, assigned: AssignedLogs) -> bool:
+        """Register a found log if it must not be used; return whether it was registered."""
+        if found.unreadable is not None:
+            partition, reason = found.unreadable
+            self._found[partition] = (found.path, reason)
+            return True
+        log = found.log
+        if log is None:
+            return False
+        problem = _resolve_identity(log, assigned, self._damage, was_synced=found.was_synced)
+        if problem is None:
+            return False
+        log.close_files()
+        self._found[log.topic_partition] = (log.directory, problem)
+        return True
+
+    def check(self, partition: TopicPartition) -> None:
+        """Reject a partition whose log is registered here.
+
+        Raises:
+            KafkaStorageError: its log must not be used.
+        """
+        if partition in self._found:
+            path, problem = self._found[partition]
+            raise KafkaStorageError(f"{path} cannot be opened: {problem}")
+
+    def forget(self, partition: TopicPartition) -> str | None:
+        """Remove a deleted partition; return its directory, None if it was not registered."""
+        return self._found.pop(partition, ("", ""))[0] or None
+
+
+def _resolve_identity(
+    log: Log, assigned: AssignedLogs, damage: DamageRegister, *, was_synced: bool
+) -> str | None:
+    """Repair a damaged `partition.metadata`, if the metadata identifies the log's topic.
+
+    Args:
+        was_synced: whether the log, and so the file, had been synced.
+
+    Returns:
+        Why the log must not be used although it may belong to the topic; None otherwise. Then its
+            topic id shows whether it belongs to the topic or is a stray.
+    """
+    expected = assigned.topic_id_of(log.topic_partition)
+    if expected is None or log.topic_id == expected:
+        return None
+    path = f"{log.directory}/{PARTITION_METADATA}"
+    if log.identity.is_damaged(expected):
+        problem, action = (
+            "its topic id is damaged",
+            "replaced by the topic id in the metadata; no action is needed",
+        )
+        damage.report(DamageKind.IDENTITY, path, problem, action)
+        log.identity.repair_topic_id(expected)
+        return None
+    if log.topic_id is not None or not log.log_end_offset:
+        # The log belongs to another topic, or is empty.
+        return None
+    if not was_synced:
+        # A power loss may have torn the file, or it may belong to an older topic of the same name.
+        action = (
+            "the directory gets the suffix -stray and is kept; if it belongs to the topic, "
+            "stop the broker, move it back and repair the file"
+        )
+        problem = "the file is missing or unreadable"
+        damage.report(DamageKind.IDENTITY, path, problem, action)
+        return None
+    problem = "the file is missing or unreadable, although the log was closed cleanly"
+    if assigned.has_other_in_sync(log.topic_partition):
+        action = "the directory gets the suffix -stray, and the records are fetched from the leader"
+        damage.report(DamageKind.IDENTITY, path, problem, action)
+        return None
+    content = encode_topic_id(expected).decode()
+    action = (
+        f"the partition is offline; stop the broker, and if the directory belongs to the topic, "
+        f"write {content!r} into the file; if not, move the directory away"
+    )
+    damage.report(DamageKind.IDENTITY, path, problem, action)
+    return problem
