@@ -158,8 +158,8 @@ class ControllerHosts(QuorumHosts):
             active = self.active()
             if active is None:
                 return False
-            end = active.driver.log_end_offset
-            return all(each.driver.high_watermark == end for each in self.running())
+            end = active.driver.log.log_end_offset
+            return all(each.driver.core.high_watermark == end for each in self.running())
 
         assert self.run_until(is_settled), self.describe()
         active = self.active()

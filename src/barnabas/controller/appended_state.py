@@ -22,8 +22,8 @@ from barnabas.metadata.provenance import Provenance
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
-from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
+from barnabas.raft.listener import MetadataBatchTooLargeError, NotLeaderError, RaftError
+from barnabas.raft.log.metadata_batch import MetadataBatchEncoder
 from barnabas.waiting.steps import Unfinished, run_in_slices, run_slice
 
 if TYPE_CHECKING:
@@ -174,9 +174,9 @@ class AppendedState:
     ) -> ControllerView | None:
         """Return the state for handling a request; None unless this controller leads."""
         image = self.image
-        if image is None or not self._driver.is_leader:
+        if image is None or not self._driver.core.is_leader:
             return None
-        offset = self._driver.log_end_offset
+        offset = self._driver.log.log_end_offset
         return ControllerView(image, offset, self.now_ms, mutations, requester)
 
     def serve(
@@ -324,7 +324,7 @@ class AppendedState:
         for record, version in records:
             delta.replay(record, version)
         check_records(delta)
-        last_offset = self._driver.log_end_offset + len(records) - 1
+        last_offset = self._driver.log.log_end_offset + len(records) - 1
         self.image = delta.apply(Provenance(last_offset, self.epoch, -1))
 
         def on_committed(_offset: int, error: RaftError | None) -> None:
@@ -355,8 +355,8 @@ class AppendedState:
 
     def _hold(self, on_done: Callable[[], None], on_lost: Callable[[], None]) -> None:
         """Call `on_done` once all records appended so far are committed, perhaps immediately."""
-        last_offset = self._driver.log_end_offset - 1
-        if self._driver.high_watermark > last_offset:
+        last_offset = self._driver.log.log_end_offset - 1
+        if self._driver.core.high_watermark > last_offset:
             on_done()
         else:
             held = self._held

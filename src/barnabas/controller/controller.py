@@ -145,7 +145,7 @@ class Controller:
         """Become active or inactive."""
         self._state.end()
         self._background.stop()
-        if leader.leader_id == self._config.node_id and self._driver.is_leader:
+        if leader.leader_id == self._config.node_id and self._driver.core.is_leader:
             self._activate(leader.epoch)
 
     def _activate(self, epoch: int) -> None:

@@ -11,16 +11,15 @@ from barnabas.sasl.scram_keys import ScramCredential
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.retained_records import RetainedRecords
     from barnabas.sasl.scram_keys import ScramMechanism
 
 
 def find_credential(
-    image: ClusterImage, mechanism: ScramMechanism, name: str
+    retained: RetainedRecords, mechanism: ScramMechanism, name: str
 ) -> ScramCredential | None:
     """Return the credential of a user; None if there is none."""
-    record = image.retained.get(scram_identity(mechanism, name))
+    record = retained.get(scram_identity(mechanism, name))
     return _credential(record) if isinstance(record, UserScramCredentialRecord) else None
 
 

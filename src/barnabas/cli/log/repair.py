@@ -18,8 +18,7 @@ from barnabas.raft.election_state import (
     QuorumStateError,
     decode_quorum_state,
 )
-from barnabas.raft.log.committed_offset_file import FILE_NAME as COMMITTED_NOTE
-from barnabas.raft.log.metadata_check import find_intact_end
+from barnabas.raft.log.metadata_check import COMMITTED_OFFSET, find_intact_end
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.file_names import (
@@ -266,7 +265,7 @@ class _Repair:
                 continue
             for suffix in _INDEXES:
                 self._move(offset_file(partition.path, base, suffix))
-        self._move(f"{partition.path}/{COMMITTED_NOTE}")
+        self._move(f"{partition.path}/{COMMITTED_OFFSET}")
 
     def _last_offset(self, partition: PartitionDirectory) -> int:
         """Return the last offset of any intact batch that a scan of the segments reaches."""

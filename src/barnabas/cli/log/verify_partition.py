@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.log.verify_segment import LOST, SegmentCheck
 from barnabas.raft.election_state import QuorumStateError, decode_quorum_state
-from barnabas.raft.errors import SnapshotError
+from barnabas.raft.listener import SnapshotError
 from barnabas.raft.log.snapshot import list_snapshots, read_snapshot, snapshot_name
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.file_names import (

@@ -16,7 +16,7 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.listener import SnapshotId
-    from barnabas.raft.voter_history import VoterHistory
+    from barnabas.raft.voter_set import VoterHistory
     from barnabas.runtime.disk import Disk
     from barnabas.storage.log_dependencies import LogDependencies
 

@@ -42,7 +42,7 @@ class ClusterMetrics:
         fenced = sum(broker.fenced for broker in image.brokers.values())
         self._count(image.topics)
         values: dict[str, float] = {
-            names.ACTIVE_CONTROLLER_COUNT: int(self._quorum.is_leader),
+            names.ACTIVE_CONTROLLER_COUNT: int(self._quorum.core.is_leader),
             names.ACTIVE_BROKER_COUNT: len(image.brokers) - fenced,
             names.FENCED_BROKER_COUNT: fenced,
             names.GLOBAL_TOPIC_COUNT: len(image.topics),

@@ -151,7 +151,7 @@ class BrokerServer:
 
     def awaits(self) -> str:
         """Return the event that this broker waits for, as text for the operator."""
-        controller = self._shared.quorum.leader_and_epoch.leader_id
+        controller = self._shared.quorum.core.leader_and_epoch.leader_id
         if self.registration.epoch < 0:
             refusal = self.registration.last_refusal
             why = f", which responds with {refusal.name}" if refusal else ""

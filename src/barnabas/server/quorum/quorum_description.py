@@ -50,7 +50,7 @@ class QuorumDescription:
                 if not alone:
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     partitions.append(_failed(index, unknown))
-                elif not self._quorum.is_leader:
+                elif not self._quorum.core.is_leader:
                     partitions.append(_failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER))
                 else:
                     partitions.append(self._partition(index, status, version))

@@ -8,8 +8,7 @@ import pytest
 
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import VoterSet
+from barnabas.raft.voter_set import VoterHistory, VoterSet
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.startup.formatting import (
     FirstVoters,

@@ -54,7 +54,7 @@ class ImageUsers:
 
     def find(self, mechanism: ScramMechanism, name: str) -> ScramUser | None:
         """Return the credential of a user; None if there is none."""
-        found = find_credential(self._cluster.image, mechanism, name)
+        found = find_credential(self._cluster.image.retained, mechanism, name)
         return None if found is None else ScramUser(found, Identity(name))
 
     def find_token(self, mechanism: ScramMechanism, token_id: str) -> ScramUser | None:

@@ -1,9 +1,10 @@
-"""Reads the finalized feature levels from the files of a metadata directory.
+"""The metadata directory before it is opened: formatting, and reading the finalized features.
 
-This happens before the directory is opened. A node that does not support a level can then stop
-without changing any byte (KIP-584, KIP-853). Only feature records are decoded, because a newer
-Kafka may have written unknown records. The result combines the newest snapshot with the log after
-its end.
+Formatting writes the bootstrap snapshot of a new cluster (Kafka's `kafka-storage format`).
+
+A node that does not support a finalized feature level can stop without changing any byte (KIP-584,
+KIP-853). Only feature records are decoded, because a newer Kafka may have written unknown records.
+The result combines the newest snapshot with the log after its end.
 """
 
 from __future__ import annotations
@@ -11,13 +12,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from barnabas.protocol.codec import decode, decode_from
 from barnabas.protocol.record_frame import read_metadata_frame
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
-from barnabas.raft.log.metadata_batch_encoder import METADATA_BATCH_BYTES_MAX
+from barnabas.raft.core.messages import ControlRecords
+from barnabas.raft.log.metadata_batch import METADATA_BATCH_BYTES_MAX
 from barnabas.raft.log.metadata_log import METADATA_PARTITION
-from barnabas.raft.log.snapshot import list_snapshots, old_bootstrap_path, snapshot_name
+from barnabas.raft.log.snapshot import (
+    BOOTSTRAP_SNAPSHOT,
+    SnapshotWriter,
+    list_snapshots,
+    old_bootstrap_path,
+    snapshot_name,
+    write_snapshot,
+)
+from barnabas.raft.voter_set import KRAFT_VERSION_MAX
 from barnabas.record.batch import LOG_OVERHEAD, check_crc, read_header
 from barnabas.record.control import ControlType, parse_control_key
 from barnabas.record.errors import CorruptBatchError
@@ -25,10 +37,72 @@ from barnabas.record.reader import records_of
 from barnabas.storage.file_names import LOG_SUFFIX, offset_file, offset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from barnabas.protocol.schema import Record
+    from barnabas.raft.voter_set import VoterSet
     from barnabas.record.batch import BatchHeader
     from barnabas.runtime.disk import Disk, File
+
+
+_METADATA_VERSION = "metadata.version"
+
+
+class FirstContent(msgspec.Struct, frozen=True):
+    """Content of the checkpoint besides features."""
+
+    # The first voters of a dynamic quorum (KIP-853), each with its directory id. None for static
+    # voters, or if other nodes of the cluster hold the voters.
+    voters: VoterSet | None = None
+    # Whether the voters are dynamic although `voters` is None.
+    is_dynamic: bool = False
+    # Records that follow the features, in version 0.
+    records: Sequence[Record] = ()
+
+
+def format_metadata_directory(
+    disk: Disk,
+    directory: str,
+    features: Mapping[str, int],
+    now_ms: int,
+    first: FirstContent | None = None,
+) -> bool:
+    """Write the bootstrap checkpoint unless the directory already has a snapshot or a log.
+
+    Args:
+        disk: the disk of the directory.
+        directory: the directory of the metadata partition; created if missing.
+        features: finalized level of each feature, including `metadata.version`. Features at level 0
+            are left out.
+        now_ms: wall clock time, ms.
+        first: voters and records besides the features; None for neither.
+
+    Returns:
+        Whether the checkpoint was written.
+    """
+    if not disk.exists(directory):
+        disk.make_directory(directory)
+        # Sync the parent: the directory's entry must survive a power failure as the votes in it do.
+        disk.sync_directory(directory.rpartition("/")[0] or "/")
+    is_formatted = list_snapshots(disk, directory) or disk.exists(old_bootstrap_path(directory))
+    if is_formatted or any(name.endswith(".log") for name in disk.list(directory)):
+        return False
+    assert _METADATA_VERSION in features, features
+    names = sorted(features, key=lambda name: (name != _METADATA_VERSION, name))
+    records: list[tuple[Record, int]] = [
+        (FeatureLevelRecord(name=name, feature_level=features[name]), 0)
+        for name in names
+        if features[name] > 0
+    ]
+    first = first or FirstContent()
+    records += [(record, 0) for record in first.records]
+    control = None
+    if first.is_dynamic or first.voters is not None:
+        control = ControlRecords(0, None, KRAFT_VERSION_MAX, first.voters)
+    writer = SnapshotWriter(disk, directory, BOOTSTRAP_SNAPSHOT, now_ms, now_ms, control)
+    write_snapshot(writer, records)
+    return True
+
 
 _KRAFT_VERSION = "kraft.version"
 # Twice the size of the largest batch of metadata records.
