@@ -12,9 +12,8 @@ from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
 from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration, SupportedLevels
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterImage
 from barnabas.metadata.partition_registration import NO_LEADER
-from barnabas.metadata.provenance import BEFORE_ALL_RECORDS
 from barnabas.protocol.record_frame import encode_metadata_record
 from barnabas.storage.config import BROKER_CONFIGS
 from simulation.quorum_hosts import CLUSTER_ID, QuorumHosts, Replica

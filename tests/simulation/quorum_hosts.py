@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.metadata.publishing.publisher import MetadataPublisher
-from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.network.connection import Connection
 from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
@@ -374,7 +373,7 @@ class QuorumHosts:
 def _check_log_matching(one: RaftDriver, other: RaftDriver) -> None:
     """Check that the bytes below both high watermarks are equal, where both logs have them."""
     start = max(one.log.log_start_offset, other.log.log_start_offset)
-    end = min(one.high_watermark, other.high_watermark)
+    end = min(one.core.high_watermark, other.core.high_watermark)
     position = start
     while position < end:
         left, right = (

@@ -18,7 +18,7 @@ import msgspec
 from barnabas.controller.invariants import check_records
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import Provenance
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError

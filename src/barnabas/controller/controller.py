@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import MutationLimit
     from barnabas.metadata.broker_registration import ControllerRegistration
     from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.publishing.publisher import MetadataPublisher
+    from barnabas.metadata.publishing import MetadataPublisher
     from barnabas.network.principal import Principal
     from barnabas.policies import AlterConfigPolicy, CreateTopicPolicy
     from barnabas.protocol.schema import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.credentials.scram import alter_scram_credentials
+from barnabas.metadata.credentials import find_credential
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.scram_credentials import find_credential
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.metadata.publishing.publisher import MetadataPublisher
-from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core.raft_core import RaftCore

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from barnabas.metadata.broker_registration import BrokerRegistration
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord

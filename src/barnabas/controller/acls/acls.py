@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.acls.acl import Acl
-from barnabas.metadata.acls.acl_filter import AclFilter
-from barnabas.metadata.acls.hosts import HostRangeError, is_range, parse_range
+from barnabas.metadata.acls.acl import Acl, AclFilter
+from barnabas.metadata.acls.decision import HostRangeError, is_range, parse_range
 from barnabas.metadata.metadata_version import has_host_ranges
 from barnabas.protocol.acls import (
     CLUSTER_NAME,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.scram_credentials import find_credential
+from barnabas.metadata.credentials import find_credential
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.delegation_tokens import NO_TOKENS, token_hmac
+from barnabas.metadata.credentials import NO_TOKENS, token_hmac
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.metadata.delegation_tokens import Tokens
+    from barnabas.metadata.credentials import Tokens
 
 _COMPUTED_AT_ONCE = 200
 

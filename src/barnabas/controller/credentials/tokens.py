@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.credentials.token_index import TokenIndex
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.delegation_tokens import (
+from barnabas.metadata.credentials import (
     NO_TOKENS,
     is_expired,
     principal_parts,

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from barnabas.controller.nodes.brokers import BrokerControl
     from barnabas.controller.partitions.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.metadata.features_image import FeaturesImage
     from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.metadata_version import FeaturesImage
 
 
 class RegistrationControl:

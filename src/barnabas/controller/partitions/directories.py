@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
 
 # The first version of the record with directories.
 _CHANGE_WITH_DIRECTORIES = 2

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
     from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 
     Located = tuple[TopicImage, int, PartitionRegistration]

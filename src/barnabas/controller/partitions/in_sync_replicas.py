@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
 
 _ANY_EPOCH = -1
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
     from barnabas.protocol.messages.alter_partition_reassignments import ReassignablePartition
 
 

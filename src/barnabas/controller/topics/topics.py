@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.controller.topics.placement import ReplicaPlacer
     from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
     from barnabas.protocol.messages.create_topics import CreatableTopic
     from barnabas.runtime.rng import Rng
 

@@ -12,8 +12,8 @@ from barnabas.storage.damage import DamageKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.metadata.election_counts import ElectionCounts
-    from barnabas.metadata.topics.topics_image import TopicsImage
+    from barnabas.metadata.delta import ElectionCounts
+    from barnabas.metadata.topics import TopicsImage
     from barnabas.metrics.family import Tags
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.replication.requests.fetch_session_cache import FetchSessionCache

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.metadata.configs.configs_image import BROKER
-from barnabas.metadata.election_counts import ElectionCounts
-from barnabas.metadata.publishing.publisher import MetadataPublisher
-from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.delta import ElectionCounts
+from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.network.connection_options import ConnectionDependencies
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer

@@ -9,8 +9,7 @@ import pytest
 from barnabas.controller.acls import acls as module
 from barnabas.controller.acls.acls import AclControl
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metadata.scram_credentials import credentials, find_credential
+from barnabas.metadata.credentials import credentials, find_credential
 from barnabas.sasl.scram_keys import dummy_credential
 from barnabas.sasl.scram_server import ScramUser
 from barnabas.sasl.server_mechanism import Identity
 
 if TYPE_CHECKING:
-    from barnabas.metadata.retained_records import RetainedRecords
+    from barnabas.metadata.credentials import RetainedRecords
     from barnabas.sasl.scram_keys import ScramCredential, ScramMechanism
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.security.sasl.token_users import TokenUsers
