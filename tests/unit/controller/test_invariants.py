@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.invariants import check_records
+from barnabas.controller.appended_state import check_records
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.metadata.partition_registration import NO_LEADER

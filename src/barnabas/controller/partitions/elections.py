@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.controller.partitions.candidates import NO_BROKER, Candidates
 from barnabas.controller.partitions.partition_change import (
+    NO_BROKER,
+    Candidates,
     Election,
     ElectionRules,
     changed_partition,

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.partitions.candidates import Candidates
-from barnabas.controller.partitions.partition_change import Assignment, Election, changed_partition
+from barnabas.controller.partitions.partition_change import (
+    Assignment,
+    Candidates,
+    Election,
+    changed_partition,
+)
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.controller.topics.new_partitions import NewPartitions
+from barnabas.controller.topics.partitions import NewPartitions
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

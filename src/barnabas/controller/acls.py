@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
     from barnabas.runtime.rng import Rng
 
+
 # Kafka's maximum number of entries that one request deletes.
 DELETED_MAX = 10_000
 # Maximum number of entries that the filters of one request are compared with. A request near the

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.controller.acls import acls as module
-from barnabas.controller.acls.acls import AclControl
+from barnabas.controller import acls as module
+from barnabas.controller.acls import AclControl
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
