@@ -64,9 +64,11 @@ class AclControl:
     """Handles changes of access control entries and returns the resulting records."""
 
     def __init__(self, rng: Rng, *, has_authorizer: bool) -> None:
-        """Args:
-        rng: makes the ids of entries.
-        has_authorizer: whether this node has an authorizer. Requests are refused otherwise.
+        """Create the part of a controller that changes entries.
+
+        Args:
+            rng: makes the ids of entries.
+            has_authorizer: whether this node has an authorizer. Requests are refused otherwise.
         """
         self._rng = rng
         self._has_authorizer = has_authorizer

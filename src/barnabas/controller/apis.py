@@ -158,7 +158,7 @@ _ERROR, _ERROR_MESSAGE = "error_code", "error_message"
 
 
 class ApiControl(msgspec.Struct, frozen=True):
-    """How the controller serves one API."""
+    """An API and the functions that serve it."""
 
     # Returns the function that serves a request.
     serve: Callable[[Controls], Serve]

@@ -100,10 +100,12 @@ class TokenControl:
     """Handles changes of delegation tokens and returns the resulting records."""
 
     def __init__(self, config: ControllerConfig, rng: Rng, clock: Clock) -> None:
-        """Args:
-        config: the secret key, and the limits of lifetimes.
-        rng: makes the ids of tokens.
-        clock: its wall clock is the time of tokens.
+        """Create the part of a controller that changes tokens.
+
+        Args:
+            config: the secret key, and the limits of lifetimes.
+            rng: makes the ids of tokens.
+            clock: its wall clock is the time of tokens.
         """
         self._config = config
         self._rng = rng

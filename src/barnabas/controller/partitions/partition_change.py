@@ -94,7 +94,7 @@ _UNCHANGED_RECOVERY = -1
 
 
 class Election(Enum):
-    """How far an election may go to find a leader."""
+    """The replicas among which an election may choose."""
 
     # The current leader if it may continue, otherwise a replica in the ISR or ELR.
     ONLINE = "online"

@@ -132,7 +132,7 @@ class MetadataDamagedError(StorageError):
 
 
 class IntactEnd(NamedTuple):
-    """How far the metadata log is intact."""
+    """The intact part of the metadata log."""
 
     # Base offset of the first segment (0 without segments), and the offset after the last batch.
     start: int
