@@ -14,8 +14,7 @@ import pytest
 
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import VoterSet
+from barnabas.raft.voter_set import VoterHistory, VoterSet
 from barnabas.runtime.disk import RealDisk
 from barnabas.testing.node_process import NodeProcess
 from jvm.barnabas_formatting import format_by_barnabas

@@ -16,7 +16,7 @@ import barnabas
 from barnabas.client.admin.security.scram import ScramMechanism, ScramUpsertion
 from barnabas.client.admin.topics.topics import NewTopic
 from barnabas.client.facade import Client
-from barnabas.metadata.configs.client_quotas_image import QuotaEntity
+from barnabas.metadata.configs.configs_image import QuotaEntity
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

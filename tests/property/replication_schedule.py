@@ -23,7 +23,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import batches
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.partition.partition_registry import ImageBrokers
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.results import AppendOrigin
 from unit.replication.replicated_cluster import PARTITION, ReplicatedCluster
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
 from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration, SupportedLevels
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterImage
 from barnabas.metadata.partition_registration import NO_LEADER
-from barnabas.metadata.provenance import BEFORE_ALL_RECORDS
 from barnabas.protocol.record_frame import encode_metadata_record
 from barnabas.storage.config import BROKER_CONFIGS
 from simulation.quorum_hosts import CLUSTER_ID, QuorumHosts, Replica
@@ -158,8 +157,8 @@ class ControllerHosts(QuorumHosts):
             active = self.active()
             if active is None:
                 return False
-            end = active.driver.log_end_offset
-            return all(each.driver.high_watermark == end for each in self.running())
+            end = active.driver.log.log_end_offset
+            return all(each.driver.core.high_watermark == end for each in self.running())
 
         assert self.run_until(is_settled), self.describe()
         active = self.active()

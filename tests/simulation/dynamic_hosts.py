@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from barnabas.raft.replica_key import Address, ReplicaKey
-from barnabas.raft.voter_set import Voter, VoterSet
+from barnabas.raft.voter_set import Address, ReplicaKey, Voter, VoterSet
 from simulation.quorum_hosts import CLUSTER_ID, QuorumHosts, host_name
 
 if TYPE_CHECKING:
@@ -98,5 +97,5 @@ class DynamicHosts(QuorumHosts):
         super().check()
         for replica in self.running():
             driver = replica.driver
-            if driver.is_leader and driver.core.is_voter:
+            if driver.core.is_leader and driver.core.is_voter:
                 assert replica.config.node_id in driver.core.voters.ids

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
-from barnabas.metadata.publishing.publisher import MetadataPublisher
-from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.network.connection import Connection
 from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
@@ -30,12 +29,12 @@ from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.rpc import RaftRpc
-from barnabas.raft.errors import NotLeaderError, RaftError
+from barnabas.raft.listener import NotLeaderError, RaftError
 from barnabas.raft.transport.channel_transport import ChannelTransport
 from barnabas.sim.executor import SimExecutor
 from barnabas.sim.world import SimHost, SimWorld
 from barnabas.storage.log_dependencies import LogDependencies
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -305,8 +304,8 @@ class QuorumHosts:
 
     def leader(self) -> Replica | None:
         """Return the running leader with the largest epoch."""
-        leading = [each for each in self.running() if each.driver.is_leader]
-        return max(leading, key=lambda each: each.driver.leader_and_epoch.epoch, default=None)
+        leading = [each for each in self.running() if each.driver.core.is_leader]
+        return max(leading, key=lambda each: each.driver.core.leader_and_epoch.epoch, default=None)
 
     def append(self) -> tuple[str, int] | None:
         """Append at the leader. Return (name, offset), or None without a leader."""
@@ -335,7 +334,7 @@ class QuorumHosts:
             if found is None or found[1] not in self.history.acknowledged:
                 leader = self.leader()
                 is_lost = found is not None and (
-                    leader is None or leader.driver.log_end_offset <= found[1]
+                    leader is None or leader.driver.log.log_end_offset <= found[1]
                 )
                 if found is None or is_lost:
                     found = self.append()
@@ -364,9 +363,9 @@ class QuorumHosts:
                 continue
             driver = replica.driver
             lines.append(
-                f"{node_id}: {driver.core.role} epoch {driver.leader_and_epoch.epoch}"
-                f" log {driver.log.log_start_offset}-{driver.log_end_offset}"
-                f" high watermark {driver.high_watermark}"
+                f"{node_id}: {driver.core.role} epoch {driver.core.leader_and_epoch.epoch}"
+                f" log {driver.log.log_start_offset}-{driver.log.log_end_offset}"
+                f" high watermark {driver.core.high_watermark}"
             )
         return "\n".join(lines)
 
@@ -374,7 +373,7 @@ class QuorumHosts:
 def _check_log_matching(one: RaftDriver, other: RaftDriver) -> None:
     """Check that the bytes below both high watermarks are equal, where both logs have them."""
     start = max(one.log.log_start_offset, other.log.log_start_offset)
-    end = min(one.high_watermark, other.high_watermark)
+    end = min(one.core.high_watermark, other.core.high_watermark)
     position = start
     while position < end:
         left, right = (

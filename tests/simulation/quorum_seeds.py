@@ -24,7 +24,7 @@ def main(first: int, count: int) -> int:
         install(driver, snapshot_id)  # type: ignore[arg-type]
 
     def counted_truncate(driver: RaftDriver, offset: int) -> None:
-        seen["truncations"] += offset < driver.log_end_offset
+        seen["truncations"] += offset < driver.log.log_end_offset
         truncate(driver, offset)
 
     RaftDriver._install = counted_install  # type: ignore[method-assign]

@@ -26,7 +26,7 @@ def elected(hosts: QuorumHosts) -> Replica:
 
 
 def follower_of(hosts: QuorumHosts) -> int:
-    return next(each for each in hosts.voters if not hosts.replicas[each].driver.is_leader)
+    return next(each for each in hosts.voters if not hosts.replicas[each].driver.core.is_leader)
 
 
 def test_the_first_voters_are_those_of_the_formatted_checkpoint() -> None:
@@ -111,7 +111,7 @@ def test_a_removed_voter_finds_the_leader_through_the_voters_of_its_log(seed: in
     leader = elected(hosts)
     removed = hosts.replicas[1]
     assert hosts.run_until(
-        lambda: removed.driver.leader_and_epoch.leader_id == leader.config.node_id, 10_000
+        lambda: removed.driver.core.leader_and_epoch.leader_id == leader.config.node_id, 10_000
     ), hosts.describe()
     hosts.settle()
 
@@ -124,7 +124,7 @@ def test_a_removed_leader_resigns_after_the_commit(seed: int) -> None:
     hosts.settle()
     old = elected(hosts)
     assert hosts.done(hosts.remove_voter(old.config.node_id)) is ErrorCode.NONE
-    assert hosts.run_until(lambda: not old.driver.is_leader, 1_000)
+    assert hosts.run_until(lambda: not old.driver.core.is_leader, 1_000)
     before = hosts.world.scheduler.now_ms
     assert elected(hosts) is not old
     assert hosts.world.scheduler.now_ms - before < 1_000
@@ -167,7 +167,7 @@ def test_controllers_join_automatically_if_enabled() -> None:
 
 
 def follower_of_three(hosts: QuorumHosts) -> int:
-    return next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.is_leader)
+    return next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.core.is_leader)
 
 
 def test_a_voter_with_a_new_address_reports_it_to_the_leader() -> None:

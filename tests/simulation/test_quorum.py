@@ -77,7 +77,7 @@ def test_a_killed_leader_causes_one_election_on_a_slow_network(
     leader = elected(hosts)
     hosts.kill(leader.config.node_id)
     successor = elected(hosts)
-    epochs = [each.driver.leader_and_epoch.epoch for each in (leader, successor)]
+    epochs = [each.driver.core.leader_and_epoch.epoch for each in (leader, successor)]
     assert epochs[1] == epochs[0] + 1
     hosts.settle()
 
@@ -117,7 +117,7 @@ def test_a_broken_connection_causes_no_election() -> None:
     hosts = QuorumHosts(3, seed=3)
     leader = elected(hosts)
     hosts.settle()
-    epoch = leader.driver.leader_and_epoch.epoch
+    epoch = leader.driver.core.leader_and_epoch.epoch
     for _ in range(10):
         for node_id in hosts.ids:
             hosts.world.network.reset_connections(
@@ -125,8 +125,8 @@ def test_a_broken_connection_causes_no_election() -> None:
             )
         hosts.run_for(500)
     hosts.settle()
-    assert leader.driver.is_leader
-    assert leader.driver.leader_and_epoch.epoch == epoch
+    assert leader.driver.core.is_leader
+    assert leader.driver.core.leader_and_epoch.epoch == epoch
 
 
 def test_a_leader_that_shuts_down_is_replaced_immediately() -> None:
@@ -153,7 +153,7 @@ def test_a_replica_behind_the_log_start_loads_the_leaders_snapshot() -> None:
     hosts = QuorumHosts(3, seed=6, observers=1, retention_bytes=1, fetch_snapshot_max_bytes=300)
     elected(hosts)
     hosts.settle()
-    down = next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.is_leader)
+    down = next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.core.is_leader)
     hosts.kill(down)
     hosts.kill(4)
     for _ in range(30):
@@ -181,7 +181,7 @@ def test_a_replica_behind_the_log_start_loads_the_leaders_snapshot() -> None:
 def test_a_damaged_fetched_snapshot_is_fetched_again() -> None:
     hosts = QuorumHosts(3, seed=7, retention_bytes=1, fetch_snapshot_max_bytes=300)
     elected(hosts)
-    down = next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.is_leader)
+    down = next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.core.is_leader)
     hosts.kill(down)
     for _ in range(30):
         hosts.append()

@@ -2,6 +2,8 @@
 
 A new API is a row here and the function or class that turns its request into records. Brokers
 forward the requests of clients without code of their own (`server/handlers/forwarded.py`).
+
+`Controls` are the parts of a controller that turn requests into records, each for one area.
 """
 
 from __future__ import annotations
@@ -10,51 +12,137 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.controller.acls.acls import refuse_create_acls, refuse_delete_acls
+from barnabas.controller.acls import AclControl, refuse_create_acls, refuse_delete_acls
 from barnabas.controller.configs.client_quotas import (
     alter_client_quotas,
     refuse_alter_client_quotas,
 )
 from barnabas.controller.configs.configs import (
+    ConfigControl,
     refuse_alter_configs,
     refuse_incremental_alter_configs,
 )
+from barnabas.controller.configs.topic_configs import TopicConfigs
 from barnabas.controller.credentials.scram import (
     alter_scram_credentials,
     refuse_alter_scram_credentials,
 )
 from barnabas.controller.credentials.tokens import (
+    TokenControl,
     refuse_create_token,
     refuse_expire_token,
     refuse_renew_token,
 )
-from barnabas.controller.nodes.brokers import refuse_heartbeat
-from barnabas.controller.nodes.controllers import (
+from barnabas.controller.nodes.broker_sessions import BrokerSessions
+from barnabas.controller.nodes.brokers import BrokerControl, refuse_heartbeat
+from barnabas.controller.nodes.features import FeatureControl, refuse_update_features
+from barnabas.controller.nodes.producer_ids import allocate_producer_ids, refuse_producer_ids
+from barnabas.controller.nodes.registrations import (
+    RegistrationControl,
+    UnregistrationControl,
     refuse_controller_registration,
+    refuse_registration,
+    refuse_unregister_broker,
     refuse_unregister_controller,
     register_controller,
     unregister_controller,
 )
-from barnabas.controller.nodes.features import refuse_update_features
-from barnabas.controller.nodes.producer_ids import allocate_producer_ids, refuse_producer_ids
-from barnabas.controller.nodes.registrations import refuse_registration
-from barnabas.controller.nodes.unregistration import refuse_unregister_broker
-from barnabas.controller.partitions.directories import refuse_assign_replicas
-from barnabas.controller.partitions.in_sync_replicas import refuse_alter_partition
-from barnabas.controller.partitions.leader_elections import refuse_elect_leaders
+from barnabas.controller.partitions.directories import DirectoryControl, refuse_assign_replicas
+from barnabas.controller.partitions.elections import Elections
+from barnabas.controller.partitions.in_sync_replicas import IsrControl, refuse_alter_partition
+from barnabas.controller.partitions.leader_elections import (
+    LeaderElectionControl,
+    refuse_elect_leaders,
+)
 from barnabas.controller.partitions.reassignments import (
+    ReassignmentControl,
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
-from barnabas.controller.topics.partitions import refuse_create_partitions
-from barnabas.controller.topics.topics import refuse_create_topics, refuse_delete_topics
+from barnabas.controller.topics.partitions import PartitionControl, refuse_create_partitions
+from barnabas.controller.topics.placement import StripedPlacer
+from barnabas.controller.topics.topics import (
+    TopicControl,
+    refuse_create_topics,
+    refuse_delete_topics,
+)
 from barnabas.protocol.api_keys import response_class
 from barnabas.protocol.api_table import ApiKey
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.policy_checks import PolicyChecks
+    from barnabas.metadata.broker_registration import SupportedLevels
+    from barnabas.raft.driver.raft_driver import RaftDriver
+    from barnabas.runtime.rng import Rng
+
+
+class Controls(msgspec.Struct, frozen=True):
+    """One object per area. `ApiControl` rows name the methods that serve requests."""
+
+    acls: AclControl
+    topics: TopicControl
+    partitions: PartitionControl
+    configs: ConfigControl
+    directories: DirectoryControl
+    brokers: BrokerControl
+    registrations: RegistrationControl
+    isr: IsrControl
+    features: FeatureControl
+    leader_elections: LeaderElectionControl
+    reassignments: ReassignmentControl
+    unregistration: UnregistrationControl
+    tokens: TokenControl
+    # Times of the brokers' last heartbeats. `brokers` and `registrations` change them.
+    sessions: BrokerSessions
+
+
+def make_controls(
+    config: ControllerConfig,
+    driver: RaftDriver,
+    rng: Rng,
+    supported_features: Mapping[str, SupportedLevels],
+    policies: PolicyChecks,
+) -> Controls:
+    """Create the parts of a controller.
+
+    Args:
+        config: the controller's configuration.
+        driver: the replica of the metadata quorum, for kraft.version.
+        rng: chooses the first broker of a placement, and the ids of topics and tokens.
+        supported_features: levels that this controller supports; empty if only the brokers' levels
+            matter.
+        policies: decide which topics and configs are allowed.
+    """
+    topic_configs = TopicConfigs(config)
+    placer = StripedPlacer(rng)
+    sessions = BrokerSessions(config.broker_session_timeout_ms, config.node_id)
+    elections = Elections(topic_configs, sessions.suspected)
+    directories = DirectoryControl(elections)
+    brokers = BrokerControl(elections, directories, sessions)
+    return Controls(
+        acls=AclControl(rng, has_authorizer=config.has_authorizer),
+        topics=TopicControl(config, topic_configs, placer, rng, policies),
+        partitions=PartitionControl(placer),
+        configs=ConfigControl(config, topic_configs, policies),
+        directories=directories,
+        brokers=brokers,
+        registrations=RegistrationControl(config, elections, sessions, brokers),
+        isr=IsrControl(elections),
+        features=FeatureControl(config, supported_features, driver),
+        leader_elections=LeaderElectionControl(elections),
+        reassignments=ReassignmentControl(elections),
+        unregistration=UnregistrationControl(elections),
+        tokens=TokenControl(config, rng, driver.log_dependencies.clock),
+        sessions=sessions,
+    )
+
+
+if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from barnabas.controller.controls import Controls
     from barnabas.controller.result import ControllerResult, ControllerView, Refusal
     from barnabas.protocol.schema import Message
 
@@ -70,7 +158,7 @@ _ERROR, _ERROR_MESSAGE = "error_code", "error_message"
 
 
 class ApiControl(msgspec.Struct, frozen=True):
-    """How the controller serves one API."""
+    """An API and the functions that serve it."""
 
     # Returns the function that serves a request.
     serve: Callable[[Controls], Serve]

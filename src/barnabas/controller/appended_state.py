@@ -4,6 +4,11 @@ The image here is the cluster as of the last *appended* record, committed or not
 until the records of its request, or the records that its result depends on, are committed. A
 controller that loses leadership discards the image. It starts from the committed image when it
 leads again.
+
+The records come from this process. A violated invariant of the records is therefore a fault of this
+code, and an assertion keeps it out of the log, where every node would replay it. Values from
+requests are validated before records are made, and records of other controllers by the replay
+(`MetadataReplayError`).
 """
 
 from __future__ import annotations
@@ -15,16 +20,70 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.controller.invariants import check_records
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import NO_PRODUCER_ID, Provenance
+from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
-from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
+from barnabas.raft.listener import MetadataBatchTooLargeError, NotLeaderError, RaftError
+from barnabas.raft.log.metadata_batch import MetadataBatchEncoder
 from barnabas.waiting.steps import Unfinished, run_in_slices, run_slice
+
+if TYPE_CHECKING:
+    from barnabas.metadata.partition_registration import PartitionRegistration
+
+
+def check_records(delta: ClusterDelta) -> None:
+    """Assert that the replayed records of one batch keep the invariants of the metadata."""
+    for topic in delta.topics_delta.changed.values():
+        before = topic.image.partitions
+        for index, partition in topic.partition_changes.items():
+            _check_partition(f"{topic.name}-{index}", before.get(index), partition)
+    _check_brokers(delta)
+    next_id = delta.next_producer_id
+    if next_id is not None and delta.image.next_producer_id != NO_PRODUCER_ID:
+        assert next_id > delta.image.next_producer_id, (
+            f"ProducerIdsGrow: before={delta.image.next_producer_id} after={next_id}"
+        )
+
+
+def _check_partition(
+    name: str, before: PartitionRegistration | None, after: PartitionRegistration
+) -> None:
+    replicas, isr, leader = after.replicas, after.isr, after.leader
+    for replica in isr:
+        assert replica in replicas, f"IsrSubsetOfReplicas: {name} isr={isr} replicas={replicas}"
+    assert leader == NO_LEADER or leader in isr, f"LeaderInIsr: {name} leader={leader} isr={isr}"
+    for replica in after.elr:
+        assert replica in replicas, f"ElrOutsideIsr: {name} elr={after.elr} replicas={replicas}"
+        assert replica not in isr, f"ElrOutsideIsr: {name} elr={after.elr} isr={isr}"
+    assert len(set(replicas)) == len(replicas) == len(after.directories), (
+        f"OneDirectoryPerReplica: {name} replicas={replicas} directories={after.directories}"
+    )
+    if before is None:
+        return
+    assert after.partition_epoch > before.partition_epoch, (
+        f"EpochsGrow: {name} partition_epoch={before.partition_epoch} then {after.partition_epoch}"
+    )
+    is_same_leader = leader == before.leader
+    assert after.leader_epoch > before.leader_epoch or (
+        is_same_leader and after.leader_epoch == before.leader_epoch
+    ), (
+        f"EpochsGrow: {name} leader={before.leader} then {leader} "
+        f"leader_epoch={before.leader_epoch} then {after.leader_epoch}"
+    )
+
+
+def _check_brokers(delta: ClusterDelta) -> None:
+    for broker_id, after in delta.broker_changes.items():
+        before = delta.image.brokers.get(broker_id)
+        if before is not None and after is not None:
+            assert after.epoch >= before.epoch, (
+                f"EpochsGrow: broker={broker_id} epoch={before.epoch} then {after.epoch}"
+            )
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -174,9 +233,9 @@ class AppendedState:
     ) -> ControllerView | None:
         """Return the state for handling a request; None unless this controller leads."""
         image = self.image
-        if image is None or not self._driver.is_leader:
+        if image is None or not self._driver.core.is_leader:
             return None
-        offset = self._driver.log_end_offset
+        offset = self._driver.log.log_end_offset
         return ControllerView(image, offset, self.now_ms, mutations, requester)
 
     def serve(
@@ -324,7 +383,7 @@ class AppendedState:
         for record, version in records:
             delta.replay(record, version)
         check_records(delta)
-        last_offset = self._driver.log_end_offset + len(records) - 1
+        last_offset = self._driver.log.log_end_offset + len(records) - 1
         self.image = delta.apply(Provenance(last_offset, self.epoch, -1))
 
         def on_committed(_offset: int, error: RaftError | None) -> None:
@@ -355,8 +414,8 @@ class AppendedState:
 
     def _hold(self, on_done: Callable[[], None], on_lost: Callable[[], None]) -> None:
         """Call `on_done` once all records appended so far are committed, perhaps immediately."""
-        last_offset = self._driver.log_end_offset - 1
-        if self._driver.high_watermark > last_offset:
+        last_offset = self._driver.log.log_end_offset - 1
+        if self._driver.core.high_watermark > last_offset:
             on_done()
         else:
             held = self._held

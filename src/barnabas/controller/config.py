@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metadata.delegation_tokens import SECRET_KEY
+from barnabas.metadata.credentials import SECRET_KEY
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least
 

@@ -2,7 +2,8 @@
 
 Each request is handled with the image as of the last *appended* record. `AppendedState` keeps that
 image and the pending responses. `API_CONTROLS` says how each API is served. `Background` runs the
-periodic work.
+periodic work. When a controller becomes active, it first writes records of its own (Kafka's
+ActivationRecordsGenerator).
 """
 
 from __future__ import annotations
@@ -11,28 +12,72 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.controller.activation import activation_records
-from barnabas.controller.apis import API_CONTROLS
+from barnabas.controller.apis import API_CONTROLS, make_controls
 from barnabas.controller.appended_state import AppendedState
 from barnabas.controller.background import Background
-from barnabas.controller.controls import make_controls
 from barnabas.controller.policy_checks import PolicyChecks
+from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
 from barnabas.network.principal import ANONYMOUS
+from barnabas.protocol.records.begin_transaction_record import BeginTransactionRecord
+from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.end_transaction_record import EndTransactionRecord
+from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.raft.driver.opening import bootstrap_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.result import MutationLimit
+    from barnabas.controller.result import MutationLimit, VersionedRecord
     from barnabas.metadata.broker_registration import ControllerRegistration
     from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.publishing.publisher import MetadataPublisher
+    from barnabas.metadata.publishing import MetadataPublisher
     from barnabas.network.principal import Principal
     from barnabas.policies import AlterConfigPolicy, CreateTopicPolicy
     from barnabas.protocol.schema import Message
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
     from barnabas.runtime.rng import Rng
+
+
+_ELR_FEATURE = "eligible.leader.replicas.version"
+_MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+def activation_records(
+    image: ClusterImage,
+    driver: RaftDriver,
+    config: ControllerConfig,
+    registration: ControllerRegistration | None,
+) -> Iterator[list[VersionedRecord]]:
+    """Yield batches of records to append, in order."""
+    if not image.features.finalized:
+        yield _bootstrap(driver, config)
+    known = image.controllers.get(config.node_id)
+    if registration is not None and known != registration:
+        yield [registration.to_record()]
+
+
+def _bootstrap(driver: RaftDriver, config: ControllerConfig) -> list[VersionedRecord]:
+    """Return the formatter's records as one metadata transaction, which applies all or none."""
+    records: list[VersionedRecord] = [(BeginTransactionRecord(name="Bootstrap records"), 0)]
+    formatted = bootstrap_records(driver)
+    records += formatted
+    if any(
+        isinstance(record, FeatureLevelRecord) and record.name == _ELR_FEATURE
+        for record, _ in formatted
+    ):
+        # KIP-966 needs one minimum for all brokers, so the current value is stored in the log.
+        minimum = config.broker.text(_MIN_INSYNC_REPLICAS)
+        record = ConfigRecord(
+            resource_type=BROKER,
+            resource_name=ALL_BROKERS,
+            name=_MIN_INSYNC_REPLICAS,
+            value=minimum,
+        )
+        records.append((record, 0))
+    records.append((EndTransactionRecord(), 0))
+    return records
 
 
 class ControllerDependencies(msgspec.Struct, frozen=True):
@@ -145,7 +190,7 @@ class Controller:
         """Become active or inactive."""
         self._state.end()
         self._background.stop()
-        if leader.leader_id == self._config.node_id and self._driver.is_leader:
+        if leader.leader_id == self._config.node_id and self._driver.core.is_leader:
             self._activate(leader.epoch)
 
     def _activate(self, epoch: int) -> None:

@@ -1,4 +1,7 @@
-"""The result of a request: records to append, and the response to send once they are committed."""
+"""The result of a request: records to append, and the response to send once they are committed.
+
+Requests from an earlier registration of a broker are refused by the broker epoch (KIP-631).
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.principal import Principal
     from barnabas.protocol.schema import Record
+
 
 R = TypeVar("R")
 
@@ -79,3 +84,20 @@ class Refusal(Exception):  # noqa: N818 - an expected result, not a failure
         super().__init__(error_code, message)
         self.error_code = error_code
         self.message = message
+
+
+def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerRegistration:
+    """Return the broker's registration if `epoch` is its current epoch.
+
+    Raises:
+        Refusal: STALE_BROKER_EPOCH, also if the broker is not registered.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
+    if broker.epoch != epoch:
+        raise Refusal(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker_id} has epoch {broker.epoch}, but the request has epoch {epoch}",
+        )
+    return broker

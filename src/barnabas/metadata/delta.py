@@ -1,4 +1,7 @@
-"""Changes to an image, collected record by record (Kafka's MetadataDelta)."""
+"""Changes to an image, collected record by record (Kafka's MetadataDelta).
+
+`ElectionCounts` counts unusual leader elections in deltas (ControllerMetadataMetrics, KIP-966).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.metadata.acls.acl import Acl
 from barnabas.metadata.broker_registration import BrokerRegistration, ControllerRegistration
-from barnabas.metadata.configs.client_quotas_image import QuotaChanges, entity_of
-from barnabas.metadata.configs.configs_image import TOPIC, ConfigChanges
-from barnabas.metadata.delegation_tokens import evolve_tokens
-from barnabas.metadata.errors import MetadataReplayError
+from barnabas.metadata.configs.configs_image import TOPIC, ConfigChanges, QuotaChanges, entity_of
+from barnabas.metadata.credentials import evolve_tokens, is_retained, retained_change
 from barnabas.metadata.image import NO_PRODUCER_ID, ClusterImage
-from barnabas.metadata.retained_records import is_retained, retained_change
-from barnabas.metadata.topics.topics_delta import TopicsDelta
+from barnabas.metadata.partition_registration import NO_LEADER
+from barnabas.metadata.topics import MetadataReplayError, TopicsDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.metadata.acls.acls_image import AclChanges
-    from barnabas.metadata.delegation_tokens import TokenChanges
-    from barnabas.metadata.provenance import Provenance
+    from barnabas.metadata.credentials import TokenChanges
+    from barnabas.metadata.image import Provenance
     from barnabas.protocol.schema import Record
 
 
@@ -274,3 +275,28 @@ def _evolved(before: Mapping[int, _R], changes: Mapping[int, _R | None]) -> Mapp
         return before
     merged: dict[int, _R | None] = {**before, **changes}
     return {each: kept for each, kept in sorted(merged.items()) if kept is not None}
+
+
+class ElectionCounts:
+    """Counts elections as a listener of the metadata publisher."""
+
+    __slots__ = ("from_eligible", "unclean")
+
+    def __init__(self) -> None:
+        # Elections of a replica outside ISR and ELR, which may lack records; since the process
+        # started.
+        self.unclean = 0
+        # Elections of a replica in the ELR, which has all committed records; since the process
+        # started.
+        self.from_eligible = 0
+
+    def on_image(self, delta: ClusterDelta, _image: ClusterImage) -> None:
+        """Count the elections of a delta."""
+        for _, _, before, after in delta.topics_delta.changed_partitions():
+            leader = after.leader
+            if before is None or leader in (before.leader, NO_LEADER) or leader in before.isr:
+                continue
+            if leader in before.elr:
+                self.from_eligible += 1
+            else:
+                self.unclean += 1

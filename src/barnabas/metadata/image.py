@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.metadata.configs.client_quotas_image import ClientQuotasImage
-from barnabas.metadata.configs.configs_image import ConfigsImage
-from barnabas.metadata.delegation_tokens import NO_TOKENS
-from barnabas.metadata.features_image import FeaturesImage
-from barnabas.metadata.metadata_version import METADATA_VERSION, has_delegation_tokens
-from barnabas.metadata.provenance import BEFORE_ALL_RECORDS, Provenance
-from barnabas.metadata.retained_records import RetainedRecords
-from barnabas.metadata.topics.topics_image import TopicsImage
+from barnabas.metadata.configs.configs_image import ClientQuotasImage, ConfigsImage
+from barnabas.metadata.credentials import NO_TOKENS, RetainedRecords
+from barnabas.metadata.metadata_version import (
+    METADATA_VERSION,
+    FeaturesImage,
+    has_delegation_tokens,
+)
+from barnabas.metadata.topics import TopicsImage
 from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord
@@ -24,8 +24,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from barnabas.metadata.broker_registration import BrokerRegistration, ControllerRegistration
-    from barnabas.metadata.delegation_tokens import Tokens
+    from barnabas.metadata.credentials import Tokens
     from barnabas.protocol.schema import Record
+
+
+class Provenance(NamedTuple):
+    """Offset, epoch and time of the last record in an image; all -1 for the empty image."""
+
+    offset: int = -1
+    epoch: int = -1
+    # Append time of that record's batch, ms.
+    timestamp: int = -1
+
+
+BEFORE_ALL_RECORDS = Provenance()
+
 
 NO_PRODUCER_ID = -1
 

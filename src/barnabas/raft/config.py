@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.raft.replica_key import ReplicaKey
+from barnabas.raft.voter_set import ReplicaKey
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least
 

@@ -1,4 +1,4 @@
-"""The callbacks through which the driver informs listeners about the metadata log."""
+"""Callbacks through which the driver informs listeners about the metadata log, and errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.protocol.schema import Record
+
+
+class RaftError(Exception):
+    """Base class of the errors that the driver reports."""
+
+
+class NotLeaderError(RaftError):
+    """This replica does not lead, or lost its leadership before the records were committed."""
+
+
+class MetadataBatchTooLargeError(RaftError):
+    """The records of one append do not fit into one batch."""
+
+
+class SnapshotError(RaftError):
+    """A snapshot file is damaged or incomplete."""
+
 
 NO_LEADER = -1
 

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.read_result import FetchIsolation
+    from barnabas.storage.results import FetchIsolation
     from barnabas.waiting.off_loop import OffLoop
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 

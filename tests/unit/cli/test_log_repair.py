@@ -17,13 +17,12 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.executor import InlineExecutor
 from barnabas.runtime.rng import SeededRng
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.files.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
-from barnabas.storage.files.clean_shutdown import write_marker
+from barnabas.storage.files.metadata_files import write_marker
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_dependencies import LogDependencies
-from barnabas.storage.log_opening import LogOpening
+from barnabas.storage.log_dependencies import LogDependencies, LogOpening
+from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 from unit.storage.storage_fixtures import NOW_MS, ManualClock, ManualTimer, all_records, batch
 

@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 from barnabas.cli.log.commands import log as command
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.files.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
-from barnabas.storage.files.clean_shutdown import write_marker
-from barnabas.storage.files.partition_metadata import write_topic_id
+from barnabas.storage.files.metadata_files import write_marker, write_topic_id
 from barnabas.storage.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("flights", 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration
-from barnabas.metadata.publishing.publisher import MetadataPublisher
+from barnabas.metadata.publishing import MetadataPublisher
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.sim.world import SimWorld

@@ -15,7 +15,7 @@ from barnabas.controller.topics.placement import StripedPlacer
 from barnabas.controller.topics.topics import TopicControl
 from barnabas.coordinator.group.configs.config import DEFINITION as GROUP_KEYS
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import Provenance
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.broker_registration import (

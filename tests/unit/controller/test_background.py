@@ -122,7 +122,7 @@ class Cluster:
 
     def settle(self) -> None:
         driver = self.node.driver
-        assert self.world.run_until(lambda: driver.high_watermark == driver.log_end_offset)
+        assert self.world.run_until(lambda: driver.core.high_watermark == driver.log.log_end_offset)
 
 
 def test_a_broker_whose_connection_is_gone_is_fenced_at_once() -> None:
@@ -147,11 +147,11 @@ def test_the_next_process_of_a_fenced_broker_registers_before_the_session_ends()
 def test_closed_connections_of_an_earlier_epoch_and_the_own_broker_are_ignored() -> None:
     cluster = Cluster(3)
     own = cluster.enter(1)
-    end = cluster.node.driver.log_end_offset
+    end = cluster.node.driver.log.log_end_offset
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2] - 1)
     cluster.node.controller.on_broker_lost(9, 5)
     cluster.node.controller.on_broker_lost(1, own)
-    assert cluster.node.driver.log_end_offset == end
+    assert cluster.node.driver.log.log_end_offset == end
 
 
 def test_a_fenced_live_broker_is_unfenced_by_its_next_heartbeat() -> None:
@@ -231,9 +231,9 @@ def test_a_single_idle_controller_writes_no_records() -> None:
     world = SimWorld(9)
     node = Node(world)
     node.ready()
-    end = node.driver.log_end_offset
+    end = node.driver.log.log_end_offset
     world.run_for(10_000)
-    assert node.driver.log_end_offset == end
+    assert node.driver.log.log_end_offset == end
 
 
 def test_a_pause_of_the_controller_does_not_end_broker_sessions() -> None:

@@ -82,7 +82,7 @@ def test_a_response_without_records_waits_for_the_changes_that_it_saw() -> None:
     node.controller.serve(creation(new_topic("a")), lambda _: order.append("refused"))
     assert order == []
     world.run_until(lambda: len(order) == 2)
-    assert node.driver.high_watermark == node.driver.log_end_offset
+    assert node.driver.core.high_watermark == node.driver.log.log_end_offset
 
 
 def test_pending_requests_get_not_controller_at_a_stop() -> None:
@@ -144,11 +144,11 @@ def test_records_that_cannot_be_written_change_neither_log_nor_image() -> None:
     node = Node(SimWorld(21))
     node.ready()
     state = node.controller._state
-    image, log_end = state.image, node.driver.log_end_offset
+    image, log_end = state.image, node.driver.log.log_end_offset
     record = ConfigRecord(resource_type=2, resource_name="a", name="k", value="x" * 40_000)
     state.append([(record, 0)])
     assert state.image is image
-    assert node.driver.log_end_offset == log_end
+    assert node.driver.log.log_end_offset == log_end
     assert not node.fatal
     node.controller.serve(creation(new_topic("a")), node.answers.append)
     assert node.wait().topics[0].error_code == ErrorCode.NONE

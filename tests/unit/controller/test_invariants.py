@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.invariants import check_records
+from barnabas.controller.appended_state import check_records
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.metadata.partition_registration import NO_LEADER
-from barnabas.metadata.provenance import Provenance
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord

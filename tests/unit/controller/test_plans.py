@@ -20,7 +20,7 @@ from steps import finish
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
+    from barnabas.raft.log.metadata_batch import MetadataBatchEncoder
 
 
 class Driver:
@@ -30,6 +30,8 @@ class Driver:
         self.log_dependencies = self
         self.clock = self
         self.timer = self
+        self.core = self
+        self.log = self
         self.is_leader = True
         self.log_end_offset = 0
         self.now_ms = 0.0
@@ -101,7 +103,7 @@ class Scene:
         )
 
     def write_something_else(self) -> None:
-        number = self.driver.log_end_offset + 100
+        number = self.driver.log.log_end_offset + 100
         record = TopicRecord(name=f"other{number}", topic_id=bytes([number]) * 16)
         self.state.append([(record, 0)])
 
@@ -121,10 +123,10 @@ def scene() -> Scene:
 def test_a_long_request_takes_several_turns_and_writes_once(scene: Scene) -> None:
     scene.serve()
     assert scene.answers == []
-    assert scene.driver.log_end_offset == 0
+    assert scene.driver.log.log_end_offset == 0
     assert scene.finish() == 2
     assert scene.answers == ["made"]
-    assert scene.driver.log_end_offset == 12
+    assert scene.driver.log.log_end_offset == 12
 
 
 def test_a_long_request_sees_concurrent_writes(scene: Scene) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.credentials.scram import alter_scram_credentials
+from barnabas.metadata.credentials import find_credential
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.scram_credentials import find_credential
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -55,15 +55,17 @@ def alter(
 def test_the_keys_of_a_password_are_stored_and_deleted() -> None:
     image, errors = alter(ClusterImage(), up("a"), up("b", 2, 16384))
     assert errors == {"a": (ErrorCode.NONE, None), "b": (ErrorCode.NONE, None)}
-    assert find_credential(image, SHA_256, "a") == credential_of(SHA_256, b"salted", b"salt", 4096)
-    stored = find_credential(image, SHA_512, "b")
+    assert find_credential(image.retained, SHA_256, "a") == credential_of(
+        SHA_256, b"salted", b"salt", 4096
+    )
+    stored = find_credential(image.retained, SHA_512, "b")
     assert stored == credential_of(SHA_512, b"salted", b"salt", 16384)
-    assert find_credential(image, SHA_512, "a") is None
+    assert find_credential(image.retained, SHA_512, "a") is None
     image, errors = alter(image, down("a"), up("b", 1))
     assert set(errors.values()) == {(ErrorCode.NONE, None)}
-    assert find_credential(image, SHA_256, "a") is None
-    assert find_credential(image, SHA_256, "b") is not None
-    assert find_credential(image, SHA_512, "b") is not None
+    assert find_credential(image.retained, SHA_256, "a") is None
+    assert find_credential(image.retained, SHA_256, "b") is not None
+    assert find_credential(image.retained, SHA_512, "b") is not None
 
 
 # Code and text are those of Apache Kafka 4.4, except for the empty salt and password.

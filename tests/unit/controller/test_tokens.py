@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.controller.credentials.tokens import RENEWERS_MAX, TokenControl
 from barnabas.controller.result import ControllerView
-from barnabas.metadata.delegation_tokens import token_hmac
+from barnabas.metadata.credentials import token_hmac
 from barnabas.metadata.image import ClusterImage
 from barnabas.network.principal import Principal
 from barnabas.protocol.errors import ErrorCode

@@ -28,7 +28,7 @@ from barnabas.protocol.records.partition_change_record import PartitionChangeRec
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from steps import finish
 from unit.coordinator.share_store import LatestOffsets, ShareStore

@@ -13,7 +13,7 @@ from barnabas.protocol.records.group_metadata import (
 from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.results import AppendOrigin
 from unit.coordinator.coordinator_world import STATE
 
 if TYPE_CHECKING:

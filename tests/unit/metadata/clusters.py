@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.records.partition_record import PartitionRecord

@@ -6,9 +6,9 @@ import pytest
 
 from barnabas.metadata.configs.configs_image import BROKER, TOPIC
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.errors import MetadataReplayError
+from barnabas.metadata.image import Provenance
 from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.topics import MetadataReplayError
 from barnabas.protocol.records.broker_registration_change_record import (
     BrokerRegistrationChangeRecord,
 )

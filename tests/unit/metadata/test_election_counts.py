@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.election_counts import ElectionCounts
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.delta import ClusterDelta, ElectionCounts
+from barnabas.metadata.image import Provenance
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from unit.metadata.clusters import partition, three_brokers, topic, topic_id
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.metadata.errors import MetadataReplayError
-from barnabas.metadata.provenance import Provenance
-from barnabas.metadata.publishing.publisher import MetadataPublisher
+from barnabas.metadata.image import Provenance
+from barnabas.metadata.publishing import MetadataPublisher
+from barnabas.metadata.topics import MetadataReplayError
 from barnabas.protocol.records.abort_transaction_record import AbortTransactionRecord
 from barnabas.protocol.records.begin_transaction_record import BeginTransactionRecord
 from barnabas.protocol.records.end_transaction_record import EndTransactionRecord

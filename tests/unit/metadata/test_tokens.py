@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord

@@ -15,14 +15,12 @@ from barnabas.raft.core.messages import (
 )
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.election_state import ElectionState
-from barnabas.raft.replica_key import ReplicaKey
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import VoterSet
+from barnabas.raft.voter_set import ReplicaKey, VoterHistory, VoterSet
 from barnabas.runtime.rng import SeededRng
 from unit.raft.quorum_world import MemoryLog, QuorumWorld
 
 if TYPE_CHECKING:
-    from barnabas.raft.core.effects import Effects
+    from barnabas.raft.core.messages import Effects
 
 
 def core_of(

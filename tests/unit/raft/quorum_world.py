@@ -17,15 +17,13 @@ from barnabas.raft.config import RaftConfig
 from barnabas.raft.core.messages import FetchRequest, FetchResponse, Request, RequestFailed
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.election_state import ElectionState
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import VoterSet
+from barnabas.raft.voter_set import VoterHistory, VoterSet
 from barnabas.runtime.rng import SeededRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.raft.core.effects import Effects
-    from barnabas.raft.core.messages import Message, Response
+    from barnabas.raft.core.messages import Effects, Message, Response
     from barnabas.raft.listener import SnapshotId
 
 Entry = tuple[int, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.raft.log.committed_offset_file import CommittedOffsetFile, read_committed_offset
+from barnabas.raft.log.metadata_check import CommittedOffsetFile, read_committed_offset
 from barnabas.sim.world import sim_runtime
 from unit.storage.storage_fixtures import LaterExecutor
 

@@ -19,7 +19,7 @@ from barnabas.raft.core.messages import (
 )
 from barnabas.raft.election_state import NO_VOTE, ElectionState
 from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch, SnapshotId
-from barnabas.raft.replica_key import ReplicaKey
+from barnabas.raft.voter_set import ReplicaKey
 from unit.raft.core_requests import (
     core_of,
     fetch_of,

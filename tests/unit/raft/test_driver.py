@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.metadata.publishing.publisher import MetadataPublisher
-from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.driver.opening import RaftOpening, bootstrap_records, open_raft
 from barnabas.raft.election_state import decode_quorum_state
-from barnabas.raft.errors import NotLeaderError, RaftError
-from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
+from barnabas.raft.listener import LeaderAndEpoch, NotLeaderError, RaftError, SnapshotId
 from barnabas.raft.log.snapshot import list_snapshots
 from barnabas.raft.transport.transport import NoTransport
 from barnabas.sim.world import SimHost, SimWorld
@@ -105,13 +103,15 @@ class Replica:
 
 
 def await_settled(world: SimWorld, replica: Replica) -> None:
-    assert world.run_until(lambda: replica.driver.high_watermark == replica.driver.log_end_offset)
+    assert world.run_until(
+        lambda: replica.driver.core.high_watermark == replica.driver.log.log_end_offset
+    )
 
 
 def test_a_single_voter_leads_and_commits() -> None:
     world = SimWorld(1)
     replica = Replica(world)
-    assert replica.driver.is_leader
+    assert replica.driver.core.is_leader
     await_settled(world, replica)
     assert replica.recorder.events == ["leader 1@1"]
     assert replica.append("a", "b") == 2
@@ -198,7 +198,7 @@ def test_a_snapshot_limits_the_number_of_records_to_replay() -> None:
         replica.append(*(f"t{number}-{each}" for each in range(1000)))
         await_settled(world, replica)
     assert world.run_until(lambda: replica.driver.latest_snapshot is not None)
-    assert replica.driver.latest_snapshot == SnapshotId(replica.driver.log_end_offset, 1)
+    assert replica.driver.latest_snapshot == SnapshotId(replica.driver.log.log_end_offset, 1)
 
 
 def test_old_snapshots_and_segments_are_deleted_by_size() -> None:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.records.no_op_record import NoOpRecord
-from barnabas.raft.core.effects import ControlRecords
+from barnabas.raft.core.messages import ControlRecords
 from barnabas.raft.listener import SnapshotId
-from barnabas.raft.log.finalized_features import finalized_features
-from barnabas.raft.log.formatter import format_metadata_directory
 from barnabas.raft.log.metadata_batch import encode_control_records, encode_metadata_batch
+from barnabas.raft.log.metadata_directory import finalized_features, format_metadata_directory
 from barnabas.raft.log.snapshot import SnapshotWriter, write_snapshot
 from barnabas.record.batch import set_crc
 from barnabas.sim.world import SimWorld

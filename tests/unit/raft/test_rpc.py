@@ -22,14 +22,13 @@ from barnabas.raft.core import messages as core
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.rpc import RaftRpc
 from barnabas.raft.log.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
-from barnabas.raft.replica_key import Address, ReplicaKey
 from barnabas.raft.transport.conversion import (
     core_request,
     core_response,
     request_message,
     response_message,
 )
-from barnabas.raft.voter_set import Voter
+from barnabas.raft.voter_set import Address, ReplicaKey, Voter
 from barnabas.sim.world import SimWorld
 from barnabas.storage.log_dependencies import LogDependencies
 from unit.metadata.clusters import topic
@@ -77,7 +76,7 @@ class LeadingVoter:
 
     def settle(self) -> None:
         driver = self.driver
-        assert self.world.run_until(lambda: driver.high_watermark == driver.log_end_offset)
+        assert self.world.run_until(lambda: driver.core.high_watermark == driver.log.log_end_offset)
 
     def append(self, count: int) -> None:
         for number in range(count):
@@ -206,7 +205,7 @@ def test_requests_for_another_cluster_are_refused(request_: core.Request, versio
     message = request_message(request_, version, RaftConfig(2, (), cluster_id=OTHER_CLUSTER_ID))
     response = side.exchange(message, version)
     assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert side.driver.leader_and_epoch == (1, 1)
+    assert side.driver.core.leader_and_epoch == (1, 1)
 
 
 def test_requests_for_another_partition_are_invalid() -> None:

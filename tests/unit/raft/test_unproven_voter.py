@@ -13,14 +13,13 @@ from barnabas.raft.core.messages import (
 )
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.election_state import ElectionState
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import VoterSet
+from barnabas.raft.voter_set import VoterHistory, VoterSet
 from barnabas.runtime.rng import SeededRng
 from unit.raft.core_requests import fetch_of, vote_of
 from unit.raft.quorum_world import MemoryLog
 
 if TYPE_CHECKING:
-    from barnabas.raft.core.effects import Effects
+    from barnabas.raft.core.messages import Effects
 
 VOTERS = (1, 2, 3)
 

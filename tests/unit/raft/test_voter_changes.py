@@ -6,9 +6,9 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core.effects import Effects
 from barnabas.raft.core.messages import (
     AddVoterRequest,
+    Effects,
     FetchRequest,
     RemoveVoterRequest,
     Request,
@@ -21,9 +21,7 @@ from barnabas.raft.core.messages import (
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.election_state import ElectionState
 from barnabas.raft.listener import SnapshotId
-from barnabas.raft.replica_key import Address, ReplicaKey
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import Voter, VoterSet
+from barnabas.raft.voter_set import Address, ReplicaKey, Voter, VoterHistory, VoterSet
 from barnabas.runtime.rng import SeededRng
 from unit.raft.quorum_world import MemoryLog
 

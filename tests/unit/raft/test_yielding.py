@@ -7,7 +7,7 @@ import pytest
 from barnabas.raft.core.messages import RequestFailed, VoteRequest, VoteResponse
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.core.roles import Candidate, Follower, Prospective
-from barnabas.raft.replica_key import ReplicaKey
+from barnabas.raft.voter_set import ReplicaKey
 from unit.raft.core_requests import core_of, granted, make_follower, token_of, vote_of
 
 YIELD_MS = 200.0

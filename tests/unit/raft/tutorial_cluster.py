@@ -27,9 +27,7 @@ from barnabas.raft.core.messages import (
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.core.roles import Leader
 from barnabas.raft.election_state import ElectionState
-from barnabas.raft.replica_key import Address, ReplicaKey
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import Voter, VoterSet
+from barnabas.raft.voter_set import Address, ReplicaKey, Voter, VoterHistory, VoterSet
 from barnabas.runtime.rng import SeededRng
 from unit.raft.tutorial_log import Entry, TutorialLog
 from unit.raft.tutorial_words import leader_text, offset_text, request_text, response_text
@@ -37,8 +35,7 @@ from unit.raft.tutorial_words import leader_text, offset_text, request_text, res
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.raft.core.effects import ControlRecords, Effects
-    from barnabas.raft.core.messages import Message, Request, Response
+    from barnabas.raft.core.messages import ControlRecords, Effects, Message, Request, Response
 
 LISTENER = "CONTROLLER"
 # Limit for messages at one time; more messages mean an endless exchange.

@@ -9,7 +9,7 @@ from barnabas.protocol.fetch_metadata import next_epoch
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache, SessionRequest
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.replication.replica_set import (
     LEADER,

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from barnabas.metadata.broker_registration import BrokerRegistration
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
@@ -21,12 +20,10 @@ from barnabas.replication.partition.fetch_params import FetchParams, FetchPartit
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationDependencies
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.sim.world import sim_runtime
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_dependencies import LogDependencies
-from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.log_dependencies import LogDependencies, LogOpening
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.timing_wheel import TimingWheel
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.network.channel import ChannelDependencies
 from barnabas.network.connection import Connection
 from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
@@ -50,12 +49,11 @@ from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.sim.world import SimWorld
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig, StorageConfig, log_config
 from barnabas.storage.files.log_directory import LogDirectory
 from barnabas.storage.log_dependencies import LogDependencies
 from barnabas.storage.manager.log_manager import LogManager
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.timing_wheel import TimingWheel
 

@@ -16,8 +16,7 @@ from barnabas.replication.config import ReplicationConfig
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.requests import fetch_session_cache
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache, SessionRequest
-from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.replication.replica_set import LEADER, TOPIC, TOPIC_ID, ReplicaSet, batch
 

@@ -7,8 +7,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.replication.replica_set import LEADER, PARTITION, TOPIC, TOPIC_ID, ReplicaSet, batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.replication.partition.fetch_params import fetch_isolation, lookup_isolation
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 LOG_END, HIGH_WATERMARK = FetchIsolation.LOG_END, FetchIsolation.HIGH_WATERMARK
 

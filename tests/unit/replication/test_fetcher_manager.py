@@ -13,7 +13,7 @@ from barnabas.replication.partition.fetch_params import FetchParams, FetchPartit
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.files.checkpoint import HIGH_WATERMARKS, OffsetCheckpoint
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import (

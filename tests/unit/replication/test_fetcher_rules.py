@@ -13,7 +13,7 @@ from barnabas.replication.fetcher.fetch_state import FetchPhase
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.partition.follower_role import Fetched, OffsetMismatchError
 from barnabas.replication.partition.partition import Partition
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import PARTITION, TOPIC, topic_id_of

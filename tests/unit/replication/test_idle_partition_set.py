@@ -17,7 +17,7 @@ from barnabas.protocol.fetch_metadata import next_epoch
 from barnabas.replication.partition.alter_partition import AlterPartitionResult
 from barnabas.replication.partition.results import EpochEndOffset, FetchResult
 from barnabas.replication.requests.session_partition import SessionPartition
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 from unit.replication.idle_scene import PARTITIONS, Follower, Scene, at, where
 from unit.replication.replica_set import (

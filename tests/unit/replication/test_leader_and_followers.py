@@ -10,7 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.replica_selector import RACK_AWARE_SELECTOR
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition
 from unit.replication.replica_set import ReplicaSet
 from unit.replication.replicated_cluster import (

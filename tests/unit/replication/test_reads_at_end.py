@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.partition.partition import Partition
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 FOLLOWER, OTHER = 2, 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.replication.partition.replica import Replica
-from barnabas.storage.offset_metadata import LogOffsetMetadata
+from barnabas.storage.results import LogOffsetMetadata
 
 LAG_MS = 30_000
 

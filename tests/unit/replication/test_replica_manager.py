@@ -8,8 +8,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.alter_partition import AlterPartitionResult
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.delayed_operation import DelayedOperation
 from barnabas.waiting.off_loop import run_steps

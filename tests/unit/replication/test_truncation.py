@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.features_image import FeaturesImage
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.metadata_version import FeaturesImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from barnabas.replication.log_dir_moves import LogDirMoves

@@ -12,8 +12,7 @@ from barnabas.replication.partition.fetch_params import FetchParams, FetchPartit
 from barnabas.replication.requests import delayed_fetch
 from barnabas.replication.requests.consumer_idle_partitions import ConsumerIdlePartitions
 from barnabas.replication.requests.session_partition import SessionPartition
-from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.steps import run_to_end
 from unit.replication.replica_set import LEADER, TOPIC, TOPIC_ID, ReplicaSet, batch

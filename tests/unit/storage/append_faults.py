@@ -15,9 +15,9 @@ import msgspec
 from barnabas.record.control import ControlType
 from barnabas.record.reader import read_batches
 from barnabas.sim.disk import FailingCall
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.results import AppendOrigin
 from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, content, marker, read
 
 if TYPE_CHECKING:

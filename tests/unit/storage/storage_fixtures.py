@@ -13,14 +13,12 @@ from barnabas.runtime.executor import InlineExecutor, run_in_order
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import WALL_START_MS
 from barnabas.sim.disk import SimDisk
-from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_dependencies import LogDependencies
-from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.read_result import FetchIsolation, ReadResult
+from barnabas.storage.log_dependencies import LogDependencies, LogOpening
+from barnabas.storage.results import AppendInfo, AppendOrigin, FetchIsolation, ReadResult
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.storage.validation.inspection_needed import InspectionNeededError
+from barnabas.storage.validation.batch_inspection import InspectionNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

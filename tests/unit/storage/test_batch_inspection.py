@@ -20,7 +20,6 @@ from barnabas.record.columns import RECORDS_PER_SLICE
 from barnabas.record.compression import CODES, ZSTD
 from barnabas.record.producer_records import AT_ONCE_RECORDS
 from barnabas.record.reader import records
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LONG_MAX, LogConfig
 from barnabas.storage.errors import (
     InvalidProducerEpochError,
@@ -29,9 +28,12 @@ from barnabas.storage.errors import (
     RecordTooLargeError,
     StorageError,
 )
-from barnabas.storage.validation.batch_inspection import RECORD_ERRORS_MAX
-from barnabas.storage.validation.inspected_records import InspectedRecords
-from barnabas.storage.validation.inspection_needed import InspectionNeededError
+from barnabas.storage.results import AppendOrigin
+from barnabas.storage.validation.batch_inspection import (
+    RECORD_ERRORS_MAX,
+    InspectedRecords,
+    InspectionNeededError,
+)
 from barnabas.storage.validation.validator import validate
 from barnabas.waiting.off_loop import OffLoop, run_steps
 from producer_batches import ACCEPTED, GARBAGE, STRICTLY_REFUSED, Payload, packed

@@ -7,9 +7,8 @@ import pytest
 from barnabas.runtime.rng import SeededRng
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
 from barnabas.storage.files.checkpoint import RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
-from barnabas.storage.files.clean_shutdown import take_marker, write_marker
 from barnabas.storage.files.log_directory import LogDirectory
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties, take_marker, write_marker
 from barnabas.storage.topic_partition import TopicPartition, parse_directory_name
 from unit.storage.storage_fixtures import Bench, LaterExecutor
 

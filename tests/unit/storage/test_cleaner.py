@@ -515,7 +515,7 @@ def test_compaction_needs_a_compacted_log() -> None:
 
 
 def shown(bench: CleanerBench) -> dict[str, float]:
-    from barnabas.storage.cleaner.cleaner_gauges import cleaner_families
+    from barnabas.storage.manager.log_gauges import cleaner_families
 
     families = cleaner_families(bench.cleaner, [bench.data_directory])
     return {each.name.rpartition(":")[2]: value for each in families for _, value in each.samples}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_opening import LogOpening
+from barnabas.storage.log_dependencies import LogOpening
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     PARTITION,

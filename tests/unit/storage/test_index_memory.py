@@ -12,9 +12,8 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
-from barnabas.storage.read_result import FetchIsolation
-from barnabas.storage.segment.index_file import TAIL_ENTRIES
-from barnabas.storage.segment.offset_index import OffsetIndex
+from barnabas.storage.results import FetchIsolation
+from barnabas.storage.segment.offset_index import TAIL_ENTRIES, OffsetIndex
 from barnabas.storage.segment.time_index import TimeIndex
 from unit.storage.storage_fixtures import NOW_MS, Bench, ManualClock, all_records, batch, read
 

@@ -17,10 +17,10 @@ from barnabas.record.batch import (
     set_crc,
 )
 from barnabas.sim.disk import DiskFault
-from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import KafkaStorageError, OutOfOrderSequenceError, StorageError
-from barnabas.storage.validation.inspection_needed import InspectionNeededError
+from barnabas.storage.results import AppendInfo, AppendOrigin
+from barnabas.storage.validation.batch_inspection import InspectionNeededError
 from barnabas.storage.validation.validator import ordinary_header, validate
 from unit.storage.storage_fixtures import (
     DIRECTORY,
@@ -34,7 +34,7 @@ from unit.storage.storage_fixtures import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.storage.validation.inspected_records import JoinedBatch
+    from barnabas.storage.validation.batch_inspection import JoinedBatch
 
 PRODUCER = 7
 HOUR_MS = 3_600_000

@@ -6,7 +6,6 @@ import pytest
 
 from barnabas.record.batch import check_crc, read_header
 from barnabas.sim.disk import DiskFault
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import (
     CorruptRecordError,
@@ -17,6 +16,7 @@ from barnabas.storage.errors import (
     RecordTooLargeError,
     UnexpectedAppendOffsetError,
 )
+from barnabas.storage.results import AppendOrigin
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     LEADER_EPOCH,

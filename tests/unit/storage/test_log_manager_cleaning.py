@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import DiskFault
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import CleanerConfig, LogConfig, StorageConfig
 from barnabas.storage.files.log_directory import LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.manager.log_manager import LogManager
+from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 from unit.storage.cleaner_fixtures import COMPACTED, DueTimer, keyed
 from unit.storage.storage_fixtures import NOW_MS, Bench

@@ -9,8 +9,7 @@ from barnabas.runtime.disk import FileSlice
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import OffsetOutOfRangeError
-from barnabas.storage.offset_metadata import LogOffsetMetadata
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation, LogOffsetMetadata
 from barnabas.waiting.off_loop import run_steps
 from unit.storage.storage_fixtures import (
     DIRECTORY,

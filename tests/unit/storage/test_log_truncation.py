@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.record.control import ControlType
 from barnabas.storage.config import LogConfig
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from steps import finish
 from unit.storage.storage_fixtures import (
     LEADER_EPOCH,

@@ -6,7 +6,6 @@ import pytest
 
 from barnabas.record.control import ControlType
 from barnabas.runtime.disk import FileSlice
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import (
     InvalidProducerEpochError,
@@ -15,18 +14,16 @@ from barnabas.storage.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
+from barnabas.storage.producers.open_transactions import VerificationGuard
 from barnabas.storage.producers.producer_entry import (
     REMEMBERED_BATCHES,
+    CorruptSnapshotError,
     ProducerEntry,
     RememberedBatch,
-)
-from barnabas.storage.producers.producer_snapshot import (
-    CorruptSnapshotError,
     decode_snapshot,
     encode_snapshot,
 )
-from barnabas.storage.producers.verifications import VerificationGuard
-from barnabas.storage.read_result import AbortedTransaction, FetchIsolation
+from barnabas.storage.results import AbortedTransaction, AppendOrigin, FetchIsolation
 from unit.storage.storage_fixtures import NOW_MS, Bench, batch, marker, read
 
 SEQUENCE_MAX = 0x7FFF_FFFF

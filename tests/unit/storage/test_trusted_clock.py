@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from barnabas.storage.manager.clock.trusted_clock import (
+from barnabas.storage.manager.trusted_clock import (
     JUMP_MS,
     OFF_MS_MAX,
     TrustedClock,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.storage.manager.clock.trusted_clock import CHECKPOINT, TrustedClock
-from barnabas.storage.manager.clock.trusted_clock_file import TrustedClockFile
+from barnabas.storage.manager.trusted_clock import CHECKPOINT, TrustedClock, TrustedClockFile
 from unit.storage.storage_fixtures import Bench, LaterExecutor
 
 HOUR_MS = 3_600_000

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import SimDisk
-from barnabas.storage.log.unsynced_files import UnsyncedFiles
+from barnabas.storage.log.log_sync import UnsyncedFiles
 from unit.storage.storage_fixtures import DIRECTORY, Bench, LaterExecutor, batch
 
 TOPIC_ID = bytes(range(16))

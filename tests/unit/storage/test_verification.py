@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.record.control import ControlType
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.errors import InvalidTxnStateError, OutOfOrderSequenceError
-from barnabas.storage.producers.verifications import VerificationGuard
+from barnabas.storage.producers.open_transactions import VerificationGuard
+from barnabas.storage.results import AppendOrigin
 from unit.storage.storage_fixtures import LEADER_EPOCH, NOW_MS, Bench, batch, marker
 
 PRODUCER = 7

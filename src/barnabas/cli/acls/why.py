@@ -24,8 +24,7 @@ from barnabas.client.admin.security.acls import Acl, AclFilter
 from barnabas.client.errors import ClientError
 from barnabas.metadata.acls.acl import Acl as Entry
 from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.metadata.acls.decision import Action, decide
-from barnabas.metadata.acls.hosts import canonical_address
+from barnabas.metadata.acls.decision import Action, canonical_address, decide
 from barnabas.protocol.acls import AclOperation, PatternType
 
 if TYPE_CHECKING:

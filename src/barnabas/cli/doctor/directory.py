@@ -15,9 +15,8 @@ from barnabas.cli.log.read_only import is_locked
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
 from barnabas.storage.errors import InconsistentDirectoryError
-from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.storage.files.log_directory import LOCK_FILE
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN, MetaProperties
 
 if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis

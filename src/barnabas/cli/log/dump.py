@@ -22,7 +22,7 @@ from barnabas.record.reader import records_of
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.properties import parse_properties
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
-from barnabas.storage.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.segment.offset_index import OffsetIndex
 from barnabas.storage.segment.time_index import TimeIndex
 from barnabas.storage.segment.transaction_index import TransactionIndex

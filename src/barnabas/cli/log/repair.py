@@ -18,8 +18,7 @@ from barnabas.raft.election_state import (
     QuorumStateError,
     decode_quorum_state,
 )
-from barnabas.raft.log.committed_offset_file import FILE_NAME as COMMITTED_NOTE
-from barnabas.raft.log.metadata_check import find_intact_end
+from barnabas.raft.log.metadata_check import COMMITTED_OFFSET, find_intact_end
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.file_names import (
@@ -41,9 +40,9 @@ from barnabas.storage.files.checkpoint import (
     OffsetCheckpoint,
     decode_lines,
 )
-from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from barnabas.storage.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN
+from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -266,7 +265,7 @@ class _Repair:
                 continue
             for suffix in _INDEXES:
                 self._move(offset_file(partition.path, base, suffix))
-        self._move(f"{partition.path}/{COMMITTED_NOTE}")
+        self._move(f"{partition.path}/{COMMITTED_OFFSET}")
 
     def _last_offset(self, partition: PartitionDirectory) -> int:
         """Return the last offset of any intact batch that a scan of the segments reaches."""

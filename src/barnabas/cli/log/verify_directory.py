@@ -19,9 +19,12 @@ from barnabas.storage.files.checkpoint import (
     CheckpointError,
     OffsetCheckpoint,
 )
-from barnabas.storage.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.storage.files.log_directory import LOCK_FILE
-from barnabas.storage.files.meta_properties import FILE_NAME as META_PROPERTIES, MetaProperties
+from barnabas.storage.files.metadata_files import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    MetaProperties,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

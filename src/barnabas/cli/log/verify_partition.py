@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.log.verify_segment import LOST, SegmentCheck
 from barnabas.raft.election_state import QuorumStateError, decode_quorum_state
-from barnabas.raft.errors import SnapshotError
+from barnabas.raft.listener import SnapshotError
 from barnabas.raft.log.snapshot import list_snapshots, read_snapshot, snapshot_name
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.file_names import (
@@ -23,8 +23,8 @@ from barnabas.storage.file_names import (
     offset_of,
 )
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
-from barnabas.storage.files.partition_metadata import read_topic_id
-from barnabas.storage.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.files.metadata_files import read_topic_id
+from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

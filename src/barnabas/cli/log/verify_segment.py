@@ -18,7 +18,7 @@ from barnabas.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
-from barnabas.storage.segment.index_file import IndexFile
+from barnabas.storage.segment.offset_index import IndexFile
 from barnabas.storage.segment.transaction_index import (
     ENTRY_BYTES as TXN_ENTRY_BYTES,
     TransactionIndex,

@@ -2,14 +2,14 @@
 
 The changes of a resource are applied together or refused together. The metadata log holds configs
 of topics, brokers, client metrics subscriptions and groups. Each broker keeps its log levels
-itself; they never reach the controller.
+itself; they never reach the controller, but change by the same operations.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.controller.configs.config_operations import changed_value
 from barnabas.controller.configs.config_rules import ConfigRules, check_kind
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.configs.configs_image import BROKER, TOPIC, merge_configs
@@ -25,9 +25,70 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.protocol.primitives import STRING_BYTES_MAX
 from barnabas.protocol.records.clear_elr_record import ClearElrRecord
 from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.settings.key import ConfigType
 from barnabas.waiting.steps import count_gradually, gradually
+
+if TYPE_CHECKING:
+    from barnabas.settings.key import ConfigKey
+
+
+class ConfigOperation(IntEnum):
+    """The operation on a key; the numbers are Kafka's."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def changed_value(
+    name: str, operation: int, operand: str | None, key: ConfigKey | None, before: str | None
+) -> str | None:
+    """Return the value of one key after an operation; None if the key has no value then.
+
+    Args:
+        name: the name of the key.
+        operation: the number of a ConfigOperation.
+        operand: the value to set, append or subtract.
+        key: the definition of the key; None if it is unknown.
+        before: the current value; None if the key has no value.
+
+    Raises:
+        Refusal: INVALID_REQUEST for an unknown operation or a missing value; INVALID_CONFIG for a
+            key that is not a list, or a list that would exceed the size limit of a record.
+    """
+    if operation == ConfigOperation.DELETE:
+        return None
+    if operation not in tuple(ConfigOperation):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"unknown operation {operation}")
+    if operand is None:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} requires a value")
+    if operation == ConfigOperation.SET:
+        return operand
+    if key is None or key.type is not ConfigType.LIST:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"{name} is not a list: values cannot be appended to it or subtracted from it",
+        )
+    parts = [part for part in (before or "").split(",") if part]
+    named = [part.strip() for part in operand.split(",") if part.strip()]
+    if operation == ConfigOperation.APPEND:
+        parts += [part for part in dict.fromkeys(named) if part not in parts]
+    else:
+        parts = [part for part in parts if part not in named]
+    value = ",".join(parts)
+    if len(value.encode()) > STRING_BYTES_MAX:
+        # The message is the same as in Kafka.
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of"
+            f" {STRING_BYTES_MAX} bytes.",
+        )
+    return value
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence

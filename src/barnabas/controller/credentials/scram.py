@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.scram_credentials import find_credential
+from barnabas.metadata.credentials import find_credential
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -86,7 +86,7 @@ def _deletion(image: ClusterImage, deletion: ScramCredentialDeletion) -> Record 
         mechanism = _checked_mechanism(deletion.name, deletion.mechanism)
     except Refusal as refusal:
         return refusal.with_traceback(None)
-    if find_credential(image, mechanism, deletion.name) is None:
+    if find_credential(image.retained, mechanism, deletion.name) is None:
         return Refusal(
             ErrorCode.RESOURCE_NOT_FOUND,
             "Attempt to delete a user credential that does not exist",

@@ -2,7 +2,8 @@
 
 Rules and the order of checks are those of Kafka. A client may renew and expire a token that it
 owns, or of which it is a renewer; it names the token by the HMAC. Brokers have checked before that
-the client has authenticated, and not by a token.
+the client has authenticated, and not by a token. The metadata log has ids only, so `TokenIndex`
+finds the token of an HMAC.
 """
 
 from __future__ import annotations
@@ -11,14 +12,8 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from barnabas.controller.credentials.token_index import TokenIndex
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.delegation_tokens import (
-    NO_TOKENS,
-    is_expired,
-    principal_parts,
-    token_hmac,
-)
+from barnabas.metadata.credentials import NO_TOKENS, is_expired, principal_parts, token_hmac
 from barnabas.metadata.metadata_version import has_delegation_tokens
 from barnabas.network.principal import ANONYMOUS, USER
 from barnabas.protocol.errors import ErrorCode
@@ -28,6 +23,46 @@ from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTok
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
 from barnabas.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.metadata.credentials import Tokens
+
+
+_COMPUTED_AT_ONCE = 200
+
+
+class TokenIndex:
+    """The HMACs of all tokens, as of the last search. A search adds and removes what changed."""
+
+    __slots__ = ("_hmacs", "_ids", "_indexed", "_secret_key")
+
+    def __init__(self, secret_key: str) -> None:
+        self._secret_key = secret_key
+        # The tokens that the two dictionaries contain.
+        self._indexed: Tokens = NO_TOKENS
+        self._ids: dict[bytes, str] = {}
+        self._hmacs: dict[str, bytes] = {}
+
+    def find(self, tokens: Tokens, hmac: bytes) -> Generator[None, None, str | None]:
+        """Return the id of a token, None if no token has the HMAC; yields after some tokens."""
+        if self._indexed is not tokens:
+            yield from self._index(tokens)
+        return self._ids.get(hmac)
+
+    def _index(self, tokens: Tokens) -> Generator[None, None, None]:
+        before = self._hmacs
+        hmacs: dict[str, bytes] = {}
+        ids: dict[bytes, str] = {}
+        for number, token_id in enumerate(tokens):
+            hmac = before.get(token_id) or token_hmac(self._secret_key, token_id)
+            hmacs[token_id] = hmac
+            ids[hmac] = token_id
+            if number % _COMPUTED_AT_ONCE == 0:
+                yield
+        self._indexed, self._hmacs, self._ids = tokens, hmacs, ids
+
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -65,10 +100,12 @@ class TokenControl:
     """Handles changes of delegation tokens and returns the resulting records."""
 
     def __init__(self, config: ControllerConfig, rng: Rng, clock: Clock) -> None:
-        """Args:
-        config: the secret key, and the limits of lifetimes.
-        rng: makes the ids of tokens.
-        clock: its wall clock is the time of tokens.
+        """Create the part of a controller that changes tokens.
+
+        Args:
+            config: the secret key, and the limits of lifetimes.
+            rng: makes the ids of tokens.
+            clock: its wall clock is the time of tokens.
         """
         self._config = config
         self._rng = rng

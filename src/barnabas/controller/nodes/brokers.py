@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.controller.broker_epochs import check_broker_epoch
-from barnabas.controller.nodes.broker_states import BrokerState, next_state
+from barnabas.controller.nodes.broker_sessions import BrokerState, next_state
 from barnabas.controller.partitions.elections import leads_any_partition, uses_more_than
-from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.result import ControllerResult, Refusal, check_broker_epoch
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.broker_epochs import check_broker_epoch
-from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.result import ControllerResult, Refusal, check_broker_epoch
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,

@@ -1,4 +1,7 @@
-"""Registration of brokers (BrokerRegistration API 62; KIP-631, KIP-858, KIP-966).
+"""Registration and permanent removal of brokers and controllers.
+
+BrokerRegistration API 62 (KIP-631, KIP-858, KIP-966), UnregisterBroker API 64 (KIP-500), and
+ControllerRegistration (KIP-919).
 
 A broker is identified by its id, and each registered process of it by its epoch. The epoch is the
 log end offset at the registration.
@@ -14,12 +17,14 @@ from barnabas.controller.partitions.directories import note_missing_directories
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.broker_registration import (
     BrokerRegistration,
+    ControllerRegistration,
     SupportedLevels,
     features_from,
     listeners_from,
 )
 from barnabas.metadata.metadata_version import (
     METADATA_VERSION,
+    has_controller_registration,
     has_directories,
 )
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
@@ -28,6 +33,20 @@ from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from barnabas.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from barnabas.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from barnabas.protocol.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
+from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
+from barnabas.protocol.records.unregister_controller_record import UnregisterControllerRecord
 
 if TYPE_CHECKING:
     from barnabas.controller.config import ControllerConfig
@@ -35,8 +54,8 @@ if TYPE_CHECKING:
     from barnabas.controller.nodes.brokers import BrokerControl
     from barnabas.controller.partitions.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.metadata.features_image import FeaturesImage
     from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.metadata_version import FeaturesImage
 
 
 class RegistrationControl:
@@ -182,3 +201,83 @@ def refuse_registration(
 ) -> BrokerRegistrationResponse:
     """Return the error response to a broker registration."""
     return BrokerRegistrationResponse(error_code=error.error_code)
+
+
+class UnregistrationControl:
+    """Handles requests to unregister a broker, and returns the resulting records."""
+
+    def __init__(self, elections: Elections) -> None:
+        self._elections = elections
+
+    def unregister(
+        self, view: ControllerView, request: UnregisterBrokerRequest
+    ) -> ControllerResult[UnregisterBrokerResponse]:
+        """Remove the broker from every ISR and unregister it; its replicas stay assigned to it."""
+        broker = view.image.brokers.get(request.broker_id)
+        if broker is None:
+            refusal = Refusal(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
+            )
+            return ControllerResult([], refuse_unregister_broker(request, refusal))
+        records: list[VersionedRecord] = self._elections.on_unregistered(view.image, broker.id)
+        record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+        records.append((record, 0))
+        response = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
+        return ControllerResult(records, response, atomic=False)
+
+
+def refuse_unregister_broker(
+    _request: UnregisterBrokerRequest, error: Refusal
+) -> UnregisterBrokerResponse:
+    """Return the error response to an UnregisterBroker request."""
+    return UnregisterBrokerResponse(error_code=error.error_code, error_message=error.message)
+
+
+def register_controller(
+    view: ControllerView, request: ControllerRegistrationRequest
+) -> ControllerResult[ControllerRegistrationResponse]:
+    """Register a controller's endpoints and supported features."""
+    if not has_controller_registration(view.image.features.metadata_version):
+        refusal = Refusal(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "the metadata.version does not support the registration of controllers",
+        )
+        return ControllerResult([], refuse_controller_registration(request, refusal))
+    registration = ControllerRegistration(
+        id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        listeners=listeners_from(request.listeners),
+        supported_features=features_from(request.features),
+        zk_migration_ready=request.zk_migration_ready,
+    )
+    response = ControllerRegistrationResponse(error_code=ErrorCode.NONE, error_message=None)
+    return ControllerResult([registration.to_record()], response)
+
+
+def refuse_controller_registration(
+    _request: ControllerRegistrationRequest, error: Refusal
+) -> ControllerRegistrationResponse:
+    """Return the error response to a controller registration."""
+    return ControllerRegistrationResponse(error_code=error.error_code, error_message=error.message)
+
+
+def unregister_controller(
+    view: ControllerView, request: UnregisterControllerRequest
+) -> ControllerResult[UnregisterControllerResponse]:
+    """Unregister a controller that is permanently gone."""
+    if request.controller_id not in view.image.controllers:
+        refusal = Refusal(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+            f"controller {request.controller_id} is not registered",
+        )
+        return ControllerResult([], refuse_unregister_controller(request, refusal))
+    record = UnregisterControllerRecord(controller_id=request.controller_id)
+    response = UnregisterControllerResponse(error_code=ErrorCode.NONE, error_message=None)
+    return ControllerResult([(record, 0)], response)
+
+
+def refuse_unregister_controller(
+    _request: UnregisterControllerRequest, error: Refusal
+) -> UnregisterControllerResponse:
+    """Return the error response to a controller unregistration."""
+    return UnregisterControllerResponse(error_code=error.error_code, error_message=error.message)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.broker_epochs import check_broker_epoch
-from barnabas.controller.partitions.candidates import Candidates
 from barnabas.controller.partitions.elections import all_partitions
-from barnabas.controller.partitions.partition_change import Election, changed_partition
-from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.partitions.partition_change import Candidates, Election, changed_partition
+from barnabas.controller.result import ControllerResult, Refusal, check_broker_epoch
 from barnabas.metadata.metadata_version import (
     has_directories,
     partition_change_record_version,
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
 
 # The first version of the record with directories.
 _CHANGE_WITH_DIRECTORIES = 2

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.controller.partitions.candidates import NO_BROKER, Candidates
 from barnabas.controller.partitions.partition_change import (
+    NO_BROKER,
+    Candidates,
     Election,
     ElectionRules,
     changed_partition,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
     from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 
     Located = tuple[TopicImage, int, PartitionRegistration]

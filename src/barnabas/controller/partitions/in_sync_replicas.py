@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.broker_epochs import check_broker_epoch
-from barnabas.controller.partitions.candidates import Candidates
-from barnabas.controller.partitions.partition_change import changed_partition
-from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.controller.topics.new_partitions import is_live
+from barnabas.controller.partitions.partition_change import Candidates, changed_partition
+from barnabas.controller.result import ControllerResult, Refusal, check_broker_epoch
+from barnabas.controller.topics.partitions import is_live
 from barnabas.metadata.metadata_version import partition_change_record_version
 from barnabas.metadata.partition_registration import RECOVERED, RECOVERING
 from barnabas.protocol.errors import ErrorCode
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
 
 _ANY_EPOCH = -1
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from barnabas.controller.partitions.candidates import Candidates
 from barnabas.controller.partitions.elections import all_partitions
-from barnabas.controller.partitions.partition_change import Election, changed_partition
+from barnabas.controller.partitions.partition_change import Candidates, Election, changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode

@@ -2,7 +2,8 @@
 
 The leader is taken from the ISR or the eligible leader replicas (ELR), in the order of the
 replicas. An unclean election takes the last known leader or, if the topic allows it, any live
-replica. A reassignment completes as soon as all added replicas are in the ISR (KIP-455).
+replica. A reassignment completes as soon as all added replicas are in the ISR (KIP-455). Candidates
+are the replicas that may lead a partition now (Kafka's LeaderAcceptor; directories: KIP-858).
 
 While a partition has no leader, no record is committed. Every replica that was in the ISR or ELR
 when the last leader failed therefore keeps all committed records, and stays in the ELR. A replica
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.controller.topics.partitions import directory_on, is_live
 from barnabas.metadata.metadata_version import (
     bumps_leader_epoch_on_isr_shrink,
     has_directories,
     partition_change_record_version,
 )
 from barnabas.metadata.partition_registration import (
+    DIRECTORY_MIGRATING,
     NO_LEADER,
     NO_LEADER_CHANGE,
     RECOVERING,
@@ -32,13 +35,66 @@ from barnabas.metadata.partition_registration import (
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 
 if TYPE_CHECKING:
-    from barnabas.controller.partitions.candidates import Candidates
+    from collections.abc import Mapping, Set as AbstractSet
+
+    from barnabas.metadata.broker_registration import BrokerRegistration
+
+
+NO_BROKER = -1
+_NONE: frozenset[int] = frozenset()
+
+
+class Candidates:
+    """The live brokers at one moment. One instance serves all partitions of an event."""
+
+    __slots__ = ("_brokers", "_live", "_suspected")
+
+    def __init__(
+        self,
+        brokers: Mapping[int, BrokerRegistration],
+        *,
+        leaving: int = NO_BROKER,
+        returning: int = NO_BROKER,
+        suspected: AbstractSet[int] = _NONE,
+    ) -> None:
+        """Determine the live brokers.
+
+        Args:
+            brokers: the registrations of the image, by broker id.
+            leaving: a broker that is being fenced, which counts as fenced already.
+            returning: a broker that is being unfenced, which counts as live already.
+            suspected: brokers that may be dead; none of them is elected.
+        """
+        self._brokers = brokers
+        live = {broker.id for broker in brokers.values() if is_live(broker)}
+        live.discard(leaving)
+        self._suspected = live.intersection(suspected) - {returning}
+        live -= self._suspected
+        if returning in brokers:
+            live.add(returning)
+        self._live = live
+
+    def may_lead(self, partition: PartitionRegistration, replica: int) -> bool:
+        """Return whether `replica` is a live replica of the partition in an online directory."""
+        if replica not in self._live or replica not in partition.replicas:
+            return False
+        return self._brokers[replica].has_online(partition.directory_of(replica))
+
+    def is_suspected(self, replica: int) -> bool:
+        """Return whether the broker is excluded only because it may be dead."""
+        return replica in self._suspected
+
+    def directory_on(self, replica: int) -> bytes:
+        """Return the directory of a new replica on a broker, as far as it is known."""
+        broker = self._brokers.get(replica)
+        return DIRECTORY_MIGRATING if broker is None else directory_on(broker)
+
 
 _UNCHANGED_RECOVERY = -1
 
 
 class Election(Enum):
-    """How far an election may go to find a leader."""
+    """The replicas among which an election may choose."""
 
     # The current leader if it may continue, otherwise a replica in the ISR or ELR.
     ONLINE = "online"

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.partitions.candidates import Candidates
-from barnabas.controller.partitions.partition_change import Assignment, Election, changed_partition
+from barnabas.controller.partitions.partition_change import (
+    Assignment,
+    Candidates,
+    Election,
+    changed_partition,
+)
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.controller.topics.new_partitions import NewPartitions
+from barnabas.controller.topics.partitions import NewPartitions
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
     from barnabas.protocol.messages.alter_partition_reassignments import ReassignablePartition
 
 

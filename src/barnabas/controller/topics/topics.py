@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.controller.topic_names import METADATA_TOPIC, colliding, problem_of
-from barnabas.controller.topics.new_partitions import NewPartitions
+from barnabas.controller.topics.partitions import NewPartitions
 from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.controller.topics.placement import ReplicaPlacer
     from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.topics.topics_image import TopicImage
+    from barnabas.metadata.topics import TopicImage
     from barnabas.protocol.messages.create_topics import CreatableTopic
     from barnabas.runtime.rng import Rng
 

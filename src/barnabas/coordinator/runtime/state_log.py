@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.high_watermark_listeners import HighWatermarkListeners
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import ProduceResult
-    from barnabas.storage.append_info import AppendOrigin
+    from barnabas.storage.results import AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition
 
 

@@ -23,7 +23,7 @@ from barnabas.coordinator.runtime.transaction_ending import build_end_marker
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import NO_PRODUCER_ID
 from barnabas.record.builder import BatchBuilder
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.results import AppendOrigin
 from barnabas.waiting.state_machine import state_after
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import msgspec
 
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.results import AppendOrigin
 
 # Transactions of this version raise the producer's epoch at each end (KIP-890, KIP-1228).
 _EPOCH_BUMP_VERSION = 2

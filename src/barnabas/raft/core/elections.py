@@ -23,12 +23,12 @@ from barnabas.raft.core.roles import (
 )
 from barnabas.raft.election_state import NO_VOTE
 from barnabas.raft.listener import NO_LEADER
-from barnabas.raft.replica_key import Address
+from barnabas.raft.voter_set import Address
 
 if TYPE_CHECKING:
     from barnabas.raft.core.messages import BeginQuorumEpochRequest
     from barnabas.raft.core.replica import Replica
-    from barnabas.raft.replica_key import ReplicaKey
+    from barnabas.raft.voter_set import ReplicaKey
 
 # How long a candidate that was refused a vote waits before it starts another election.
 _SPLIT_VOTE_MS_MIN = 50

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.raft.core.effects import SnapshotSlice
 from barnabas.raft.core.messages import (
     AddVoterRequest,
     FetchRequest,
     FetchSnapshotRequest,
     RemoveVoterRequest,
+    SnapshotSlice,
     UpdateVoterRequest,
 )
 from barnabas.raft.core.roles import NEVER, Follower, SnapshotFetch, Unattached

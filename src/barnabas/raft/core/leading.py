@@ -15,13 +15,12 @@ from barnabas.raft.core.messages import (
 )
 from barnabas.raft.core.replica import CHECK_QUORUM_FACTOR
 from barnabas.raft.core.roles import NEVER, Leader, ParkedFetch, ReplicaState
-from barnabas.raft.replica_key import Address
+from barnabas.raft.voter_set import Address
 
 if TYPE_CHECKING:
-    from barnabas.raft.core.log_view import LogView
-    from barnabas.raft.core.messages import FetchRequest, FetchSnapshotRequest
+    from barnabas.raft.core.messages import FetchRequest, FetchSnapshotRequest, LogView
     from barnabas.raft.core.replica import Replica
-    from barnabas.raft.replica_key import ReplicaKey
+    from barnabas.raft.voter_set import ReplicaKey
 
 # The leader forgets an observer that has not fetched for this long.
 _OBSERVER_SESSION_MS = 300_000

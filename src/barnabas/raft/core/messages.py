@@ -1,14 +1,18 @@
-"""Messages between replicas (KIP-595, KIP-630, KIP-853, KIP-996), independent of Kafka's APIs.
+"""Inputs and outputs of the quorum core: messages, effects, and its view of the log.
 
-A transport converts each message to its API and back. A request carries the sender's epoch. A
+*Messages* between replicas (KIP-595, KIP-630, KIP-853, KIP-996) are independent of Kafka's APIs. A
+transport converts each message to its API and back. A request carries the sender's epoch. A
 response carries the responder's epoch and leader, and the token of its request. The token
 identifies the request and its destination.
+
+*Effects* are the actions that the core requests after a step, as one batch (like Ready in etcd's
+raft). `LogView` is the read-only interface through which the core sees the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,8 +20,10 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.listener import NO_LEADER, SnapshotId
 
 if TYPE_CHECKING:
-    from barnabas.raft.replica_key import Address, ReplicaKey
-    from barnabas.raft.voter_set import Voter
+    from barnabas.raft.election_state import ElectionState
+    from barnabas.raft.listener import LeaderAndEpoch
+    from barnabas.raft.voter_set import Address, ReplicaKey, Voter, VoterSet
+
 
 # Takes the response to one request; opaque to the core.
 Reply = Callable[["Response"], None]
@@ -197,3 +203,98 @@ class RequestFailed(msgspec.Struct, frozen=True):
 
 
 Message = Request | Response | RequestFailed
+
+
+class ControlRecords(msgspec.Struct, frozen=True):
+    """Control records that a leader appends as one batch. Fields that are None are left out."""
+
+    epoch: int
+    leader_change: LeaderChange | None = None
+    kraft_version: int | None = None
+    voters: VoterSet | None = None
+
+    def __len__(self) -> int:
+        """Return the number of records, which is also the number of offsets."""
+        parts = (self.leader_change, self.kraft_version, self.voters)
+        return sum(part is not None for part in parts)
+
+
+class LeaderChange(msgspec.Struct, frozen=True):
+    """The control record that starts the epoch of a new leader."""
+
+    leader_id: int
+    voters: VoterSet
+    granting_voters: tuple[int, ...]
+
+
+class SnapshotSlice(NamedTuple):
+    """A part of the leader's snapshot, to be appended to the previous parts."""
+
+    id: SnapshotId
+    position: int
+    # Bytes-like; the core does not read them.
+    content: object
+    is_last: bool
+
+
+class Effects(msgspec.Struct):
+    """Actions to carry out in the order of the fields, all of them before the next step."""
+
+    # This replica may vote from now on. Must be on disk before any later action.
+    has_vote: bool = False
+    # Election state that must be on disk before any later action; None if unchanged.
+    persist: ElectionState | None = None
+    # Truncate the log to this offset; None for no truncation.
+    truncate_to: int | None = None
+    # Batches from the leader, to be appended unchanged and synced. Then the driver calls
+    # `on_synced`.
+    append: object = None
+    # Part of a snapshot to write. After the last part the driver calls `on_snapshot_installed`.
+    snapshot_slice: SnapshotSlice | None = None
+    # The new high watermark; None if unchanged. It never decreases.
+    high_watermark: int | None = None
+    # The new leader and epoch, or NO_LEADER; None if unchanged.
+    leadership: LeaderAndEpoch | None = None
+    # (request, response): responses to send to the senders of the requests.
+    responses: list[tuple[Request, Response]] = msgspec.field(default_factory=list)
+    # (destination, request): voters by node id, bootstrap servers by negative numbers.
+    requests: list[tuple[int, Request]] = msgspec.field(default_factory=list)
+    # Records to append at the log end and sync. Then the driver calls `on_appended` and
+    # `on_synced`.
+    control_records: ControlRecords | None = None
+
+
+class LogView(Protocol):
+    """A read-only view of the metadata log."""
+
+    @property
+    def start_offset(self) -> int:
+        """First offset of the log. Earlier records are only in snapshots."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive end of the written records, whether or not they are synced."""
+        ...
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record; 0 if the log never had a record."""
+        ...
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        """The snapshot that ends where the log begins; None for a log that begins at 0."""
+        ...
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        """The newest snapshot; None if there is none."""
+        ...
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return (largest epoch <= `epoch` in the log, its end offset).
+
+        The result is (-1, -1) if there is no such epoch.
+        """
+        ...

@@ -51,14 +51,10 @@ from barnabas.raft.core.voter_changes import VoterChanges
 
 if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
-    from barnabas.raft.core.effects import Effects
-    from barnabas.raft.core.log_view import LogView
-    from barnabas.raft.core.messages import Request
+    from barnabas.raft.core.messages import Effects, LogView, Request
     from barnabas.raft.election_state import ElectionState
     from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
-    from barnabas.raft.replica_key import Address
-    from barnabas.raft.voter_history import VoterHistory
-    from barnabas.raft.voter_set import VoterSet
+    from barnabas.raft.voter_set import Address, VoterHistory, VoterSet
     from barnabas.runtime.rng import Rng
 
 

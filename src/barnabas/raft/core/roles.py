@@ -1,7 +1,8 @@
 """The roles of a replica in an epoch, one class each (KIP-595; Prospective: KIP-996).
 
 Only `replica.Replica` changes the role, and only as `TRANSITIONS` allows. Each class holds the
-state that is valid only in that role; a change of the role discards it.
+state that is valid only in that role; a change of the role discards it. `VoterChange` is the
+pending change of the voters at the leader (KIP-853).
 """
 
 from __future__ import annotations
@@ -15,11 +16,24 @@ from barnabas.raft.listener import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.raft.core.messages import FetchRequest
-    from barnabas.raft.core.voter_change import VoterChange
+    from barnabas.raft.core.messages import AddVoterRequest, FetchRequest, RemoveVoterRequest
     from barnabas.raft.listener import SnapshotId
-    from barnabas.raft.replica_key import Address, ReplicaKey
-    from barnabas.raft.voter_set import Voter
+    from barnabas.raft.voter_set import Address, ReplicaKey, Voter
+
+
+class VoterChange(msgspec.Struct):
+    """One change. The leader starts no other change before this one ends."""
+
+    request: AddVoterRequest | RemoveVoterRequest
+    # When the change fails with a timeout, monotonic ms.
+    deadline: float
+    # Whether the leader has requested the supported versions of the new voter.
+    are_versions_requested: bool = False
+    # Offset of the VotersRecord; None before it is appended.
+    offset: int | None = None
+    # Whether the leader has responded to the request.
+    has_responded: bool = False
+
 
 NEVER = float("inf")
 

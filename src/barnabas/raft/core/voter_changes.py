@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.raft.core.effects import ControlRecords
 from barnabas.raft.core.leading import successors
 from barnabas.raft.core.messages import (
     AddVoterRequest,
+    ControlRecords,
     RemoveVoterRequest,
     SupportedVersionsRequest,
     UpdateVoterRequest,
     VoterChangeResponse,
 )
-from barnabas.raft.core.roles import NEVER, Leader
-from barnabas.raft.core.voter_change import VoterChange
+from barnabas.raft.core.roles import NEVER, Leader, VoterChange
 from barnabas.raft.voter_set import KRAFT_VERSION_MAX, Voter, VoterSet
 
 if TYPE_CHECKING:
     from barnabas.raft.core.messages import SupportedVersionsResponse
     from barnabas.raft.core.replica import Replica
-    from barnabas.raft.replica_key import ReplicaKey
+    from barnabas.raft.voter_set import ReplicaKey
 
 # Kafka's limit: a new voter must have fetched up to the log end within this time.
 _CAUGHT_UP_MS = 3_600_000

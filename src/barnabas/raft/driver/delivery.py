@@ -1,4 +1,7 @@
-"""Delivers committed batches to the listeners, and completes the appends of this leader."""
+"""Delivers committed batches to the listeners, and completes the appends of this leader.
+
+The batches come in log order: from memory if this leader appended them, else from the log.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,80 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.raft.errors import NotLeaderError
-from barnabas.raft.log.commit_queue import CommitQueue
+from barnabas.raft.listener import NotLeaderError
+from barnabas.raft.log.metadata_batch import decode_metadata_batches
+from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.raft.core.raft_core import RaftCore
-    from barnabas.raft.errors import RaftError
-    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftListener
+    from barnabas.raft.listener import (
+        CommittedBatch,
+        LeaderAndEpoch,
+        LoadedSnapshot,
+        RaftError,
+        RaftListener,
+    )
     from barnabas.storage.log.log import Log
 
 
-class _Waiting(msgspec.Struct):
+_READ_BYTES_MAX = 8 * 1024 * 1024
+
+
+class CommitQueue:
+    """Returns each batch below the high watermark exactly once."""
+
+    __slots__ = ("_expected", "_log", "next_offset")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        # Offset of the first record that `take` has not returned yet.
+        self.next_offset = 0
+        # Batches that this leader appended and that `take` has not returned yet, in log order.
+        self._expected: deque[CommittedBatch] = deque()
+
+    def expect(self, batch: CommittedBatch) -> None:
+        """Keep a batch that this leader is about to append, which avoids decoding it again."""
+        self._expected.append(batch)
+
+    def forget_expected(self) -> None:
+        """Drop the kept batches after leadership is lost, because they may be truncated."""
+        self._expected.clear()
+
+    def take(self, high_watermark: int) -> list[CommittedBatch]:
+        """Return the next batches below the high watermark, including control batches.
+
+        One call returns about 8 MiB at most, and an empty list when all batches are delivered.
+        """
+        if self.next_offset >= high_watermark:
+            return []
+        batches: list[CommittedBatch] = []
+        expected = self._expected
+        while expected and expected[0].base_offset == self.next_offset:
+            if expected[0].last_offset >= high_watermark:
+                break
+            batches.append(expected.popleft())
+            self.next_offset = batches[-1].last_offset + 1
+        return batches or self._read()
+
+    def _read(self) -> list[CommittedBatch]:
+        result = self._log.read(
+            self.next_offset, _READ_BYTES_MAX, FetchIsolation.HIGH_WATERMARK, True
+        )
+        records = result.records
+        content = records if isinstance(records, bytes) else records.read()
+        batches = [
+            batch
+            for batch in decode_metadata_batches(content)
+            if batch.last_offset >= self.next_offset
+        ]
+        assert batches, f"nothing to read at {self.next_offset}"
+        self.next_offset = batches[-1].last_offset + 1
+        return batches
+
+
+class _PendingAppend(msgspec.Struct):
     """An append that is not committed yet."""
 
     last_offset: int
@@ -35,7 +99,7 @@ class Delivery:
         self._queue = CommitQueue(log)
         self._listeners: list[RaftListener] = []
         # Uncommitted appends of this leader, in log order.
-        self._waiting: deque[_Waiting] = deque()
+        self._pending: deque[_PendingAppend] = deque()
         # Leader changes that the listeners have not received yet.
         self._undelivered: deque[LeaderAndEpoch] = deque()
         self._is_delivering = False
@@ -60,20 +124,20 @@ class Delivery:
     ) -> None:
         """Prepare for a batch that this leader is about to append."""
         self._queue.expect(batch)
-        self._waiting.append(_Waiting(batch.last_offset, on_committed))
+        self._pending.append(_PendingAppend(batch.last_offset, on_committed))
 
     def on_leadership(self, leadership: LeaderAndEpoch) -> None:
         """Queue a leader change for `run`. If leadership is lost, fail the pending appends."""
         if leadership.leader_id != self._node_id:
             self._queue.forget_expected()
-            self.fail_waiting()
+            self.fail_pending()
         self._undelivered.append(leadership)
 
-    def fail_waiting(self) -> None:
+    def fail_pending(self) -> None:
         """Fail the pending appends, because their records may be lost."""
-        waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            each.on_committed(-1, NotLeaderError("the leadership was lost before the commit"))
+        pending, self._pending = self._pending, deque()
+        for append in pending:
+            append.on_committed(-1, NotLeaderError("the leadership was lost before the commit"))
 
     def run(self) -> None:
         """Deliver committed batches, then leader changes.
@@ -106,8 +170,8 @@ class Delivery:
         return False
 
     def _acknowledge(self) -> None:
-        while self._waiting and self._waiting[0].last_offset < self._queue.next_offset:
-            done = self._waiting.popleft()
+        while self._pending and self._pending[0].last_offset < self._queue.next_offset:
+            done = self._pending.popleft()
             done.on_committed(done.last_offset, None)
 
     def _may_deliver(self, leadership: LeaderAndEpoch) -> bool:

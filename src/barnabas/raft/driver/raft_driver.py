@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.raft.core.effects import ControlRecords
 from barnabas.raft.core.messages import (
+    ControlRecords,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -23,49 +23,50 @@ from barnabas.raft.core.messages import (
 )
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.core.roles import NEVER
-from barnabas.raft.core.unproven_voter import UnprovenVoterFile
 from barnabas.raft.driver.delivery import Delivery
-from barnabas.raft.driver.quorum_status import QuorumStatus, quorum_status
-from barnabas.raft.driver.raft_metrics import RaftMetrics
-from barnabas.raft.driver.role_log import RoleLog
-from barnabas.raft.election_state import at_least_epoch
-from barnabas.raft.errors import NotLeaderError, RaftError, SnapshotError
-from barnabas.raft.listener import NO_LEADER, CommittedBatch, RaftListener
-from barnabas.raft.log.committed_offset_file import CommittedOffsetFile
-from barnabas.raft.log.log_retention import clean
+from barnabas.raft.driver.quorum_status import QuorumStatus, RaftMetrics, RoleLog, quorum_status
+from barnabas.raft.election_state import UnprovenVoterFile, at_least_epoch
+from barnabas.raft.listener import (
+    NO_LEADER,
+    CommittedBatch,
+    NotLeaderError,
+    RaftError,
+    RaftListener,
+    SnapshotError,
+)
 from barnabas.raft.log.metadata_batch import (
     check_fetched,
     encode_control_records,
     encode_metadata_batch,
     replay_control_batches,
 )
+from barnabas.raft.log.metadata_check import CommittedOffsetFile
 from barnabas.raft.log.metadata_log import MetadataLogView, metadata_snapshots, replay_log
 from barnabas.raft.log.snapshot import (
     BOOTSTRAP_SNAPSHOT,
+    SnapshotReceiver,
     SnapshotWriter,
+    clean,
     delete_snapshot,
     delete_unfinished,
     list_snapshots,
+    read_slice,
     read_snapshot,
 )
-from barnabas.raft.log.snapshot_transfer import SnapshotReceiver, read_slice
 from barnabas.raft.transport.transport import NoTransport, RaftTransport
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import VoterSet
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.raft.voter_set import VoterHistory, VoterSet
 from barnabas.storage.errors import KafkaStorageError
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import AppendOrigin, FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.protocol.schema import Record
     from barnabas.raft.config import RaftConfig
-    from barnabas.raft.core.effects import Effects, SnapshotSlice
-    from barnabas.raft.core.messages import Message, Request, Response
+    from barnabas.raft.core.messages import Effects, Message, Request, Response, SnapshotSlice
     from barnabas.raft.election_state import QuorumStateStore
-    from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
-    from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
+    from barnabas.raft.listener import SnapshotId
+    from barnabas.raft.log.metadata_batch import MetadataBatchEncoder
     from barnabas.raft.transport.transport import TransportStatistics
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
@@ -97,9 +98,9 @@ class RaftDriver:
     """One replica of the metadata quorum."""
 
     def __init__(self, config: RaftConfig, dependencies: RaftDependencies) -> None:
-        self._config = config
+        self.config = config
         self._dependencies = dependencies
-        self._log = dependencies.log
+        self.log = dependencies.log
         snapshots = metadata_snapshots(
             dependencies.log_dependencies.disk, dependencies.log.directory
         )
@@ -107,8 +108,8 @@ class RaftDriver:
         static = VoterSet.static(config.voters, config.voter_endpoints, config.listener_name)
         self._history = VoterHistory(static)
         election = at_least_epoch(dependencies.store.read(), self._view.last_epoch)
-        self._core = RaftCore(config, self._view, dependencies.rng, election, self._history)
-        self._delivery = Delivery(config.node_id, dependencies.log, self._core)
+        self.core = RaftCore(config, self._view, dependencies.rng, election, self._history)
+        self._delivery = Delivery(config.node_id, dependencies.log, self.core)
         self._committed_offset_file = CommittedOffsetFile(
             dependencies.log_dependencies, dependencies.log.directory
         )
@@ -130,51 +131,9 @@ class RaftDriver:
     # -- queries -----------------------------------------------------------------------------------
 
     @property
-    def config(self) -> RaftConfig:
-        """The configuration of this replica."""
-        return self._config
-
-    @property
-    def core(self) -> RaftCore:
-        """The state machine, for inspection only."""
-        return self._core
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset of the next record to be appended."""
-        return self._log.log_end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """Exclusive end of the committed records; -1 while unknown."""
-        return self._core.high_watermark
-
-    def has_caught_up(self, end_offset: int, epoch: int) -> bool:
-        """Return whether records up to `end_offset` are all that the leader has committed.
-
-        `epoch` is that of the last of these records. The answer is as old as the last fetch.
-        """
-        return self._core.has_caught_up(end_offset, epoch)
-
-    @property
-    def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The leader and epoch, as far as this replica knows them."""
-        return self._core.leader_and_epoch
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this replica is the leader."""
-        return self._core.is_leader
-
-    @property
     def is_stopped(self) -> bool:
         """Whether this replica has stopped taking part in the quorum."""
         return self._is_stopped
-
-    @property
-    def log(self) -> Log:
-        """The metadata log, for snapshots and inspection."""
-        return self._log
 
     @property
     def log_dependencies(self) -> LogDependencies:
@@ -197,12 +156,12 @@ class RaftDriver:
 
     def status(self) -> QuorumStatus:
         """Return the state of the quorum for DescribeQuorum."""
-        return quorum_status(self._core, self._config, self._log.log_end_offset)
+        return quorum_status(self.core, self.config, self.log.log_end_offset)
 
     def leader_endpoint(self) -> tuple[int, str, int] | None:
         """Return (node id, host, port) of the leader's controller listener; None while unknown."""
-        leader_id = self._core.leader_and_epoch.leader_id
-        address = self._core.leader_address()
+        leader_id = self.core.leader_and_epoch.leader_id
+        address = self.core.leader_address()
         if leader_id == NO_LEADER or address is None:
             return None
         return leader_id, address.host, address.port
@@ -221,10 +180,10 @@ class RaftDriver:
         Raises:
             SnapshotError: the latest snapshot is damaged.
         """
-        directory = self._log.directory
+        directory = self.log.directory
         disk = self.log_dependencies.disk
         delete_unfinished(disk, directory)
-        self._delivery.begin_at(self._log.log_start_offset)
+        self._delivery.begin_at(self.log.log_start_offset)
         latest = self._view.latest_snapshot
         if latest is not None:
             self._delivery.load(read_snapshot(disk, directory, latest, self._history))
@@ -232,26 +191,26 @@ class RaftDriver:
             # The bootstrap snapshot holds no log state, but may name the first voters of a new
             # cluster.
             read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT, self._history)
-        replay_log(self._log, self._history)
+        replay_log(self.log, self._history)
         self._dependencies.transport.start(self.receive)
-        self._carry_out(self._core.start(self._now()))
+        self._carry_out(self.core.start(self._now()))
         self._arm_cleaning()
 
     def shutdown(self) -> None:
         """Resign, fail the pending appends, and close the log."""
         if self._is_stopped:
             return
-        self._carry_out(self._core.resign(self._now()))
+        self._carry_out(self.core.resign(self._now()))
         self._is_stopped = True
         for timer in (self._timer, self._cleaning_timer):
             if timer is not None:
                 timer.cancel()
-        self._delivery.fail_waiting()
+        self._delivery.fail_pending()
         self._dependencies.transport.close()
         if self._receiver is not None:
             self._receiver.abandon()
         self._committed_offset_file.close()
-        self._log.close()
+        self.log.close()
 
     # -- input -------------------------------------------------------------------------------------
 
@@ -277,9 +236,9 @@ class RaftDriver:
             NotLeaderError: this replica does not lead; nothing was appended.
             MetadataBatchTooLargeError: too many records for one batch; nothing was appended.
         """
-        if not self._core.is_leader or self._is_stopped:
+        if not self.core.is_leader or self._is_stopped:
             raise NotLeaderError("this controller is not the leader of the quorum")
-        base_offset, epoch = self._log.log_end_offset, self._core.epoch
+        base_offset, epoch = self.log.log_end_offset, self.core.epoch
         if encoded is None:
             wall_ms = self.log_dependencies.clock.wall_ms()
             batch = encode_metadata_batch(records, base_offset, epoch, wall_ms)
@@ -298,7 +257,7 @@ class RaftDriver:
     def receive(self, message: Message) -> None:
         """Handle a request, a response, or the failure of a request."""
         if not self._is_stopped:
-            self._carry_out(self._core.step(self._now(), message))
+            self._carry_out(self.core.step(self._now(), message))
 
     def snapshot_writer(self, snapshot_id: SnapshotId, timestamp: int) -> SnapshotWriter:
         """Start a snapshot of the committed records below its end offset.
@@ -312,18 +271,18 @@ class RaftDriver:
         voters = self._history.voters_at(snapshot_id.end_offset)
         if level > 0 and voters is not None:
             control = ControlRecords(snapshot_id.epoch, None, level, voters)
-        directory, wall_ms = self._log.directory, self.log_dependencies.clock.wall_ms()
+        directory, wall_ms = self.log.directory, self.log_dependencies.clock.wall_ms()
         return SnapshotWriter(
             self.log_dependencies.disk, directory, snapshot_id, timestamp, wall_ms, control
         )
 
     def note_snapshot(self, snapshot: SnapshotId) -> None:
         """Register a completed snapshot in the log's directory, and delete old ones."""
-        if snapshot.end_offset < self._log.log_start_offset:
+        if snapshot.end_offset < self.log.log_start_offset:
             # A snapshot of the leader replaced the log while this one was being written.
-            delete_snapshot(self.log_dependencies.disk, self._log.directory, snapshot)
+            delete_snapshot(self.log_dependencies.disk, self.log.directory, snapshot)
             return
-        self._view.snapshots = metadata_snapshots(self.log_dependencies.disk, self._log.directory)
+        self._view.snapshots = metadata_snapshots(self.log_dependencies.disk, self.log.directory)
         self._clean()
 
     def upgrade_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
@@ -332,7 +291,7 @@ class RaftDriver:
         Returns:
             The reason of a refusal; None if the upgrade is accepted.
         """
-        problem, effects = self._core.upgrade_kraft_version(
+        problem, effects = self.core.upgrade_kraft_version(
             self._now(), level, validate_only=validate_only
         )
         self._carry_out(effects)
@@ -364,28 +323,28 @@ class RaftDriver:
                 self.metrics.on_busy(since_ms)
 
     def _carry_out_all(self, effects: Effects) -> None:
-        if self._role_log.check(self._core):
-            self.metrics.on_role(self._core)
+        if self._role_log.check(self.core):
+            self.metrics.on_role(self.core)
         has_appended = self._write_effects(effects)
         if effects.high_watermark is not None:
-            self._log.update_high_watermark(effects.high_watermark)
+            self.log.update_high_watermark(effects.high_watermark)
             # A follower may know of committed records that it has not synced itself.
-            self._committed_offset_file.note(min(effects.high_watermark, self._log.recovery_point))
+            self._committed_offset_file.note(min(effects.high_watermark, self.log.recovery_point))
             self.metrics.on_high_watermark(effects.high_watermark)
         if effects.leadership is not None:
             self._delivery.on_leadership(effects.leadership)
         for request, response in effects.responses:
             self._respond(request, response)
         for destination, request in effects.requests:
-            address = self._core.address_of(destination)
+            address = self.core.address_of(destination)
             self._dependencies.transport.send(destination, address, request)
         if effects.control_records is not None:
             self._append_control_records(effects.control_records)
         if effects.truncate_to is not None:
             # A truncated voters record is no longer in force. The core may also fetch again now.
-            self._carry_out(self._core.on_voters_changed(self._now()))
+            self._carry_out(self.core.on_voters_changed(self._now()))
         if not has_appended:
-            self._carry_out(self._core.on_nothing_appended(self._now()))
+            self._carry_out(self.core.on_nothing_appended(self._now()))
         self._delivery.run()
         self._arm()
 
@@ -413,26 +372,26 @@ class RaftDriver:
         return self._append_fetched(memoryview(effects.append))
 
     def _truncate(self, offset: int) -> None:
-        committed = self._core.high_watermark
+        committed = self.core.high_watermark
         assert offset >= committed, f"CommittedNeverLost: truncate_to={offset} end={committed}"
         self._cuts += 1
-        self._log.truncate_to(offset)
-        self._history.truncate_to(self._log.log_end_offset)
+        self.log.truncate_to(offset)
+        self._history.truncate_to(self.log.log_end_offset)
 
     def _append_fetched(self, records: memoryview) -> bool:
-        fetched = check_fetched(records, self._log.log_end_offset, self._core.epoch)
+        fetched = check_fetched(records, self.log.log_end_offset, self.core.epoch)
         if not fetched.size:
             return False
-        end_offset = self._log.log_end_offset
-        self._log.append_as_follower(records[: fetched.size])
-        self.metrics.on_fetched(self._log.log_end_offset - end_offset)
+        end_offset = self.log.log_end_offset
+        self.log.append_as_follower(records[: fetched.size])
+        self.metrics.on_fetched(self.log.log_end_offset - end_offset)
         for batch in fetched.control_batches:
             replay_control_batches(batch, self._history)
         self._sync()
         return True
 
     def _receive_slice(self, part: SnapshotSlice) -> None:
-        disk, directory = self.log_dependencies.disk, self._log.directory
+        disk, directory = self.log_dependencies.disk, self.log.directory
         receiver = self._receiver
         if receiver is None or part.position == 0:
             if receiver is not None:
@@ -452,17 +411,17 @@ class RaftDriver:
         if error is not None:
             self.fail(error)
             return
-        if not self._core.expects_snapshot(receiver.id):
+        if not self.core.expects_snapshot(receiver.id):
             # The core no longer expects this snapshot, for example after a change of the leader.
             # Records that were fetched since then must not be lost.
-            delete_snapshot(self.log_dependencies.disk, self._log.directory, receiver.id)
+            delete_snapshot(self.log_dependencies.disk, self.log.directory, receiver.id)
             return
         try:
             self._install(receiver.id)
         except SnapshotError as damage:
             _log.warning("Damaged snapshot from the leader is fetched again: error=%s", damage)
-            delete_snapshot(self.log_dependencies.disk, self._log.directory, receiver.id)
-            self._carry_out(self._core.on_snapshot_installed(self._now(), None))
+            delete_snapshot(self.log_dependencies.disk, self.log.directory, receiver.id)
+            self._carry_out(self.core.on_snapshot_installed(self._now(), None))
         except (OSError, KafkaStorageError) as failure:
             self.fail(failure)
         except Exception as failure:
@@ -470,49 +429,49 @@ class RaftDriver:
             raise
 
     def _install(self, snapshot_id: SnapshotId) -> None:
-        disk, directory = self.log_dependencies.disk, self._log.directory
+        disk, directory = self.log_dependencies.disk, self.log.directory
         history = VoterHistory(self._history.static)
         loaded = read_snapshot(disk, directory, snapshot_id, history)
-        committed = self._core.high_watermark
+        committed = self.core.high_watermark
         assert snapshot_id.end_offset >= committed, f"CommittedNeverLost: {snapshot_id} {committed}"
         self._cuts += 1
-        self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
+        self.log.truncate_fully_and_start_at(snapshot_id.end_offset)
         self._history.replace_by(history)
         for older in self._view.snapshots:
             if older != snapshot_id:
                 delete_snapshot(disk, directory, older)
         self._view.snapshots = [snapshot_id]
-        effects = self._core.on_snapshot_installed(self._now(), snapshot_id)
+        effects = self.core.on_snapshot_installed(self._now(), snapshot_id)
         self._delivery.load(loaded)
         self._carry_out(effects)
-        self._carry_out(self._core.on_voters_changed(self._now()))
+        self._carry_out(self.core.on_voters_changed(self._now()))
 
     def _append_control_records(self, records: ControlRecords) -> None:
         wall_ms = self.log_dependencies.clock.wall_ms()
-        batch = encode_control_records(records, self._log.log_end_offset, wall_ms)
+        batch = encode_control_records(records, self.log.log_end_offset, wall_ms)
         self._write(batch, records.epoch)
         if records.voters is not None or records.kraft_version is not None:
             replay_control_batches(batch, self._history)
-            self._carry_out(self._core.on_voters_changed(self._now()))
+            self._carry_out(self.core.on_voters_changed(self._now()))
 
     def _write(self, batch: bytearray, epoch: int) -> None:
         """Append a batch as leader, complete the fetches that wait for it, and start a sync."""
         now_ms = self.log_dependencies.clock.wall_ms()
-        end_offset = self._log.log_end_offset
+        end_offset = self.log.log_end_offset
         try:
-            self._log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
+            self.log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
         except KafkaStorageError as error:
             self.fail(error)
             return
         except Exception as error:
             self.fail(error)
             raise
-        self.metrics.on_appended(self._log.log_end_offset, self._log.log_end_offset - end_offset)
-        self._carry_out(self._core.on_appended(self._now()))
+        self.metrics.on_appended(self.log.log_end_offset, self.log.log_end_offset - end_offset)
+        self._carry_out(self.core.on_appended(self._now()))
         self._sync()
 
     def _sync(self) -> None:
-        end_offset, cuts = self._log.log_end_offset, self._cuts
+        end_offset, cuts = self.log.log_end_offset, self._cuts
 
         def on_done(error: BaseException | None) -> None:
             if self._is_stopped:
@@ -520,18 +479,18 @@ class RaftDriver:
             if error is not None:
                 self.fail(error)
             elif cuts == self._cuts:
-                self._carry_out(self._core.on_synced(self._now(), end_offset))
+                self._carry_out(self.core.on_synced(self._now(), end_offset))
 
-        self._log.flush_async(on_done)
+        self.log.flush_async(on_done)
 
     def _respond(self, request: Request, response: Response) -> None:
         if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
             response = self._with_records(request, response)
         elif isinstance(request, FetchSnapshotRequest) and response.error is ErrorCode.NONE:
             assert isinstance(response, FetchSnapshotResponse)
-            max_bytes = min(request.max_bytes, self._config.fetch_snapshot_max_bytes)
+            max_bytes = min(request.max_bytes, self.config.fetch_snapshot_max_bytes)
             limited = replace(request, max_bytes=max_bytes)
-            disk, directory = self.log_dependencies.disk, self._log.directory
+            disk, directory = self.log_dependencies.disk, self.log.directory
             response = read_slice(disk, directory, self._view.snapshots, limited, response)
         if request.reply_to is not None:
             request.reply_to(response)
@@ -541,15 +500,15 @@ class RaftDriver:
         is_other = response.diverging is not None or response.snapshot_id is not None
         if response.error is not ErrorCode.NONE or is_other:
             return response
-        max_bytes = min(request.max_bytes, self._config.fetch_max_bytes)
-        read = self._log.read(request.fetch_offset, max_bytes, FetchIsolation.LOG_END, True)
+        max_bytes = min(request.max_bytes, self.config.fetch_max_bytes)
+        read = self.log.read(request.fetch_offset, max_bytes, FetchIsolation.LOG_END, True)
         return replace(response, records=read.records)
 
     def fail(self, error: BaseException) -> None:
         """Stop this replica and report an error, such as a directory that cannot be written."""
         if not self._is_stopped:
             self._is_stopped = True
-            self._delivery.fail_waiting()
+            self._delivery.fail_pending()
             self._dependencies.transport.close()
             self._dependencies.on_fatal(error)
 
@@ -558,10 +517,10 @@ class RaftDriver:
     def _clean(self) -> None:
         try:
             disk, now_ms = self.log_dependencies.disk, self.log_dependencies.clock.wall_ms()
-            self._view.snapshots = clean(self._log, disk, self._config, now_ms)
+            self._view.snapshots = clean(self.log, disk, self.config, now_ms)
         except OSError as error:
             self.fail(error)
-        self._history.forget_below(self._log.log_start_offset)
+        self._history.forget_below(self.log.log_start_offset)
 
     def _arm_cleaning(self) -> None:
         """Schedule the next deletion of old segments and snapshots."""
@@ -581,7 +540,7 @@ class RaftDriver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline = self._core.next_deadline()
+        deadline = self.core.next_deadline()
         if deadline < NEVER and not self._is_stopped:
             delay = max(0.0, deadline - self._now())
             self._timer = self.log_dependencies.timer.call_later(delay, self._on_timer)
@@ -589,7 +548,7 @@ class RaftDriver:
     def _on_timer(self) -> None:
         self._timer = None
         try:
-            effects = self._core.tick(self._now())
+            effects = self.core.tick(self._now())
         except Exception as error:
             # Without a timer this replica would neither elect a leader nor resign.
             self.fail(error)

@@ -62,7 +62,7 @@ class RaftRpc:
 
     def _leader(self) -> CurrentLeader:
         """Return the leader, for the response to a refused UpdateRaftVoter."""
-        leader_id, epoch = self._driver.leader_and_epoch
+        leader_id, epoch = self._driver.core.leader_and_epoch
         found = self._driver.leader_endpoint()
         host, port = ("", 0) if found is None else found[1:]
         return CurrentLeader(leader_id=leader_id, leader_epoch=epoch, host=host, port=port)

@@ -1,4 +1,8 @@
-"""Encoding and decoding of batches in the metadata log: metadata and control records (KIP-631)."""
+"""Encoding and decoding of batches in the metadata log: metadata and control records (KIP-631).
+
+Ten thousand records take 60 ms. So a controller encodes them in slices, before their offset is
+known, and appends them afterwards (`MetadataBatchEncoder`).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,11 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.codec import decode, encode_bytes
-from barnabas.protocol.record_frame import decode_metadata_record
+from barnabas.protocol.record_frame import decode_metadata_record, encode_metadata_record
 from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
 from barnabas.protocol.records.leader_change_message import LeaderChangeMessage, Voter
 from barnabas.protocol.records.voters_record import VotersRecord
-from barnabas.raft.listener import CommittedBatch
-from barnabas.raft.log.metadata_batch_encoder import MetadataBatchEncoder
+from barnabas.raft.listener import CommittedBatch, MetadataBatchTooLargeError
 from barnabas.raft.voter_set import VoterSet
 from barnabas.record.batch import Buffer, batches, check_crc
 from barnabas.record.builder import BatchBuilder
@@ -23,8 +26,57 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.protocol.schema import Record
-    from barnabas.raft.core.effects import ControlRecords, LeaderChange
-    from barnabas.raft.voter_history import VoterHistory
+    from barnabas.raft.core.messages import ControlRecords, LeaderChange
+    from barnabas.raft.voter_set import VoterHistory
+
+
+__all__ = ["METADATA_BATCH_BYTES_MAX", "MetadataBatchEncoder"]
+
+# Kafka's maximum size of a batch of metadata records, bytes.
+METADATA_BATCH_BYTES_MAX = 8 * 1024 * 1024
+
+
+class MetadataBatchEncoder:
+    """Collects encoded metadata records for one batch."""
+
+    __slots__ = ("_builder", "timestamp_ms")
+
+    def __init__(self, timestamp_ms: int) -> None:
+        # Timestamp of all records, wall clock in ms.
+        self.timestamp_ms = timestamp_ms
+        self._builder = BatchBuilder()
+
+    def add(self, record: Record, version: int) -> None:
+        """Encode a record in a version, and add it.
+
+        Raises:
+            ProtocolError: the version cannot represent a value of the record.
+        """
+        self._builder.append(self.timestamp_ms, None, encode_metadata_record(record, version))
+
+    def build(self, base_offset: int, epoch: int) -> bytearray:
+        """Return the batch.
+
+        Args:
+            base_offset: offset of the first record.
+            epoch: leader epoch of the quorum.
+
+        Raises:
+            MetadataBatchTooLargeError: the batch exceeds the maximum size.
+        """
+        builder = self._builder
+        assert not builder.is_empty, "a batch needs a record"
+        if builder.estimated_size > METADATA_BATCH_BYTES_MAX:
+            raise MetadataBatchTooLargeError(
+                f"{builder.record_count} metadata records take {builder.estimated_size} bytes;"
+                f" one batch may have {METADATA_BATCH_BYTES_MAX}"
+            )
+        builder.base_offset, builder.leader_epoch = base_offset, epoch
+        return builder.build()
+
+    def __len__(self) -> int:
+        return self._builder.record_count
+
 
 _log = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from barnabas.raft.log.metadata_check import check_metadata
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, list_snapshots
 from barnabas.storage.config import LONG_MAX, LogConfig
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.log_dependencies import LogOpening
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.listener import SnapshotId
-    from barnabas.raft.voter_history import VoterHistory
+    from barnabas.raft.voter_set import VoterHistory
     from barnabas.runtime.disk import Disk
     from barnabas.storage.log_dependencies import LogDependencies
 

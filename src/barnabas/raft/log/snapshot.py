@@ -3,6 +3,12 @@
 A file has a header control record, batches of metadata records, and a footer control record.
 Offsets count from 0 within the file, and every batch carries the snapshot's epoch. A file without a
 footer is not a valid snapshot.
+
+A replica that is behind the log start gets the snapshot from the leader, in slices.
+
+The oldest snapshot is deleted when snapshots and log together are too large, or when it is too old
+(Kafka's `metadata.max.retention.*`). The log below the next snapshot is deleted with it. The latest
+snapshot always stays.
 """
 
 from __future__ import annotations
@@ -10,13 +16,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from barnabas.protocol.codec import decode, encode_bytes
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import decode_metadata_record
 from barnabas.protocol.records.snapshot_footer_record import SnapshotFooterRecord
 from barnabas.protocol.records.snapshot_header_record import SnapshotHeaderRecord
-from barnabas.raft.errors import SnapshotError
-from barnabas.raft.listener import LoadedSnapshot, SnapshotId
+from barnabas.raft.listener import LoadedSnapshot, SnapshotError, SnapshotId
 from barnabas.raft.log.metadata_batch import (
     encode_control_batch,
     encode_control_records,
@@ -29,12 +37,20 @@ from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import read_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from barnabas.protocol.schema import Record
-    from barnabas.raft.core.effects import ControlRecords
-    from barnabas.raft.voter_history import VoterHistory
-    from barnabas.runtime.disk import Disk
+    from barnabas.raft.config import RaftConfig
+    from barnabas.raft.core.messages import (
+        ControlRecords,
+        FetchSnapshotRequest,
+        FetchSnapshotResponse,
+        SnapshotSlice,
+    )
+    from barnabas.raft.voter_set import VoterHistory
+    from barnabas.runtime.disk import Disk, File
+    from barnabas.storage.log.log import Log
+
 
 # The records that the formatter wrote for a new cluster. It is not a snapshot of the log.
 BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
@@ -255,3 +271,103 @@ def write_snapshot(
             batch = []
     writer.append(batch)
     writer.freeze()
+
+
+def read_slice(
+    disk: Disk,
+    directory: str,
+    snapshots: Container[SnapshotId],
+    request: FetchSnapshotRequest,
+    response: FetchSnapshotResponse,
+) -> FetchSnapshotResponse:
+    """Add size and content to a leader's response, or an error code."""
+    if request.snapshot_id not in snapshots:
+        return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+    path = f"{directory}/{snapshot_name(request.snapshot_id)}"
+    size = disk.size(path)
+    if not 0 <= request.position < size:
+        return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+    file = disk.open(path, create=False)
+    try:
+        content = file.read_at(max(request.max_bytes, 0), request.position)
+    finally:
+        file.close()
+    return replace(response, size=size, position=request.position, content=content)
+
+
+class SnapshotReceiver:
+    """Writes a leader's snapshot, slice by slice, under a temporary name until it is complete."""
+
+    __slots__ = ("_directory", "_disk", "_file", "id")
+
+    def __init__(self, disk: Disk, directory: str, snapshot_id: SnapshotId) -> None:
+        self.id = snapshot_id
+        self._disk = disk
+        self._directory = directory
+        path = self._path + PART_SUFFIX
+        if disk.exists(path):
+            disk.remove(path)
+        self._file: File = disk.open(path)
+
+    @property
+    def _path(self) -> str:
+        return f"{self._directory}/{snapshot_name(self.id)}"
+
+    def write(self, part: SnapshotSlice) -> None:
+        """Append a slice. Slices arrive in order and without gaps."""
+        assert part.id == self.id, (part.id, self.id)
+        assert part.position == self._file.size(), (part.position, self._file.size())
+        assert isinstance(part.content, bytes | bytearray | memoryview)
+        self._file.append(part.content)
+
+    def freeze(self) -> None:
+        """Rename the complete file; on disk when this returns. Blocks."""
+        self._file.sync()
+        self._file.close()
+        self._disk.rename(self._path + PART_SUFFIX, self._path)
+        self._disk.sync_directory(self._directory)
+
+    def abandon(self) -> None:
+        """Close and delete the incomplete file, because the snapshot is no longer needed."""
+        self._file.close()
+        path = self._path + PART_SUFFIX
+        if self._disk.exists(path):
+            self._disk.remove(path)
+
+
+def clean(log: Log, disk: Disk, config: RaftConfig, now_ms: int) -> list[SnapshotId]:
+    """Delete old snapshots and segments.
+
+    Returns:
+        The remaining snapshots, without the bootstrap snapshot.
+    """
+    directory = log.directory
+    snapshots = list_snapshots(disk, directory)
+    sizes = {each: disk.size(f"{directory}/{snapshot_name(each)}") for each in snapshots}
+    while len(snapshots) >= 2:
+        oldest, following = snapshots[0], snapshots[1]
+        is_large = log.size + sum(sizes[each] for each in snapshots) > config.retention_bytes
+        if not is_large and not _is_old(disk, directory, oldest, config, now_ms):
+            break
+        if not _begin_log_at(log, following, now_ms):
+            break
+        delete_snapshot(disk, directory, oldest)
+        del snapshots[0]
+    return [each for each in snapshots if each != BOOTSTRAP_SNAPSHOT]
+
+
+def _is_old(
+    disk: Disk, directory: str, snapshot_id: SnapshotId, config: RaftConfig, now_ms: int
+) -> bool:
+    timestamp = snapshot_timestamp(disk, directory, snapshot_id)
+    return timestamp is not None and timestamp + config.retention_ms < now_ms
+
+
+def _begin_log_at(log: Log, snapshot_id: SnapshotId, now_ms: int) -> bool:
+    """Move the log start to a snapshot's end; returns False if that offset is not committed yet."""
+    if snapshot_id.end_offset > log.high_watermark:
+        return False
+    if snapshot_id.end_offset > log.log_start_offset:
+        log.maybe_increment_log_start_offset(snapshot_id.end_offset, "snapshot")
+        log.delete_old_segments(now_ms)
+    return True

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.api_table import ApiKey
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.core.messages import Message, Request
-    from barnabas.raft.replica_key import Address
+    from barnabas.raft.voter_set import Address
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.client_login import ClientLogin
 

@@ -14,8 +14,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import Array
 from barnabas.raft.listener import NO_LEADER
-from barnabas.raft.replica_key import Address, ReplicaKey
-from barnabas.raft.voter_set import Voter
+from barnabas.raft.voter_set import Address, ReplicaKey, Voter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.raft.core.messages import Message, Request
-    from barnabas.raft.replica_key import Address
+    from barnabas.raft.voter_set import Address
 
 
 class TransportStatistics(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 CONSUMER_REPLICA_ID = -1
 # A debugging tool: it reads like a consumer, but from any replica.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.replication.partition.partition_state import PartitionState
-    from barnabas.storage.append_info import AppendInfo
+    from barnabas.storage.results import AppendInfo
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, ListOffsetResult
 from barnabas.storage.errors import StorageError
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Generator

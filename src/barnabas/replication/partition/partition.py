@@ -23,8 +23,7 @@ from barnabas.replication.partition.results import (
     failed_fetch,
 )
 from barnabas.storage.errors import DamagedLogError, OffsetOutOfRangeError
-from barnabas.storage.offset_metadata import LogOffsetMetadata
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation, LogOffsetMetadata
 
 if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration

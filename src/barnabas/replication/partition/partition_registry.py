@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.topics.topics_delta import LocalChanges, LocalPartition
+    from barnabas.metadata.topics import LocalChanges, LocalPartition
     from barnabas.replication.partition.partition_settings import PartitionSettings
     from barnabas.storage.config import LogConfig
     from barnabas.storage.log.log import Log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from barnabas.replication.partition.results import UNKNOWN_OFFSET
-from barnabas.storage.offset_metadata import LogOffsetMetadata
+from barnabas.storage.results import LogOffsetMetadata
 
 UNKNOWN_END = LogOffsetMetadata(UNKNOWN_OFFSET)
 NO_BROKER_EPOCH = -1

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.runtime.disk import FileSlice
-    from barnabas.storage.offset_metadata import LogOffsetMetadata
-    from barnabas.storage.read_result import AbortedTransaction
+    from barnabas.storage.results import AbortedTransaction, LogOffsetMetadata
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.storage.validation.inspected_records import InspectedRecords
+from barnabas.storage.validation.batch_inspection import InspectedRecords
 from barnabas.waiting.delayed_operation import CanceledTogether
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.requests.delayed_produce import PendingAppend
-    from barnabas.storage.append_info import AppendOrigin
+    from barnabas.storage.results import AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.storage.validation.batch_inspection import Inspection
     from barnabas.waiting.delayed_operation import Cancellable

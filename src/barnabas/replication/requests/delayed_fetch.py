@@ -15,7 +15,7 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.requests.delayed_produce import PartitionLookup
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.waiting.delayed_operation import DelayedOperation
 from barnabas.waiting.steps import in_parts
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
     from barnabas.replication.requests.session_partition import SessionPartition
-    from barnabas.storage.offset_metadata import LogOffsetMetadata
+    from barnabas.storage.results import LogOffsetMetadata
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.purgatory import Purgatory
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from barnabas.replication.requests.delayed_produce import DelayedProduce
     from barnabas.replication.requests.replica_appends import ReplicaAppends
     from barnabas.runtime.clock import Clock
-    from barnabas.storage.append_info import AppendInfo
+    from barnabas.storage.results import AppendInfo
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.inspected_records import JoinedBatch
+    from barnabas.storage.validation.batch_inspection import JoinedBatch
 
     Entry = tuple["_Request", JoinedBatch]
 

@@ -13,7 +13,7 @@ from barnabas.replication.partition.leader_role import ACKS_ALL, NOTHING_TO_SYNC
 from barnabas.replication.partition.results import ProduceResult
 from barnabas.replication.requests.delayed_produce import DelayedProduce, PendingAppend
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
-from barnabas.storage.validation.inspection_needed import InspectionNeededError
+from barnabas.storage.validation.batch_inspection import InspectionNeededError
 from barnabas.waiting.off_loop import ImmediateSteps
 
 if TYPE_CHECKING:
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.requests.deferred_append import DeferredAppend, StepQueue
     from barnabas.runtime.clock import Clock
-    from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.log.log import Log
+    from barnabas.storage.results import AppendInfo, AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.batch_inspection import Inspection
-    from barnabas.storage.validation.inspected_records import InspectedRecords
+    from barnabas.storage.validation.batch_inspection import InspectedRecords, Inspection
     from barnabas.waiting.purgatory import Purgatory
 
 _log = logging.getLogger(__name__)

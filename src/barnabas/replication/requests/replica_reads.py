@@ -16,7 +16,7 @@ from barnabas.replication.requests.delayed_fetch import (
     limit_of,
 )
 from barnabas.storage.errors import DamagedLogError, StorageError, log_level_of
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable

@@ -9,7 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.replication.partition.fetch_params import FetchPartitionData
     from barnabas.replication.partition.results import FetchResult
-    from barnabas.storage.offset_metadata import LogOffsetMetadata
+    from barnabas.storage.results import LogOffsetMetadata
     from barnabas.storage.topic_partition import TopicIdPartition
 
 UNKNOWN = -1

@@ -12,8 +12,8 @@ from barnabas.storage.damage import DamageKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.metadata.election_counts import ElectionCounts
-    from barnabas.metadata.topics.topics_image import TopicsImage
+    from barnabas.metadata.delta import ElectionCounts
+    from barnabas.metadata.topics import TopicsImage
     from barnabas.metrics.family import Tags
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
@@ -42,7 +42,7 @@ class ClusterMetrics:
         fenced = sum(broker.fenced for broker in image.brokers.values())
         self._count(image.topics)
         values: dict[str, float] = {
-            names.ACTIVE_CONTROLLER_COUNT: int(self._quorum.is_leader),
+            names.ACTIVE_CONTROLLER_COUNT: int(self._quorum.core.is_leader),
             names.ACTIVE_BROKER_COUNT: len(image.brokers) - fenced,
             names.FENCED_BROKER_COUNT: fenced,
             names.GLOBAL_TOPIC_COUNT: len(image.topics),

@@ -9,7 +9,7 @@ from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.raft.core.roles import Follower, Leader
-from barnabas.raft.driver.raft_metrics import state_name
+from barnabas.raft.driver.quorum_status import state_name
 from barnabas.raft.listener import NO_LEADER
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ def quorum_families(quorum: RaftDriver, watch: QuorumWatch | None) -> Iterator[M
 
 
 def _replica(quorum: RaftDriver, *, is_lost: bool) -> dict[str, float]:
-    leader, core = quorum.leader_and_epoch, quorum.core
+    leader, core = quorum.core.leader_and_epoch, quorum.core
     # A replica without a leader still remembers the last leader, so check its role.
     has_leader = isinstance(core.role, Leader | Follower) and not is_lost
     name = quorum.config.listener_name
     unknown = [each for each in core.voters if len(core.voters) > 1 and not each.address(name)]
     return {
-        names.RAFT_HIGH_WATERMARK: quorum.high_watermark,
-        names.RAFT_LOG_END_OFFSET: quorum.log_end_offset,
+        names.RAFT_HIGH_WATERMARK: quorum.core.high_watermark,
+        names.RAFT_LOG_END_OFFSET: quorum.log.log_end_offset,
         names.RAFT_LOG_END_EPOCH: quorum.log_end_epoch,
         names.RAFT_EPOCH: leader.epoch,
         names.RAFT_LEADER: leader.leader_id if has_leader else NO_LEADER,

@@ -65,7 +65,7 @@ from barnabas.server.transactions.marker_sender import NetworkMarkerSender
 from barnabas.server.transactions.marker_writer import MarkerWriter
 from barnabas.server.transactions.verification import TransactionVerification
 from barnabas.storage.config import storage_config
-from barnabas.storage.files.clean_shutdown import previous_broker_epoch
+from barnabas.storage.files.metadata_files import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class BrokerServer:
 
     def awaits(self) -> str:
         """Return the event that this broker waits for, as text for the operator."""
-        controller = self._shared.quorum.leader_and_epoch.leader_id
+        controller = self._shared.quorum.core.leader_and_epoch.leader_id
         if self.registration.epoch < 0:
             refusal = self.registration.last_refusal
             why = f", which responds with {refusal.name}" if refusal else ""

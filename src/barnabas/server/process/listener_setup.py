@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.delegation_tokens import SECRET_KEY
+from barnabas.metadata.credentials import SECRET_KEY
 from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.listeners.listener import Listener
 

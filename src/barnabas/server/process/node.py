@@ -25,7 +25,7 @@ from barnabas.server.process.shared_server import SharedServer
 from barnabas.server.startup.node_failure import NodeFailedError
 from barnabas.settings.key import ConfigError
 from barnabas.storage.errors import StorageError
-from barnabas.storage.files.meta_properties import is_formatted
+from barnabas.storage.files.metadata_files import is_formatted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -318,7 +318,7 @@ class Node:
     def _has_controller(self) -> bool:
         if self.broker is not None and self._channels is not None:
             return self._channels.heartbeats.reaches_controller
-        return self.shared.quorum.leader_and_epoch.leader_id >= 0
+        return self.shared.quorum.core.leader_and_epoch.leader_id >= 0
 
     def _on_registration_timeout(self, limit_ms: int) -> None:
         self._registration_limit = None
@@ -376,7 +376,7 @@ class Node:
         if not controllers:
             return
         metadata = shared.directories.metadata
-        is_new = metadata.was_formatted or shared.quorum.log_end_offset == 0
+        is_new = metadata.was_formatted or shared.quorum.log.log_end_offset == 0
         self._cluster_ids = ClusterIdCheck(
             shared.channels_to_controllers,
             controllers,

@@ -22,8 +22,7 @@ from barnabas.server.metrics.quota_metrics import quota_families
 from barnabas.server.metrics.request_metrics import connection_families, request_families
 from barnabas.server.metrics.share_metrics import share_partition_families
 from barnabas.server.metrics.transaction_metrics import transaction_families
-from barnabas.storage.cleaner.cleaner_gauges import cleaner_families
-from barnabas.storage.manager.log_gauges import log_families
+from barnabas.storage.manager.log_gauges import cleaner_families, log_families
 from barnabas.version import __version__
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ _OTHERS = (
     "barnabas.server.quorum.node_principals",
     "barnabas.server.quorum.quorum_description",
     "barnabas.storage.validation.batch_inspection",
-    "barnabas.storage.segment.offset_search",
+    "barnabas.storage.log.log_reader",
     "copy",
     "ctypes",
     "dataclasses",

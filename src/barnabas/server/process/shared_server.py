@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.metadata.configs.configs_image import BROKER
-from barnabas.metadata.election_counts import ElectionCounts
-from barnabas.metadata.publishing.publisher import MetadataPublisher
-from barnabas.metadata.publishing.snapshot_generator import SnapshotGenerator
+from barnabas.metadata.delta import ElectionCounts
+from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.network.connection_options import ConnectionDependencies
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
-from barnabas.raft.core.unproven_voter import UnprovenVoterFile
 from barnabas.raft.driver.opening import RaftOpening, open_raft
-from barnabas.raft.driver.quorum_contact import has_contact
+from barnabas.raft.driver.quorum_status import has_contact
+from barnabas.raft.election_state import UnprovenVoterFile
 from barnabas.runtime.system.memory import limit_freed_memory
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.change_log import ChangeLog
@@ -152,7 +151,7 @@ class SharedServer:
         self.publisher.add_listener(self._on_image)
         self.elections = ElectionCounts()
         self.publisher.add_listener(self.elections.on_image)
-        self.changes = ChangeLog(self.node_id, lambda: self.quorum.is_leader)
+        self.changes = ChangeLog(self.node_id, lambda: self.quorum.core.is_leader)
         self.publisher.add_listener(self.changes.on_image)
 
     @property
@@ -280,8 +279,7 @@ class SharedServer:
         if not self.configuration.cluster.is_standalone:
             return None
         # Imported only for a standalone quorum.
-        from barnabas.raft.replica_key import Address
-        from barnabas.raft.voter_set import Voter, VoterSet
+        from barnabas.raft.voter_set import Address, Voter, VoterSet
 
         config = self._raft_config
         endpoints = tuple((name, Address(*at)) for name, at in config.advertised.items())
@@ -336,7 +334,7 @@ class SharedServer:
         """Return whether the image has been up to date once since the start."""
         if not self._is_loaded:
             last = self.cluster.image.provenance
-            if self.quorum.has_caught_up(last.offset + 1, last.epoch):
+            if self.quorum.core.has_caught_up(last.offset + 1, last.epoch):
                 self._is_loaded = True
                 waiting, self._awaiting_metadata = self._awaiting_metadata, []
                 for callback in waiting:

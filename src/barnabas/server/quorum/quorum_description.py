@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_quorum as messages
-from barnabas.storage.manager.loading.log_loading import CLUSTER_METADATA
+from barnabas.storage.manager.log_loading import CLUSTER_METADATA
 
 if TYPE_CHECKING:
     from barnabas.raft.driver.quorum_status import QuorumStatus, ReplicaStatus
@@ -50,7 +50,7 @@ class QuorumDescription:
                 if not alone:
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     partitions.append(_failed(index, unknown))
-                elif not self._quorum.is_leader:
+                elif not self._quorum.core.is_leader:
                     partitions.append(_failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER))
                 else:
                     partitions.append(self._partition(index, status, version))

@@ -145,4 +145,4 @@ class QuorumWatch:
             _log.info("The metadata quorum is back: leader=%d", self._leader_id())
 
     def _leader_id(self) -> int:
-        return self._quorum.leader_and_epoch.leader_id
+        return self._quorum.core.leader_and_epoch.leader_id

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.configs.configs_image import GROUP
-from barnabas.metadata.configs.group_configs import DEAD_LETTER_TOPIC, GROUP_CONFIGS
-from barnabas.metadata.configs.share_offset_reset import ShareOffsetReset
+from barnabas.metadata.configs.group_configs import (
+    DEAD_LETTER_TOPIC,
+    GROUP_CONFIGS,
+    ShareOffsetReset,
+)
 from barnabas.server.share.records.share_limits import ShareLimits
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView

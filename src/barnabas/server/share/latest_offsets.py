@@ -18,7 +18,7 @@ from barnabas.protocol.messages.list_offsets import (
 from barnabas.replication.partition.fetch_params import CONSUMER_REPLICA_ID
 from barnabas.replication.partition.offset_lookup import LATEST
 from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_in_slices
 

@@ -21,7 +21,7 @@ from barnabas.server.share.share_partition import (
 from barnabas.server.share.share_partition_key import SharePartitionKey
 from barnabas.server.share.share_session_cache import ShareSessionCache
 from barnabas.server.share.wide_share_fetch import AT_ONCE, WideShareFetch
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.waiting.steps import in_parts, run_in_slices
 
 if TYPE_CHECKING:

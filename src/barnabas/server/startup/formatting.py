@@ -15,18 +15,17 @@ import msgspec
 
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.raft.core.unproven_voter import UnprovenVoterFile
-from barnabas.raft.log.formatter import FirstContent, format_metadata_directory
+from barnabas.raft.election_state import UnprovenVoterFile
+from barnabas.raft.log.metadata_directory import FirstContent, format_metadata_directory
 from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
-from barnabas.raft.replica_key import Address, ReplicaKey
-from barnabas.raft.voter_set import Voter, VoterSet
+from barnabas.raft.voter_set import Address, ReplicaKey, Voter, VoterSet
 from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.endpoint import parse_address
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
 from barnabas.storage.errors import DirectoryInUseError
 from barnabas.storage.files.log_directory import LOCK_FILE, write_identity
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.server.startup.feature_check import check_features
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.log_directory import LogDirectory, check_node
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.peers.peer_queues import PartsRequest
-    from barnabas.storage.producers.verifications import VerificationGuard
+    from barnabas.storage.producers.open_transactions import VerificationGuard
 
     # Errors by partition; a partition without an error may be appended to.
     OnVerified = Callable[[dict[TopicPartition, ErrorCode]], None]

@@ -22,10 +22,8 @@ from barnabas.record.batch import (
     read_header,
 )
 from barnabas.record.columns import record_slices, uncompressed
-from barnabas.storage.cleaner.cleaner_filter import BatchFilter
-from barnabas.storage.cleaner.cleaner_job import CleanedSegment, CleaningStats, MapBuilt
-from barnabas.storage.cleaner.cleaner_offset_map import OffsetMap
-from barnabas.storage.cleaner.cleaner_transactions import CleanedTransactions
+from barnabas.storage.cleaner.cleaner_filter import BatchFilter, CleanedTransactions
+from barnabas.storage.cleaner.cleaner_job import CleanedSegment, CleaningStats, MapBuilt, OffsetMap
 from barnabas.storage.errors import CorruptRecordError
 from barnabas.storage.file_names import (
     CLEANED_FILE_SUFFIX,
@@ -34,8 +32,8 @@ from barnabas.storage.file_names import (
     TIME_INDEX_SUFFIX,
     offset_file,
 )
+from barnabas.storage.segment.batch_scan import PlacedBatch
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
-from barnabas.storage.segment.placed_batch import PlacedBatch
 from barnabas.storage.segment.segment import Segment
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.runtime.workers.offload import OffloadError, OffloadTask, SlicedOffload
 from barnabas.settings.key import ConfigError
-from barnabas.storage.cleaner.cleaner_checkpoints import CleanerCheckpoints
 from barnabas.storage.cleaner.cleaner_job import (
     CleanedSegment,
     CleaningJob,
@@ -26,9 +25,14 @@ from barnabas.storage.cleaner.cleaner_job import (
     LastRecord,
     MapBuilt,
     SourceSegment,
+    capacity_for,
 )
-from barnabas.storage.cleaner.cleaner_offset_map import capacity_for
-from barnabas.storage.cleaner.cleaner_selection import LogToClean, cleanable_offsets, log_to_clean
+from barnabas.storage.cleaner.cleaner_selection import (
+    CleanerCheckpoints,
+    LogToClean,
+    cleanable_offsets,
+    log_to_clean,
+)
 from barnabas.storage.cleaner.cleaner_work import clean
 from barnabas.storage.config import cleaner_config
 from barnabas.storage.errors import KafkaStorageError, StorageError

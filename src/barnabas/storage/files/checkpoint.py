@@ -5,19 +5,17 @@ The files `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`,
 `leader-epoch-checkpoint` has epoch and start offset.
 
 The format has no checksum, so one flipped bit in a digit could hide records. Therefore Barnabas
-encodes a checksum as white space at the end of the last line (`trailing_checksum`). Kafka's reader
-ignores it, and files written by Kafka have none.
+encodes a checksum as white space at the end of the last line. The 32 bits of the CRC-32C are
+written as spaces (0) and tabs (1), highest bit first. Kafka's readers ignore white space at the
+end of a line, and files written by Kafka have none. Kafka's other formats without a checksum get
+theirs in the same way.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.storage.files.trailing_checksum import (
-    ChecksumError,
-    split_checksum,
-    trailing_checksum,
-)
+from barnabas.record.checksum import crc32c
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,6 +23,35 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.executor import Executor
+
+
+_BITS = 32
+_WHITE = b" \t"
+
+
+class ChecksumError(ValueError):
+    """The checksum does not match the text."""
+
+
+def trailing_checksum(content: bytes) -> bytes:
+    """Return the checksum for the end of `content`, which must not end with white space."""
+    assert content == content.rstrip(), content[-20:]
+    checksum = crc32c(content)
+    return bytes(_WHITE[checksum >> bit & 1] for bit in reversed(range(_BITS)))
+
+
+def split_checksum(content: bytes) -> bytes:
+    """Return the text without its checksum; a text without checksum is returned unchanged.
+
+    Raises:
+        ChecksumError: the checksum does not match the text.
+    """
+    text = content.rstrip()
+    found = content[len(text) :]
+    if found and found != trailing_checksum(text):
+        raise ChecksumError("the checksum is wrong")
+    return text
+
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"

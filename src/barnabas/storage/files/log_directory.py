@@ -14,7 +14,7 @@ from barnabas.storage.files.checkpoint import (
     RECOVERY_POINTS,
     OffsetCheckpoint,
 )
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk, FileLock, FileSystem

@@ -13,8 +13,7 @@ from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import DamagedLogError
 from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX
 from barnabas.storage.log.flusher import RETRY_MS, sync_files
-from barnabas.storage.offset_metadata import LogOffsetMetadata
-from barnabas.storage.read_result import AbortedTransaction, ReadResult
+from barnabas.storage.results import AbortedTransaction, LogOffsetMetadata, ReadResult
 from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.segment_swap import SegmentSwap
 
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.log.disk_guard import DiskGuard
     from barnabas.storage.log.log_offsets import LogOffsets
-    from barnabas.storage.log_dependencies import LogDependencies
+    from barnabas.storage.log_dependencies import DiskGuard, LogDependencies
     from barnabas.storage.segment.segments import Segments
 
 

@@ -15,34 +15,31 @@ from typing import TYPE_CHECKING
 
 from barnabas.storage.errors import KafkaStorageError, OffsetOutOfRangeError
 from barnabas.storage.file_names import LOG_SUFFIX, offset_of
-from barnabas.storage.log.disk_guard import DiskGuard
+from barnabas.storage.files.metadata_files import LogIdentity
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.log_appender import LogAppender
-from barnabas.storage.log.log_identity import LogIdentity
 from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.log.log_reader import LogReader
-from barnabas.storage.log.log_retention import LogRetention
-from barnabas.storage.log.log_roller import LogRoller
 from barnabas.storage.log.log_sync import LogSync
+from barnabas.storage.log.roll_and_retention import LogRetention, LogRoller
+from barnabas.storage.log_dependencies import DiskGuard
 from barnabas.storage.recovery.log_loader import LogLoader
-from barnabas.storage.segment.roll_rules import roll_jitter
+from barnabas.storage.segment.segments import roll_jitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.record.batch import BatchHeader
-    from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.config import LogConfig
     from barnabas.storage.errors import StorageError
     from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
-    from barnabas.storage.log_dependencies import LogDependencies
-    from barnabas.storage.log_opening import LogOpening
+    from barnabas.storage.log_dependencies import LogDependencies, LogOpening
     from barnabas.storage.producers.producer_state import ProducerState
-    from barnabas.storage.read_result import FetchIsolation, ReadResult
     from barnabas.storage.recovery.log_loader import LoadedLog
+    from barnabas.storage.results import AppendInfo, AppendOrigin, FetchIsolation, ReadResult
     from barnabas.storage.segment.segments import Segments
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.inspected_records import JoinedBatch, LeaderRecords
+    from barnabas.storage.validation.batch_inspection import JoinedBatch, LeaderRecords
 
 # The largest leader epoch, that is, no limit.
 EPOCH_MAX = 0x7FFF_FFFF

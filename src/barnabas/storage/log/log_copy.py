@@ -13,7 +13,7 @@ from barnabas.record.batch import batches
 from barnabas.record.errors import CorruptBatchError
 from barnabas.runtime.disk import FileSlice
 from barnabas.storage.errors import CorruptRecordError, StorageError
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

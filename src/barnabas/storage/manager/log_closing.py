@@ -1,8 +1,10 @@
-"""Clean closing of all logs of a data directory, so that they need no recovery.
+"""End of logs: clean closing at shutdown, deletion, and renaming of logs that nothing uses.
 
-A log has several small files, and each sync waits for the device. Therefore one operation syncs all
-files, if the file system reports failed writes. Otherwise many threads sync concurrently, and the
-file system commits their requests together.
+*Closing* leaves logs that need no recovery. A log has several small files, and each sync waits for
+the device. Therefore one operation syncs all files, if the file system reports failed writes.
+Otherwise many threads sync concurrently, and the file system commits their requests together.
+
+*Deletion* removes the files after `file.delete.delay.ms`, off the loop.
 """
 
 from __future__ import annotations
@@ -10,14 +12,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.log.flusher import RETRY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.runtime.rng import Rng
+    from barnabas.storage.config import LogConfig
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log.log import Log
     from barnabas.storage.log_dependencies import LogDependencies
+
 
 # From this number of logs on, the whole file system is synced first. Otherwise each sync of a
 # changed file waits for the device.
@@ -88,3 +95,44 @@ def _sync_at_once(logs: Sequence[Log], directory: LogDirectory) -> bool:
         )
         return False
     return True
+
+
+class LogRemoval:
+    """Removes directories of logs."""
+
+    __slots__ = ("_dependencies",)
+
+    def __init__(self, dependencies: LogDependencies) -> None:
+        self._dependencies = dependencies
+
+    def delete_later(self, log: Log) -> None:
+        """Close a log now, and remove its files later."""
+        log.rename_to_delete()
+        self.remove_later(log.directory, log.config, log)
+
+    def remove_later(self, path: str, config: LogConfig, log: Log | None = None) -> None:
+        """Remove a directory after the delay; `log` closes its files before."""
+        dependencies = self._dependencies
+
+        def done(_: None, error: BaseException | None) -> None:
+            if is_out_of_descriptors(error):
+                dependencies.on_descriptor_shortage()
+                dependencies.timer.call_later(RETRY_MS, remove)
+            elif isinstance(error, OSError):
+                dependencies.on_disk_failure(path, error)
+
+        def remove() -> None:
+            if log is not None:
+                log.close_files()
+            dependencies.executor.submit(lambda: dependencies.disk.remove_tree(path), done)
+
+        dependencies.timer.call_later(config.file_delete_delay_ms, remove)
+
+
+def rename_to_stray(log: Log, rng: Rng, reason: str) -> None:
+    """Rename a log's directory to a name that is never opened again."""
+    log.close_files()
+    parent, _, _ = log.directory.rpartition("/")
+    name = log.topic_partition.stray_directory_name(rng.uuid())
+    _log.warning("Log set aside: directory=%s new_name=%s reason=%s", log.directory, name, reason)
+    log.rename(f"{parent}/{name}", is_last=True)

@@ -14,28 +14,22 @@ from msgspec.structs import replace
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
-from barnabas.storage.files.clean_shutdown import NO_BROKER_EPOCH, write_marker
+from barnabas.storage.files.metadata_files import NO_BROKER_EPOCH, write_marker
 from barnabas.storage.log.log import Log
-from barnabas.storage.log_opening import LogOpening
-from barnabas.storage.manager.clock.trusted_clock import TrustedClock
-from barnabas.storage.manager.clock.trusted_clock_file import TrustedClockFile
-from barnabas.storage.manager.descriptor_relief import DescriptorRelief
-from barnabas.storage.manager.loading.log_loading import (
+from barnabas.storage.log_dependencies import LogOpening
+from barnabas.storage.manager.log_closing import LogRemoval, close_logs, rename_to_stray
+from barnabas.storage.manager.log_loading import (
     SLICE_MS,
     AssignedLogs,
     DirectoryLoading,
     EverythingAssigned,
     FoundLog,
+    RecreatedLogs,
+    UnreadableLogs,
 )
-from barnabas.storage.manager.loading.recreated_logs import RecreatedLogs
-from barnabas.storage.manager.loading.unreadable_logs import UnreadableLogs
-from barnabas.storage.manager.log_checkpoints import LogCheckpoints
-from barnabas.storage.manager.log_closing import close_logs
-from barnabas.storage.manager.log_removal import LogRemoval
-from barnabas.storage.manager.log_renaming import rename_to_stray
-from barnabas.storage.manager.log_table import LogTable
-from barnabas.storage.manager.log_tasks import LogTasks
-from barnabas.storage.manager.placement import emptiest
+from barnabas.storage.manager.log_table import LogTable, emptiest
+from barnabas.storage.manager.log_tasks import DescriptorRelief, LogCheckpoints, LogTasks
+from barnabas.storage.manager.trusted_clock import TrustedClock, TrustedClockFile
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:

@@ -1,15 +1,24 @@
-"""Periodic tasks over all logs: retention, expiry of producers, flushes.
+"""Tasks over all logs: retention, expiry of producers, flushes, offset checkpoints, idle files.
 
-A task runs in slices, one per turn of the loop, so that ten thousand partitions do not block it.
+A periodic task runs in slices, one per turn of the loop, so that ten thousand partitions do not
+block it.
+
+Logs keep files open after use. During a shortage of descriptors (EMFILE, ENFILE), all logs are
+checked twice, some seconds apart. Files unused in between are closed; their next use opens them
+again. A shortage does not indicate a disk failure, so no directory goes offline.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.files.checkpoint import countdown
+from barnabas.storage.log.flusher import RETRY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.storage.log.log import Log
     from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.topic_partition import TopicPartition
+
 
 # Logs processed per turn of the loop.
 _SLICE = 32
@@ -121,3 +131,169 @@ class LogTasks:
                     self._dependencies.timer.call_soon(run)
 
         run()
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.storage.files.checkpoint import OffsetCheckpoint
+    from barnabas.storage.files.log_directory import LogDirectory
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.log_dependencies import LogDependencies
+    from barnabas.storage.topic_partition import TopicPartition
+
+    LogsIn = Callable[[LogDirectory], list[tuple[TopicPartition, Log]]]
+    Offsets = dict[TopicPartition, int]
+
+
+class LogCheckpoints:
+    """Writes recovery points, log start offsets and high watermarks."""
+
+    __slots__ = ("_dependencies", "_logs_in", "_on_failure", "_retrying")
+
+    def __init__(
+        self,
+        dependencies: LogDependencies,
+        logs_in: LogsIn,
+        on_failure: Callable[[LogDirectory, OSError], None],
+    ) -> None:
+        self._dependencies = dependencies
+        # Returns the logs of a directory, including future replicas.
+        self._logs_in = logs_in
+        self._on_failure = on_failure
+        # Paths of checkpoints that found no descriptor and will be written again.
+        self._retrying: set[str] = set()
+
+    def write_recovery_points(self, directories: Iterable[LogDirectory]) -> None:
+        """Write the recovery points off the loop."""
+        for directory in directories:
+            self._write(directory, directory.recovery_points, self._recovery_points)
+
+    def write_log_start_offsets(self, directories: Iterable[LogDirectory]) -> None:
+        """Write each log start offset that differs from the first segment's base offset."""
+        for directory in directories:
+            self._write(directory, directory.log_start_offsets, self._log_start_offsets)
+
+    def write_high_watermarks(
+        self, directories: Iterable[LogDirectory], on_done: Callable[[], None]
+    ) -> None:
+        """Write the high watermarks off the loop.
+
+        Args:
+            on_done: called when the current values are on disk, except in failed directories; may
+                run before this returns.
+        """
+        written = [each for each in directories if each.is_loaded and each.is_online]
+        done = countdown(len(written), on_done)
+        for directory in written:
+            self._write(directory, directory.high_watermarks, self._high_watermarks, done)
+
+    def write_now(self, directory: LogDirectory) -> None:
+        """Write all three checkpoints synchronously.
+
+        Raises:
+            OSError: a write failed.
+        """
+        directory.recovery_points.write(self._recovery_points(directory))
+        directory.log_start_offsets.write(self._log_start_offsets(directory))
+        directory.high_watermarks.write(self._high_watermarks(directory))
+
+    def _write(
+        self,
+        directory: LogDirectory,
+        checkpoint: OffsetCheckpoint,
+        collect: Callable[[LogDirectory], Offsets],
+        on_done: Callable[[], None] | None = None,
+    ) -> None:
+        if not directory.is_loaded or not directory.is_online:
+            return
+
+        def failed(error: OSError) -> None:
+            self._on_failure(directory, error)
+            if is_out_of_descriptors(error) and checkpoint.path not in self._retrying:
+                # Retry, because an old recovery point may lie above the end of a truncated log.
+                self._retrying.add(checkpoint.path)
+                self._dependencies.timer.call_later(RETRY_MS, retry)
+
+        def retry() -> None:
+            self._retrying.discard(checkpoint.path)
+            self._write(directory, checkpoint, collect)
+
+        checkpoint.write_async(
+            self._dependencies.executor, lambda: collect(directory), failed, on_done
+        )
+
+    def _recovery_points(self, directory: LogDirectory) -> Offsets:
+        return {tp: log.sync.safe_recovery_point for tp, log in self._logs_in(directory)}
+
+    def _log_start_offsets(self, directory: LogDirectory) -> Offsets:
+        return {
+            tp: log.log_start_offset
+            for tp, log in self._logs_in(directory)
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def _high_watermarks(self, directory: LogDirectory) -> Offsets:
+        return {tp: log.high_watermark for tp, log in self._logs_in(directory)}
+
+
+_log = logging.getLogger(__name__)
+
+# Interval between two checks. A file that has been sent from for longer may be closed; the client
+# then retries.
+_LOOK_AGAIN_MS = 2_000
+_WARN_AGAIN_MS = 60_000
+
+
+class DescriptorRelief:
+    """Closes idle files while operations lack descriptors, and one more time after that."""
+
+    __slots__ = (
+        "_close_idle",
+        "_dependencies",
+        "_is_running",
+        "_is_short",
+        "_warned_ms",
+        "shortages",
+    )
+
+    def __init__(self, dependencies: LogDependencies, close_idle: Callable[[], None]) -> None:
+        """Create the relief; `close_idle` closes files of all logs unused since its last call."""
+        self._dependencies = dependencies
+        self._close_idle = close_idle
+        self._is_running = False
+        # Whether a shortage was reported since the last check.
+        self._is_short = False
+        # Time of the last warning (monotonic clock); None before the first.
+        self._warned_ms: float | None = None
+        # Number of operations that found no descriptor.
+        self.shortages = 0
+
+    def on_shortage(self) -> None:
+        """Handle an operation that found no free descriptor."""
+        self.shortages += 1
+        self._is_short = True
+        self._maybe_warn()
+        if not self._is_running:
+            self._is_running = True
+            # Do not close files in the middle of the failed operation.
+            self._dependencies.timer.call_soon(self._check)
+
+    def _check(self) -> None:
+        self._is_running = self._is_short
+        self._is_short = False
+        self._close_idle()
+        if self._is_running:
+            self._dependencies.timer.call_later(_LOOK_AGAIN_MS, self._check)
+
+    def _maybe_warn(self) -> None:
+        now_ms = self._dependencies.clock.monotonic_ms()
+        if self._warned_ms is not None and now_ms - self._warned_ms < _WARN_AGAIN_MS:
+            return
+        self._warned_ms = now_ms
+        _log.warning(
+            "Operations are rejected and can be retried, because no file descriptor is "
+            "free: shortages=%d. Raise the limit (ulimit -n, or LimitNOFILE= of the "
+            "service)",
+            self.shortages,
+        )

@@ -1,8 +1,85 @@
-"""State of one producer in a log (Kafka's ProducerStateEntry; KIP-98, KIP-360)."""
+"""State of one producer in a log, its changes and its snapshot file (KIP-98, KIP-360).
+
+Kafka: ProducerStateEntry, CompletedTxn, EndTransactionMarker, ProducerAppendInfo.
+
+The snapshot file (`.snapshot`, version 1) has the state of all producers at an offset. It has the
+version (2 bytes), the CRC-32C of the rest (4 bytes), the number of entries (4 bytes), and 46 bytes
+per producer. These are the id, epoch, last sequence, last offset, offset delta, timestamp,
+coordinator epoch, and first offset of the open transaction. Only the last of the remembered batches
+is stored, as in Kafka.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from barnabas.record.checksum import crc32c
+from barnabas.record.control import ControlType, parse_control_key, parse_end_marker
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import first_record
+from barnabas.storage.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.record.batch import BatchHeader, Buffer
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction ended by a marker."""
+
+    producer_id: int
+    first_offset: int
+    # Offset of the marker.
+    last_offset: int
+    is_aborted: bool
+
+
+# Limit for a decompressed control batch; a marker has about twenty bytes.
+_MARKER_BYTES_MAX = 1 << 16
+
+
+class EndMarker(NamedTuple):
+    """Content of a transaction's control batch."""
+
+    control_type: ControlType
+    # Epoch of the transaction coordinator that wrote the marker; older ones are fenced.
+    coordinator_epoch: int
+    timestamp: int
+
+
+def read_end_marker(batch: Buffer, header: BatchHeader) -> EndMarker | None:
+    """Return the marker in a control batch; None if it is empty or of another control type.
+
+    Raises:
+        CorruptRecordError: the record, its key or its value cannot be read.
+    """
+    if not header.record_count:
+        return None
+    try:
+        record = first_record(batch, 0, header, _MARKER_BYTES_MAX)
+        control_type = parse_control_key(record.key)
+        if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+            return None
+        return EndMarker(control_type, parse_end_marker(record.value), record.timestamp)
+    except CorruptBatchError as error:
+        raise CorruptRecordError(
+            f"the control batch of offset {header.base_offset} cannot be read: {error}"
+        ) from None
+
+
+class ProducerChange(msgspec.Struct, gc=False):
+    """The producer's state after a batch, to be committed when the batch is in the file."""
+
+    entry: ProducerEntry
+    # The transaction that the batch ends, if it is a marker.
+    completed: CompletedTxn | None = None
+    # Whether the batch is a marker that began a new producer epoch (KIP-890).
+    is_bumped: bool = False
+
 
 NO_EPOCH = -1
 NO_SEQUENCE = -1
@@ -79,3 +156,68 @@ class ProducerEntry(NamedTuple):
         """Return the entry after the marker that ends a transaction."""
         batches = self.batches if epoch == self.producer_epoch else ()
         return ProducerEntry(self.producer_id, epoch, batches, timestamp, coordinator_epoch)
+
+
+VERSION = 1
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+_SEQUENCES = 0x8000_0000
+
+
+class CorruptSnapshotError(ValueError):
+    """The content of a producer snapshot is invalid."""
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return the content of the file."""
+    packed = [_encode_entry(entry) for entry in entries]
+    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    return _HEAD.pack(VERSION, crc32c(body)) + body
+
+
+def _encode_entry(entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else None
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.last_sequence,
+        entry.last_offset,
+        last.last_offset - last.first_offset if last else 0,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.txn_first_offset,
+    )
+
+
+def decode_snapshot(content: bytes) -> list[ProducerEntry]:
+    """Return the entries in a file's content.
+
+    Raises:
+        CorruptSnapshotError: the version, the CRC or the size is wrong.
+    """
+    if len(content) < _HEAD.size + _COUNT.size:
+        raise CorruptSnapshotError("the snapshot is incomplete")
+    version, crc = _HEAD.unpack_from(content)
+    body = memoryview(content)[_HEAD.size :]
+    if version != VERSION:
+        raise CorruptSnapshotError(f"the snapshot has version {version}, expected {VERSION}")
+    if crc32c(body) != crc:
+        raise CorruptSnapshotError("the snapshot's CRC is wrong")
+    (count,) = _COUNT.unpack_from(body)
+    entries = body[_COUNT.size :]
+    if count < 0 or len(entries) != count * _ENTRY.size:
+        raise CorruptSnapshotError(f"the snapshot does not have {count} entries")
+    return [_decode_entry(*values) for values in _ENTRY.iter_unpack(entries)]
+
+
+def _decode_entry(*values: int) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator, first = values
+    batches: tuple[RememberedBatch, ...] = ()
+    if last_offset != NO_OFFSET:
+        # Sequences wrap around at 2**31; the -1 of a producer with only markers does not.
+        base = last_sequence - delta if last_sequence >= 0 else last_sequence
+        base = base + _SEQUENCES if last_sequence >= 0 and base < 0 else base
+        batch = RememberedBatch(base, last_sequence, last_offset - delta, last_offset, timestamp)
+        batches = (batch,)
+    return ProducerEntry(producer_id, epoch, batches, timestamp, coordinator, first)

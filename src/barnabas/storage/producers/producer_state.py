@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.record.batch import SEQUENCE_MAX
 from barnabas.record.control import ControlType
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -19,22 +18,24 @@ from barnabas.storage.errors import (
     TransactionCoordinatorFencedError,
 )
 from barnabas.storage.file_names import PRODUCER_SNAPSHOT_SUFFIX, offset_file, offset_of
-from barnabas.storage.producers.completed_txn import CompletedTxn
-from barnabas.storage.producers.end_marker import read_end_marker
-from barnabas.storage.producers.open_transactions import OpenTransactions
-from barnabas.storage.producers.producer_change import ProducerChange
+from barnabas.storage.producers.open_transactions import (
+    OpenTransactions,
+    VerificationGuard,
+    Verifications,
+)
 from barnabas.storage.producers.producer_entry import (
     NO_EPOCH,
     NO_OFFSET,
+    CompletedTxn,
+    CorruptSnapshotError,
+    ProducerChange,
     ProducerEntry,
     RememberedBatch,
-)
-from barnabas.storage.producers.producer_snapshot import (
-    CorruptSnapshotError,
     decode_snapshot,
     encode_snapshot,
+    read_end_marker,
 )
-from barnabas.storage.producers.verifications import VerificationGuard, Verifications
+from barnabas.storage.results import AppendOrigin
 from barnabas.storage.segment.transaction_index import AbortedEntry
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk
-    from barnabas.storage.producers.end_marker import EndMarker
+    from barnabas.storage.producers.producer_entry import EndMarker
 
 
 class ProducerState:

@@ -32,25 +32,22 @@ from barnabas.storage.file_names import (
     offset_of,
 )
 from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from barnabas.storage.files.partition_metadata import read_topic_id, write_topic_id
+from barnabas.storage.files.metadata_files import read_topic_id, write_topic_id
 from barnabas.storage.producers.producer_state import ProducerState
-from barnabas.storage.recovery.batch_order import BatchOrder
-from barnabas.storage.recovery.known_end import clean_end, idle_end, overlaps
-from barnabas.storage.recovery.swap_recovery import finish_swaps
+from barnabas.storage.recovery.batch_order import BatchOrder, clean_end, idle_end, overlaps
 from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
 from barnabas.storage.segment.largest_timestamps import LargestTimestamps
-from barnabas.storage.segment.roll_rules import roll_jitter
 from barnabas.storage.segment.segment import Segment
-from barnabas.storage.segment.segments import Segments
+from barnabas.storage.segment.segment_swap import finish_swaps
+from barnabas.storage.segment.segments import Segments, roll_jitter
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.record.batch import BatchHeader
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.log_dependencies import LogDependencies
-    from barnabas.storage.log_opening import LogOpening
-    from barnabas.storage.producers.completed_txn import CompletedTxn
+    from barnabas.storage.log_dependencies import LogDependencies, LogOpening
+    from barnabas.storage.producers.producer_entry import CompletedTxn
 
 _log = logging.getLogger(__name__)
 

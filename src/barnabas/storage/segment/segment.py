@@ -17,8 +17,7 @@ from barnabas.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
-from barnabas.storage.segment.batch_scan import headers
-from barnabas.storage.segment.batch_search import BatchPlace, WrongEntryError, find_batch
+from barnabas.storage.segment.batch_scan import BatchPlace, WrongEntryError, find_batch, headers
 from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.storage.segment.transaction_index import TransactionIndex
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk, File
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.segment.placed_batch import PlacedBatch
+    from barnabas.storage.segment.batch_scan import PlacedBatch
 
 # Recent appends whose places stay in memory. Reads at the end of the log need exactly these.
 _RECENT_MAX = 64

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from barnabas.storage.segment.index_file import TAIL_ENTRIES, IndexFile
+from barnabas.storage.segment.offset_index import TAIL_ENTRIES, IndexFile
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk

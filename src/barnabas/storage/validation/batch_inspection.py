@@ -6,13 +6,16 @@ time index, retention and the rolling of segments use it. `validator` handles th
 other batches are inspected here. A batch of a few kilobytes can decompress to millions of records.
 So the inspection is a generator that yields between slices of records and requests long compression
 calls off the loop.
+
+The limits of a batch are checked here too: as sent, as stored, and decompressed.
+`InspectedRecords` is the result of a successful validation, before the log assigns offsets.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from barnabas.record.batch import (
     CREATE_TIME,
@@ -31,6 +34,7 @@ from barnabas.record.batch import (
 from barnabas.record.columns import record_slices, uncompressed
 from barnabas.record.compression import (
     CODES,
+    DECOMPRESSED_BYTES_MAX,
     GZIP,
     LZ4,
     NONE,
@@ -40,11 +44,9 @@ from barnabas.record.compression import (
 )
 from barnabas.record.errors import DecompressedTooLargeError
 from barnabas.record.producer_records import bounded_slices, largest_timestamp
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LONG_MAX
-from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError
-from barnabas.storage.validation.batch_limits import check_batch_size, decompressed_limit
-from barnabas.storage.validation.inspected_records import InspectedRecords
+from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+from barnabas.storage.results import AppendOrigin
 from barnabas.waiting.off_loop import OffLoop, run_steps
 
 if TYPE_CHECKING:
@@ -53,7 +55,56 @@ if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.record.compiled import CompiledRecord
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.validation.inspected_records import Batches
+
+
+# Every batch may decompress to this size.
+_DECOMPRESSED_BYTES_MIN = 4 << 20
+# A batch may also decompress to this multiple of its size. The maximum ratio of gzip is 1032. The
+# ratio of zstd can be 30,000, so a request of 4 KB could cost 128 MiB and 19 million records.
+_DECOMPRESSED_RATIO_MAX = 1032
+
+
+def check_batch_size(header: BatchHeader, config: LogConfig) -> None:
+    """Check a batch against `max.message.bytes`.
+
+    Raises:
+        RecordTooLargeError: the batch is larger.
+    """
+    if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"a batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+
+
+def decompressed_limit(header: BatchHeader, config: LogConfig) -> int:
+    """Return the maximum decompressed size of the records in a producer's batch."""
+    by_size = max(
+        _DECOMPRESSED_BYTES_MIN, config.max_message_bytes, header.size * _DECOMPRESSED_RATIO_MAX
+    )
+    return min(config.max_decompressed_message_bytes, DECOMPRESSED_BYTES_MAX, by_size)
+
+
+# Position and header of each batch.
+Batches: TypeAlias = "list[tuple[int, BatchHeader]]"
+
+
+class InspectedRecords(NamedTuple):
+    """Batches that were validated and converted to the topic's format."""
+
+    content: memoryview
+    batches: Batches
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the batches in bytes."""
+        return self.content.nbytes
+
+
+# Batches as sent by the client, or batches after their validation.
+LeaderRecords: TypeAlias = memoryview | InspectedRecords
+# A client's batch for a joint append, and its header after the validation.
+JoinedBatch: TypeAlias = "tuple[memoryview, BatchHeader]"
+
 
 # Maximum bytes decompressed on the loop: for records in the receive buffer, and for a kept copy.
 _FIRST_BYTES = 64 << 10
@@ -369,3 +420,15 @@ def _level(code: int, config: LogConfig) -> int | None:
     level = levels.get(code)
     # For gzip, -1 selects the library's default.
     return None if code == GZIP and level == -1 else level
+
+
+class InspectionNeededError(Exception):
+    """The records of an append must be inspected first, which takes more than one turn.
+
+    Attributes:
+        inspection: the pending inspection; it holds a copy of the records.
+    """
+
+    def __init__(self, inspection: Inspection) -> None:
+        super().__init__("the records must be inspected first")
+        self.inspection = inspection

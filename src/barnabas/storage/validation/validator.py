@@ -34,19 +34,18 @@ from barnabas.record.compression import CODES, NONE, ZSTD
 from barnabas.record.producer_records import AT_ONCE_BYTES, largest_timestamp
 from barnabas.record.reader import RECORD_BYTES_MIN
 from barnabas.record.up_conversion import to_v2
-from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
-from barnabas.storage.validation.batch_limits import check_batch_size
-from barnabas.storage.validation.inspection_needed import InspectionNeededError
+from barnabas.storage.results import AppendOrigin
+from barnabas.storage.validation.batch_inspection import InspectionNeededError, check_batch_size
 
 if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.validation.inspected_records import Batches, InspectedRecords
+    from barnabas.storage.validation.batch_inspection import Batches, InspectedRecords
 
 # Module constants, because an enum lookup costs 100 ns, as much as a call.
 _CLIENT = AppendOrigin.CLIENT

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from barnabas.controller.partitions.candidates import Candidates
 from barnabas.controller.partitions.partition_change import (
+    Candidates,
     Election,
     ElectionRules,
     changed_partition,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.controller.nodes.unregistration import UnregistrationControl
+from barnabas.controller.nodes.registrations import UnregistrationControl
 from barnabas.controller.partitions.in_sync_replicas import IsrControl
 from barnabas.controller.partitions.leader_elections import ElectionType, LeaderElectionControl
 from barnabas.controller.partitions.reassignments import ReassignmentControl

@@ -11,7 +11,7 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
 )
 from barnabas.record.batch import batches
 from barnabas.storage.config import LogConfig
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from unit.coordinator.consumers_world import CLIENT, ConsumersWorld
 from unit.coordinator.coordinator_world import OFFSETS_TOPIC
 from unit.coordinator.members_world import DELAY_MS, Answers

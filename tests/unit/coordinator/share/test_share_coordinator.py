@@ -16,7 +16,7 @@ from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import read_share_group_state as read
 from barnabas.record.builder import BatchBuilder
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.results import AppendOrigin
 from unit.coordinator.share.share_world import (
     COLD_MS,
     KEY,

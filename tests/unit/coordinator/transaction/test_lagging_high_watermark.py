@@ -16,7 +16,7 @@ from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.coordinator.transaction.transaction_world import CONFIG, ID, P0, P1, World
 from unit.replication.replica_set import LEADER

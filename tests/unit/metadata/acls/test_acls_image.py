@@ -11,9 +11,8 @@ import pytest
 from barnabas.metadata.acls.acl import Acl
 from barnabas.metadata.acls.acls_image import AclsImage
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.errors import MetadataReplayError
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.provenance import Provenance
+from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.topics import MetadataReplayError
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.protocol.records.access_control_entry_record import AccessControlEntryRecord
 from barnabas.protocol.records.remove_access_control_entry_record import (

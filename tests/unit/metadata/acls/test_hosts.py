@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.acls.hosts import (
+from barnabas.metadata.acls.decision import (
     HostRangeError,
     canonical_address,
     matches_host,

@@ -32,7 +32,6 @@ AT_START = {
     "barnabas.network.sasl_session",
     "barnabas.protocol.messages",
     "barnabas.raft.transport.channel_transport",
-    "barnabas.raft.replica_key",
     "barnabas.raft.voter_set",
     "barnabas.runtime.tls.handshakes",
     "barnabas.runtime.tls.tls_sockets",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.raft.core.unproven_voter import UnprovenVoterFile
+from barnabas.raft.election_state import UnprovenVoterFile
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.startup.formatting import FirstVoters, FormatDependencies, format_node
 from unit.server.process.topic_creation import creation
@@ -29,7 +29,7 @@ def has_vote(cluster: SimulatedCluster, node_id: int) -> bool:
 
 
 def is_led(cluster: SimulatedCluster, *node_ids: int) -> bool:
-    return any(cluster.nodes[each].shared.quorum.is_leader for each in node_ids)
+    return any(cluster.nodes[each].shared.quorum.core.is_leader for each in node_ids)
 
 
 def behind_the_others(seed: int = 1) -> SimulatedCluster:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.metadata.delegation_tokens import evolve_tokens, token_hmac
+from barnabas.metadata.credentials import evolve_tokens, token_hmac
 from barnabas.metadata.image import ClusterImage
 from barnabas.network.principal import Principal
 from barnabas.protocol.acls import AclOperation, AclResourceType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.metadata.retained_records import RetainedRecords, retained_change
+from barnabas.metadata.credentials import RetainedRecords, retained_change
 from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from barnabas.runtime.clock import SystemClock
 from barnabas.sasl.scram_keys import ScramMechanism, dummy_credential

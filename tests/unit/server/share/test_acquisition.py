@@ -10,7 +10,7 @@ from barnabas.server.share.records.acquisition import (
     throttled_deliveries,
 )
 from barnabas.server.share.records.share_records import FetchedRecords, MemberRequest
-from barnabas.storage.read_result import AbortedTransaction
+from barnabas.storage.results import AbortedTransaction
 from unit.server.share.share_fixtures import ACCEPT, RELEASE, Bench
 
 

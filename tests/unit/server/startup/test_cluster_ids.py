@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.server.startup.cluster_ids import ClusterIds, check_before_format
 from barnabas.server.startup.node_failure import NodeFailedError
-from barnabas.storage.files.meta_properties import FILE_NAME
+from barnabas.storage.files.metadata_files import META_PROPERTIES
 from unit.server.simulated_cluster import CLUSTER_ID, SimulatedCluster, three_nodes
 
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -19,7 +19,7 @@ def four_roles() -> dict[int, str]:
 
 
 def is_formatted(cluster: SimulatedCluster, node_id: int) -> bool:
-    return cluster.world.host(f"node-{node_id}").disk.exists(f"/data/{FILE_NAME}")
+    return cluster.world.host(f"node-{node_id}").disk.exists(f"/data/{META_PROPERTIES}")
 
 
 def wipe(cluster: SimulatedCluster, node_id: int) -> None:
@@ -86,8 +86,8 @@ def test_a_node_with_records_of_another_cluster_stops() -> None:
         cluster.kill(node_id)
         disk = cluster.world.host(f"node-{node_id}").disk
         disk.write_atomically(
-            f"/data/{FILE_NAME}",
-            elsewhere.world.host(f"node-{node_id}").disk.read(f"/data/{FILE_NAME}"),
+            f"/data/{META_PROPERTIES}",
+            elsewhere.world.host(f"node-{node_id}").disk.read(f"/data/{META_PROPERTIES}"),
         )
     cluster.kill(3)
     cluster.kill(4)
@@ -111,7 +111,8 @@ def test_one_misplaced_voter_does_not_stop_the_others(caplog: pytest.LogCaptureF
     for node_id in (1, 2, 3):
         cluster.kill(node_id)
     cluster.world.host("node-3").disk.write_atomically(
-        f"/data/{FILE_NAME}", elsewhere.world.host("node-3").disk.read(f"/data/{FILE_NAME}")
+        f"/data/{META_PROPERTIES}",
+        elsewhere.world.host("node-3").disk.read(f"/data/{META_PROPERTIES}"),
     )
     cluster.settings["cluster.id"] = ""
     cluster.launch(3)

@@ -10,7 +10,7 @@ from barnabas.server.startup.log_directories import DirectoryPaths, open_data_di
 from barnabas.sim.disk import SimDisk
 from barnabas.sim.world import SimWorld
 from barnabas.storage.errors import InconsistentDirectoryError
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 PATHS = DirectoryPaths(["/one", "/two"])

@@ -8,8 +8,7 @@ import pytest
 
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot
-from barnabas.raft.voter_history import VoterHistory
-from barnabas.raft.voter_set import VoterSet
+from barnabas.raft.voter_set import VoterHistory, VoterSet
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.startup.formatting import (
     FirstVoters,
@@ -19,7 +18,7 @@ from barnabas.server.startup.formatting import (
     format_node,
     parse_initial_controllers,
 )
-from barnabas.storage.files.meta_properties import MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties
 from unit.server.simulated_cluster import CONTROLLER_PORT, SimulatedCluster
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from barnabas.record.control import ControlType
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import decoded_records, records_payload
 from barnabas.storage.errors import CorruptRecordError, StorageError, TooManyOpenFilesError
-from barnabas.storage.producers.end_marker import read_end_marker
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.producers.producer_entry import read_end_marker
+from barnabas.storage.results import FetchIsolation
 from barnabas.waiting.off_loop import OffLoop
 
 if TYPE_CHECKING:

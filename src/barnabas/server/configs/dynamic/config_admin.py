@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from barnabas.controller.configs.config_operations import ConfigOperation
+from barnabas.controller.configs.configs import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
 from barnabas.protocol.errors import ErrorCode

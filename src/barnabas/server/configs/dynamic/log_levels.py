@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.controller.configs.config_operations import ConfigOperation
+from barnabas.controller.configs.configs import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
 

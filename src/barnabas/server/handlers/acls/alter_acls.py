@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.acl_filter import UNKNOWN, AclFilter
+from barnabas.metadata.acls.acl import UNKNOWN, AclFilter
 from barnabas.protocol.acls import PatternType
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.handlers.forwarded import forward_request

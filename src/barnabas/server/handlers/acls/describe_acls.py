@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.acl_filter import AclFilter
+from barnabas.metadata.acls.acl import AclFilter
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_acls import (
     AclDescription,

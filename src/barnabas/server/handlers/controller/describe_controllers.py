@@ -50,7 +50,7 @@ class DescribeControllersHandler:
             error_code=ErrorCode.NONE,
             endpoint_type=CONTROLLERS,
             cluster_id=self._cluster_id,
-            controller_id=self._quorum.leader_and_epoch.leader_id,
+            controller_id=self._quorum.core.leader_and_epoch.leader_id,
             brokers=controllers,
         )
         if request.include_cluster_authorized_operations:

@@ -30,7 +30,7 @@ from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
 from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
 from barnabas.server.transactions.produced_transactions import ProducedTransactions
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition, made_topic_partition
 from barnabas.waiting.delayed_operation import CanceledTogether
 from barnabas.waiting.steps import in_parts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.delegation_tokens import SECRET_KEY, principal_parts, token_hmac
+from barnabas.metadata.credentials import SECRET_KEY, principal_parts, token_hmac
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_delegation_token import (
@@ -21,7 +21,7 @@ from barnabas.server.handlers.tokens.rules import may_use_tokens
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.metadata.delegation_tokens import Tokens
+    from barnabas.metadata.credentials import Tokens
     from barnabas.protocol.messages.describe_delegation_token import (
         DescribeDelegationTokenOwner,
         DescribeDelegationTokenRequest,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.decision import Action
-from barnabas.metadata.acls.hosts import canonical_address
+from barnabas.metadata.acls.decision import Action, canonical_address
 from barnabas.protocol.acls import CLUSTER_NAME, LISTED_OPERATIONS, AclOperation, AclResourceType
 from barnabas.server.security.authorizer.authorizer import NotLoadedError
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metadata.scram_credentials import credentials, find_credential
+from barnabas.metadata.credentials import credentials, find_credential
 from barnabas.sasl.scram_keys import dummy_credential
 from barnabas.sasl.scram_server import ScramUser
 from barnabas.sasl.server_mechanism import Identity
 
 if TYPE_CHECKING:
-    from barnabas.metadata.retained_records import RetainedRecords
+    from barnabas.metadata.credentials import RetainedRecords
     from barnabas.sasl.scram_keys import ScramCredential, ScramMechanism
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.security.sasl.token_users import TokenUsers
@@ -54,7 +54,7 @@ class ImageUsers:
 
     def find(self, mechanism: ScramMechanism, name: str) -> ScramUser | None:
         """Return the credential of a user; None if there is none."""
-        found = find_credential(self._cluster.image, mechanism, name)
+        found = find_credential(self._cluster.image.retained, mechanism, name)
         return None if found is None else ScramUser(found, Identity(name))
 
     def find_token(self, mechanism: ScramMechanism, token_id: str) -> ScramUser | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.delegation_tokens import is_expired, principal_parts, token_hmac
+from barnabas.metadata.credentials import is_expired, principal_parts, token_hmac
 from barnabas.network.principal import USER
 from barnabas.sasl.scram_keys import (
     ITERATIONS_MIN,
@@ -18,7 +18,7 @@ from barnabas.sasl.scram_server import ScramUser
 from barnabas.sasl.server_mechanism import Identity
 
 if TYPE_CHECKING:
-    from barnabas.metadata.delegation_tokens import Tokens
+    from barnabas.metadata.credentials import Tokens
     from barnabas.runtime.clock import Clock
     from barnabas.sasl.scram_keys import ScramCredential, ScramMechanism
 

@@ -18,7 +18,7 @@ from barnabas.replication.partition.fetch_params import (
 )
 from barnabas.runtime.disk import FileSlice
 from barnabas.storage.errors import StorageError
-from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.results import FetchIsolation
 from barnabas.storage.segment.batch_scan import headers
 from barnabas.waiting.off_loop import OffLoop
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.server.share.records.acquisition import FetchedBatch
-    from barnabas.storage.read_result import AbortedTransaction
+    from barnabas.storage.results import AbortedTransaction
 
 
 def aborted_ranges(

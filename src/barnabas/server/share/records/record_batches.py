@@ -9,7 +9,7 @@ from barnabas.record.batch import HEADER, HEADER_SIZE, made_header
 from barnabas.record.control import ControlType
 from barnabas.runtime.disk import FileSlice
 from barnabas.server.share.records.acquisition import FetchedBatch
-from barnabas.storage.producers.end_marker import read_end_marker
+from barnabas.storage.producers.producer_entry import read_end_marker
 from barnabas.storage.segment.batch_scan import headers
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.server.share.records.in_flight_records import StoredBatch
     from barnabas.server.share.records.record_run import RecordRun, StateChange
     from barnabas.server.share.records.share_limits import ShareLimits
-    from barnabas.storage.read_result import AbortedTransaction
+    from barnabas.storage.results import AbortedTransaction
 
 
 class MemberRequest(msgspec.Struct, frozen=True):

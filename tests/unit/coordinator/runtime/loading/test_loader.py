@@ -19,7 +19,7 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import GZIP
 from barnabas.record.control import ControlType
 from barnabas.record.varint import read_varint
-from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.results import AppendOrigin
 from steps import finish
 from unit.coordinator.coordinator_world import STATE, CoordinatorWorld
 from unit.coordinator.members_world import MembersWorld

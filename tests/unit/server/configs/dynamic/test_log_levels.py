@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.controller.configs.config_operations import ConfigOperation
+from barnabas.controller.configs.configs import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.dynamic.log_levels import (

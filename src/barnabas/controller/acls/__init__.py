@@ -1,1 +1,0 @@
-"""Access control lists: creating and deleting entries."""

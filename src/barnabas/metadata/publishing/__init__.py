@@ -1,1 +1,0 @@
-"""From committed records to images, and from images to snapshots."""

@@ -1,1 +1,0 @@
-"""Topics in the image, and their changes."""

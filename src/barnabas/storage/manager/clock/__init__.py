@@ -1,1 +1,0 @@
-"""The clock by which records expire."""

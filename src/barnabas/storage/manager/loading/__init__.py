@@ -1,1 +1,0 @@
-"""Loading of the logs at startup."""
