@@ -16,11 +16,9 @@ from barnabas.client.errors import ClientError
 from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.fetch.record_stream import RecordStream
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
-from barnabas.client.retries.retrying import RetryingCall
-from barnabas.client.session.await_broker import await_broker
-from barnabas.client.session.closed_by_user import ClosedByUser
-from barnabas.client.session.session import Session
-from barnabas.client.session.with_block import WithBlock
+from barnabas.client.retries import RetryingCall
+from barnabas.client.session.lifetime import ClosedByUser, WithBlock
+from barnabas.client.session.session import Session, await_broker
 from barnabas.client.topic_partition import (
     TopicPartition,
     as_partition,
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import BrokerError, NoBrokersError
     from barnabas.client.fetch.record_set import RecordSet
     from barnabas.client.producer.shared_producer import SharedProducer
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
 
     PartitionKey = tuple[str, int]
 

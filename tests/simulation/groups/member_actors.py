@@ -14,8 +14,8 @@ from barnabas.client.consumer.group.commits import as_offsets
 from barnabas.client.consumer.rebalance_listener import RebalanceListener
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import BrokerError, ClientError
-from barnabas.client.group.user_code import UserCode
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.user_code import UserCode
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from chaos.groups.member_history import Heartbeat, MemberHistory

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.connections.connections import deliver_response
 from barnabas.client.connections.coordinators import Coordinators
-from barnabas.client.connections.deliver_response import deliver_response
 from barnabas.client.connections.metadata_cache import MetadataCache
 from barnabas.client.errors import (
     BrokerError,

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.session.closed_by_user import ClosedByUser
+from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.session import Session
-from barnabas.client.session.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,7 @@ from barnabas.client.admin.plans import (
     transactions,
 )
 from barnabas.client.admin.sender import AdminSender
-from barnabas.client.session.bound_to_process import BoundToProcess
+from barnabas.client.session.lifetime import BoundToProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable

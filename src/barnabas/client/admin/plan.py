@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from barnabas.client.session.plan_runner import run_plan
+from barnabas.client.session.waiter import run_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.session.waiter import Waiter
 
 __all__ = ["Pause", "Plan", "Step", "names_of", "run"]

@@ -16,7 +16,7 @@ from barnabas.client.connections.connections import Call
 from barnabas.client.connections.coordinators import GROUP, SHARE, TRANSACTION, Coordinators
 from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError
 from barnabas.client.group.group_offsets import GroupOffsets
-from barnabas.client.retries.retrying import OnDone, RetryingCall
+from barnabas.client.retries import OnDone, RetryingCall
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

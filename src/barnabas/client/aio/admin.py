@@ -21,11 +21,9 @@ from barnabas.client.admin.plans import (
     transactions,
 )
 from barnabas.client.admin.sender import AdminSender
-from barnabas.client.aio.closed_by_user import AsyncClosedByUser
-from barnabas.client.aio.session import AsyncSession
-from barnabas.client.aio.with_block import AsyncWithBlock
+from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.session.plan_runner import run_plan_async
+from barnabas.client.session.waiter import run_plan_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

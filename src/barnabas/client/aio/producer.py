@@ -12,9 +12,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from barnabas.client.aio.closed_by_user import AsyncClosedByUser
-from barnabas.client.aio.session import AsyncSession
-from barnabas.client.aio.with_block import AsyncWithBlock
+from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.batches.delivery import DeliveryState
@@ -23,7 +21,7 @@ from barnabas.client.producer.configured_partitioner import check_partitioner
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_base import ProducerBase
 from barnabas.client.producer.producer_parts import take_parts
-from barnabas.client.session.plan_runner import run_plan_async
+from barnabas.client.session.waiter import run_plan_async
 from barnabas.serializers.lookups import SchemaLookup
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.metadata_cache import TopicInfo
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
 
 __all__ = ["Sought", "TopicLookup"]
 

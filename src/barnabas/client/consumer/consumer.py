@@ -17,11 +17,10 @@ from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBa
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.fetch.list_offsets import EARLIEST, LATEST
-from barnabas.client.group.user_code import UserCode
-from barnabas.client.session.closed_by_user import ClosedByUser
+from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.session import Session
-from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.user_code import UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.client.consumer.records.deserializing import Deserializing
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.log_user_errors import LogUserErrors
+from barnabas.client.user_code import LogUserErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

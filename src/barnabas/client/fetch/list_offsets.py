@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.protocol.schema import Message
 
 __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "ListedOffset", "OffsetLookup", "offset_spec"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.retries.retry_timer import RetryTimer
+    from barnabas.client.retries import RetryTimer
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.protocol.schema import Message
 

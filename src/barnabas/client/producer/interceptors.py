@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from barnabas.client.log_user_errors import LogUserErrors
+from barnabas.client.user_code import LogUserErrors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.producer.configured_partitioner import check_partitioner
 from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.shared_producer import SharedProducer
-from barnabas.client.session.closed_by_user import ClosedByUser
+from barnabas.client.session.lifetime import ClosedByUser
 from barnabas.client.session.session import Session
 
 if TYPE_CHECKING:

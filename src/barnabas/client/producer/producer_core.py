@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer.batches.producer_batch import DeliveryCallback, ProducerBatch
     from barnabas.client.producer.partitioner import TopicPartitioner
     from barnabas.client.producer.producer_parts import ProducerParts
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
 
 __all__ = ["ProducerCore", "SendOptions", "Target"]
 

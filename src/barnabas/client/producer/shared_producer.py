@@ -19,8 +19,8 @@ from barnabas.client.producer.batches.delivery import Delivery
 from barnabas.client.producer.batches.unfit_record import raise_unfit
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_base import ProducerBase
-from barnabas.client.session.plan_runner import run_plan
-from barnabas.client.session.with_block import WithBlock
+from barnabas.client.session.lifetime import WithBlock
+from barnabas.client.session.waiter import run_plan
 from barnabas.runtime.system.process import reentrant_lock, watch_forks
 
 if TYPE_CHECKING:

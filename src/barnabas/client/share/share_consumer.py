@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.consumer.calls.consumer_calls import outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
 from barnabas.client.errors import ClientTimeoutError
-from barnabas.client.session.closed_by_user import ClosedByUser
+from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.session import Session
-from barnabas.client.session.with_block import WithBlock
 from barnabas.client.share.share_config import share_consumer_config
 from barnabas.client.share.share_consumer_base import CLOSE_S, MS_PER_S, ShareConsumerBase
 from barnabas.client.share.share_consumer_core import ShareConsumerCore

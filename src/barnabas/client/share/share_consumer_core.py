@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.consumer.records.deserializing import Deserializing
     from barnabas.client.errors import ClientError
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.share.acknowledge_type import AcknowledgeType
     from barnabas.client.share.acknowledgements import Acknowledgements
     from barnabas.client.share.acquired_records import ShareSource

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.retries.retry_timer import RetryTimer
+    from barnabas.client.retries import RetryTimer
     from barnabas.client.share.acquired_records import ShareSource
     from barnabas.client.share.share_requests import PartitionId
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.client.transactions.requests import ProducerIdAndEpoch
     from barnabas.protocol.schema import Message

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.connections.deliver_response import deliver_response
+from barnabas.client.connections.connections import deliver_response
 from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.client.errors import ClientError, DeliveryTimeoutError, UnusableResponseError
 from barnabas.client.producer.batches.accumulator import Accumulator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.plan import Plan
     from barnabas.client.admin.sender import AdminSender
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import TopicPartition
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.plan import Plan
     from barnabas.client.admin.sender import AdminSender
     from barnabas.client.errors import BrokerError
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 
 # Randomness of the salts of one call.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import CorruptRecordsError
     from barnabas.client.fetch.fetcher import Fetcher
     from barnabas.client.group.group_offsets import CommittedOffset
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import TopicPartition
 
     Committed = dict[TopicPartition, CommittedOffset]

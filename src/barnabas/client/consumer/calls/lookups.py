@@ -9,7 +9,7 @@ from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.consumer.assignment.offset_reset import OffsetReset
 from barnabas.client.consumer.group.commits import as_offsets
 from barnabas.client.fetch.list_offsets import OffsetLookup
-from barnabas.client.retries.retrying import OnDone, RetryingCall
+from barnabas.client.retries import OnDone, RetryingCall
 from barnabas.client.topic_partition import (
     TopicPartition,
     as_partition,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.assignment.topic_partition_state import TopicPartitionState
     from barnabas.client.group.group_offsets import TopicIds
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import K, TopicPartition
 
     Offsets = dict[TopicPartition, CommittedOffset]

@@ -18,7 +18,7 @@ from barnabas.client.group.assignors.assignor import (
     RebalanceProtocol,
 )
 from barnabas.client.group.classic.member_payloads import read_subscription, write_assignment
-from barnabas.client.group.user_code import UserCode
+from barnabas.client.user_code import UserCode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sync_group import SyncGroupRequestAssignment
 from barnabas.protocol.protocol_error import ProtocolError

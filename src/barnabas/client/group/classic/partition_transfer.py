@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.group.assignment_steps import AssignmentSteps
 from barnabas.client.group.assignors.assignor import RebalanceProtocol
-from barnabas.client.group.user_code import UserCode
+from barnabas.client.user_code import UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -11,7 +11,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from barnabas.client.log_user_errors import LogUserErrors
+from barnabas.client.user_code import LogUserErrors
 from barnabas.record.batch import HEADER_SIZE, LOG_OVERHEAD, set_crc
 from barnabas.record.compiled import CompiledReader
 from barnabas.record.compression import NONE, compress

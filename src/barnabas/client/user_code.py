@@ -1,4 +1,4 @@
-"""Logs exceptions of user code that must not stop the client (KIP-42)."""
+"""Calls of the user's code, whose exceptions are logged (KIP-42) or kept for the next poll."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
-__all__ = ["LogUserErrors"]
+__all__ = ["LogUserErrors", "UserCode"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,3 +41,32 @@ class LogUserErrors:
             return False
         _log.error("user code failed: kind=%s object=%r", self._kind, self._code, exc_info=error)
         return True
+
+
+class UserCode:
+    """A context manager that stores an exception of its block in `error` and suppresses it.
+
+    Exceptions that are not an `Exception`, such as KeyboardInterrupt, are not suppressed.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        """Clear `error`."""
+        self.error = None
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> bool:
+        """Store and suppress an `Exception`."""
+        if isinstance(error, Exception):
+            self.error = error
+            return True
+        return False

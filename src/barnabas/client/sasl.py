@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.sasl.client_login import ClientLogin
     from barnabas.sasl.token_login import TokenSource
 
-__all__ = ["MECHANISMS", "check_sasl", "client_login"]
+__all__ = ["check_sasl", "client_login"]
 
 MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER)
 _JAAS = "sasl.jaas.config"

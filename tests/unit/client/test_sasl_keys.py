@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.security.sasl import client_login
+from barnabas.client.sasl import client_login
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
 from barnabas.sasl.oauthbearer_messages import parse_bearer
 from barnabas.sasl.unsecured_token import read_unsecured

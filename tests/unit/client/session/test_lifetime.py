@@ -1,28 +1,76 @@
-"""Clients that are not closed: warnings with what is lost, at collection and at the end."""
+"""The lifetime of clients: they belong to one process, and the user has to close them."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import os
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 import barnabas
 import barnabas.aio
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import ClientConfigError, ClientTimeoutError
 from barnabas.client.facade import Client
-from barnabas.client.session import closed_by_user
-from barnabas.client.session.closed_by_user import ClosedByUser
-from barnabas.client.session.lifetime import Lifetime
+from barnabas.client.session import lifetime
+from barnabas.client.session.lifetime import ClosedByUser, Lifetime
 from barnabas.client.share.share_consumer import ShareConsumer
 
 ADDRESS = "127.0.0.1:1"
 KEYS = {"bootstrap_servers": ADDRESS, "group_id": "g"}
+COPIES: dict[str, Callable[[Any], object]] = {
+    "pickle": pickle.dumps,
+    # Spark pickles functions with it.
+    "function": lambda client: cloudpickle.dumps(lambda: client),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+def check_refused(client: object, copied: str) -> None:
+    with pytest.raises(TypeError, match="create it inside the function that another process"):
+        COPIES[copied](client)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: barnabas.Producer(ADDRESS),
+        lambda: barnabas.Consumer(**KEYS),
+        lambda: barnabas.ShareConsumer(**KEYS),
+        lambda: barnabas.Admin(ADDRESS),
+        lambda: barnabas.Client(ADDRESS),
+    ],
+    ids=["producer", "consumer", "share consumer", "admin", "client"],
+)
+def test_a_client_is_neither_pickled_nor_copied(make: Callable[[], Any], copied: str) -> None:
+    with make() as client:
+        check_refused(client, copied)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_the_parts_of_a_client_are_neither_pickled_nor_copied(copied: str) -> None:
+    with barnabas.Client(ADDRESS) as client:
+        check_refused(client.admin, copied)
+        with client.producer() as producer:
+            check_refused(producer, copied)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_an_asyncio_client_is_neither_pickled_nor_copied(copied: str) -> None:
+    async def run() -> None:
+        async with barnabas.aio.Producer(ADDRESS) as producer:
+            check_refused(producer, copied)
+
+    asyncio.run(run())
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +79,7 @@ def no_other_clients() -> Iterator[None]:
     gc.collect()
     yield
     gc.collect()
-    closed_by_user._dropped.clear()
+    lifetime._dropped.clear()
 
 
 def producer_with_records(count: int) -> barnabas.Producer:
@@ -78,7 +126,7 @@ def test_records_of_a_dropped_producer_are_counted_and_kept_for_the_end_of_the_p
     with pytest.warns(ResourceWarning, match="not closed; 3 records were not delivered yet"):
         drop(producer_with_records(3))
     assert "dropped but not closed" in caplog.text
-    (kept,) = closed_by_user._dropped
+    (kept,) = lifetime._dropped
     assert kept._undelivered() == 3
     kept.close(flush=False)  # type: ignore[attr-defined]
 
@@ -129,14 +177,14 @@ def test_records_that_the_end_of_the_program_cannot_deliver_are_logged_as_lost(
 ) -> None:
     losses = [Loss(), Loss(has_transaction=True)]
     with pytest.warns(ResourceWarning, match="2 records were not delivered yet"):
-        closed_by_user._close_all()
+        lifetime._close_all()
     assert [len(loss.timeouts) for loss in losses] == [1, 1]
-    assert sum(max(loss.timeouts) for loss in losses) <= 2 * closed_by_user.AT_EXIT_S
+    assert sum(max(loss.timeouts) for loss in losses) <= 2 * lifetime.AT_EXIT_S
     errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 2
     assert "Records are lost" in errors[0]
     assert "A transaction was not committed" in caplog.text
-    closed_by_user._close_all()
+    lifetime._close_all()
     assert [len(loss.timeouts) for loss in losses] == [1, 1]
 
 

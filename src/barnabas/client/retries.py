@@ -1,18 +1,41 @@
-"""Timer for the next attempt of an operation that failed (KIP-580)."""
+"""Retries of the client (KIP-580): backoff, the timer of the next attempt, repeated calls."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+from barnabas.client.errors import ClientError, ClientTimeoutError
+from barnabas.network.reconnect_backoff import exponential_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from barnabas.client.retries.backoff import Backoff
     from barnabas.runtime.loop import Runtime
+    from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
 
-__all__ = ["RetryTimer"]
+__all__ = ["Backoff", "OnDone", "RetryTimer", "RetryingCall"]
+
+_JITTER = 0.2
+T = TypeVar("T")
+# Receives the outcome of a call: (result, None) or (None, error). Called exactly once.
+OnDone: TypeAlias = Callable[[T | None, ClientError | None], None]
+
+
+class Backoff:
+    """Delay per attempt: doubles from `initial_ms` up to `max_ms`, plus or minus 20 %."""
+
+    __slots__ = ("_initial_ms", "_max_ms", "_rng")
+
+    def __init__(self, rng: Rng, initial_ms: float, max_ms: float) -> None:
+        self._rng = rng
+        self._initial_ms = initial_ms
+        self._max_ms = max(initial_ms, max_ms)
+
+    def delay_ms(self, attempts: int) -> float:
+        """Return how long (ms) to wait after `attempts` failed attempts; 0 counts as 1."""
+        delay = exponential_ms(self._initial_ms, self._max_ms, attempts)
+        return delay * (1 + _JITTER * (2 * self._rng.random() - 1))
 
 
 class RetryTimer:
@@ -124,3 +147,43 @@ class RetryTimer:
         if self._timer is not None:
             self._timer.cancel()
         self._due_ms = self._timer = None
+
+
+class RetryingCall(Generic[T]):
+    """Calls `attempt` until it returns a result or an error that is not retriable.
+
+    The outcome goes to `on_done` exactly once, after `start` was called.
+    """
+
+    __slots__ = ("_attempt", "_on_done", "_operation", "_retry")
+
+    def __init__(
+        self,
+        retry: RetryTimer,
+        operation: str,
+        attempt: Callable[[OnDone[T]], None],
+        on_done: OnDone[T],
+    ) -> None:
+        # Its timeout limits the call.
+        self._retry = retry
+        # Names the call in the message of a timeout.
+        self._operation = operation
+        self._attempt = attempt
+        self._on_done = on_done
+
+    def start(self) -> None:
+        """Make the next attempt; `on_done` may be called before this returns."""
+        self._attempt(self._on_attempt_done)
+
+    def _on_attempt_done(self, result: T | None, error: ClientError | None) -> None:
+        if error is None or not error.retriable:
+            self._on_done(result, error)
+            return
+        if not self._retry.retry(self.start):
+            attempts = self._retry.failures
+            timeout = ClientTimeoutError(
+                f"{self._operation} timed out after {attempts} attempts; last error: {error}"
+            )
+            timeout.__cause__ = error
+            timeout.error_code = error.error_code
+            self._on_done(None, timeout)
