@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.transactions import TransactionFilter as TransactionFilter
     from barnabas.client.connections.metadata_cache import PartitionInfo as PartitionInfo
     from barnabas.client.consumer.assignment.subscription import (
+        RebalanceListener as RebalanceListener,
         SubscriptionPattern as SubscriptionPattern,
     )
     from barnabas.client.consumer.consumer import Consumer as Consumer
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
         SubscriptionError as SubscriptionError,
         WakeupError as WakeupError,
     )
-    from barnabas.client.consumer.rebalance_listener import RebalanceListener as RebalanceListener
     from barnabas.client.consumer.records.consumer_records import ConsumerRecords as ConsumerRecords
     from barnabas.client.consumer.user_objects import ConsumerInterceptor as ConsumerInterceptor
     from barnabas.client.errors import (
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
         UnusableResponseError as UnusableResponseError,
     )
     from barnabas.client.facade import Client as Client
-    from barnabas.client.fetch.list_offsets import ListedOffset as ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset as ListedOffset
     from barnabas.client.fetch.record_decoding import ConsumerRecord as ConsumerRecord
     from barnabas.client.group.group_offsets import CommittedOffset as CommittedOffset
     from barnabas.client.group.membership import GroupGeneration as GroupGeneration
@@ -163,8 +163,10 @@ _DEFINED_IN = {
         "SubscriptionError",
         "WakeupError",
     ),
-    "barnabas.client.consumer.rebalance_listener": ("RebalanceListener",),
-    "barnabas.client.consumer.assignment.subscription": ("SubscriptionPattern",),
+    "barnabas.client.consumer.assignment.subscription": (
+        "RebalanceListener",
+        "SubscriptionPattern",
+    ),
     "barnabas.client.errors": (
         "AdminResultsError",
         "AuthenticationError",
@@ -200,7 +202,7 @@ _DEFINED_IN = {
     "barnabas.client.facade": ("Client",),
     "barnabas.client.group.membership": ("GroupGeneration",),
     "barnabas.client.group.group_offsets": ("CommittedOffset",),
-    "barnabas.client.fetch.list_offsets": ("ListedOffset",),
+    "barnabas.client.fetch.offset_lookups": ("ListedOffset",),
     "barnabas.client.connections.metadata_cache": ("PartitionInfo",),
     "barnabas.client.producer.batches.delivery": ("Delivery",),
     "barnabas.client.producer.interceptors": (

@@ -16,7 +16,7 @@ from typing import Any
 
 import barnabas
 from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.client.consumer.rebalance_listener import RebalanceListener
+from barnabas.client.consumer.assignment.subscription import RebalanceListener
 from barnabas.client.errors import ClientError
 from barnabas.client.share.acknowledge_type import AcknowledgeType
 from barnabas.client.topic_partition import TopicPartition

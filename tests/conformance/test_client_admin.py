@@ -23,7 +23,7 @@ from barnabas.client.errors import (
     UnsendableRequestError,
 )
 from barnabas.client.facade import Client
-from barnabas.client.fetch.list_offsets import ListedOffset
+from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

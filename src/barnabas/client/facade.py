@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.connections.topic_lookup import Sought, TopicLookup
 from barnabas.client.errors import ClientError
-from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup, offset_spec
+from barnabas.client.fetch.offset_lookups import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.fetch.record_stream import RecordStream
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.client.retries import RetryingCall

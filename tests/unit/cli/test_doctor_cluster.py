@@ -31,7 +31,7 @@ from barnabas.client.admin.topics.log_dirs import LogDirectory
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
 from barnabas.client.errors import broker_error
-from barnabas.client.fetch.list_offsets import ListedOffset
+from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response

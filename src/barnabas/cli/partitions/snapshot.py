@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.topics.reassignments import Reassignment
     from barnabas.client.admin.topics.topic_partitions import PartitionState, TopicState
     from barnabas.client.facade import Client
-    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset
 
 __all__ = ["PartitionSnapshot", "take_snapshots"]
 

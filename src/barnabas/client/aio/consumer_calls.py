@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
 
     from barnabas.client.aio.session import AsyncSession
-    from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+    from barnabas.client.consumer.calls.consumer_calls import ConsumerIterator
     from barnabas.client.consumer.calls.lookups import Start
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.errors import ClientError

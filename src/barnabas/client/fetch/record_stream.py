@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import RangeStalledError
-from barnabas.client.fetch.fetch_state import FetchState
+from barnabas.client.fetch.fetch_buffer import FetchState
 from barnabas.client.fetch.fetcher import Fetcher
 from barnabas.client.fetch.record_decoding import ConsumerRecord, decode_record_set, iter_record_set
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet

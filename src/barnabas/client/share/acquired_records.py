@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
 from barnabas.client.fetch.record_decoding import span_records
-from barnabas.client.fetch.record_scan import scan_records
+from barnabas.client.fetch.record_set import scan_records
 from barnabas.client.share.acknowledge_type import GAP, AcknowledgeType
 from barnabas.client.share.acknowledgements import Acknowledgements
 from barnabas.client.share.share_records import ShareRecord
@@ -22,8 +22,8 @@ from barnabas.record.errors import CorruptBatchError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from barnabas.client.consumer.records.deserializing import Deserializing
-    from barnabas.client.fetch.record_scan import BatchSpan
+    from barnabas.client.consumer.user_objects import Deserializing
+    from barnabas.client.fetch.record_set import BatchSpan
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["AcquiredPart", "AcquiredRange", "AcquiredRecords", "Decoding", "ShareSource"]

@@ -12,7 +12,7 @@ from barnabas.client.errors import ClientConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.consumer.records.deserializing import Deserializing
+    from barnabas.client.consumer.user_objects import Deserializing
 
 __all__ = ["share_consumer_config"]
 

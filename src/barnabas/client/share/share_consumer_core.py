@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
-    from barnabas.client.consumer.records.deserializing import Deserializing
+    from barnabas.client.consumer.user_objects import Deserializing
     from barnabas.client.errors import ClientError
     from barnabas.client.retries import OnDone
     from barnabas.client.share.acknowledge_type import AcknowledgeType

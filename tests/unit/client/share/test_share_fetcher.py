@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo
-from barnabas.client.consumer.records.deserializing import Deserializing
+from barnabas.client.consumer.user_objects import Deserializing
 from barnabas.client.errors import ClientError
 from barnabas.client.share.acknowledge_type import AcknowledgeType
 from barnabas.client.share.acknowledgements import Acknowledgements

@@ -15,7 +15,7 @@ from barnabas.client.admin.topics import (
 )
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
-from barnabas.client.fetch.list_offsets import offset_spec
+from barnabas.client.fetch.offset_lookups import offset_spec
 from barnabas.client.topic_partition import K, as_partitions, by_partition
 from barnabas.protocol.errors import ErrorCode
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.call import AdminCall
     from barnabas.client.admin.plan import Plan
     from barnabas.client.admin.sender import AdminSender
-    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.client.topic_partition import TopicPartition
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall
 from barnabas.client.errors import broker_error
-from barnabas.client.fetch.list_offsets import ListedOffset
+from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.list_offsets import (

@@ -10,7 +10,7 @@ from barnabas.client.consumer.errors import ConcurrentUseError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+    from barnabas.client.consumer.calls.consumer_calls import ConsumerIterator
     from barnabas.client.consumer.calls.lookups import Start
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.errors import ClientError

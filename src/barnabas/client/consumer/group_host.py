@@ -13,15 +13,36 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
+    from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.consumer.assignment.fetch_collector import FetchCollector
     from barnabas.client.consumer.assignment.subscription import Subscription
-    from barnabas.client.consumer.group.commits import Commits
+    from barnabas.client.consumer.commits import Commits
     from barnabas.client.errors import ClientError
-    from barnabas.client.group.membership import OnHostDone
+    from barnabas.client.group.membership import Membership, MembershipHost, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["GroupHost", "GroupHostDependencies"]
+__all__ = ["GroupHost", "GroupHostDependencies", "make_membership"]
+
+
+def make_membership(
+    cluster: Cluster, coordinators: Coordinators, config: ClientConfig, host: MembershipHost
+) -> Membership:
+    """Return a member of `group.id` for the configured `group.protocol`.
+
+    Raises:
+        ClientConfigError: The configured assignors do not support a common protocol.
+    """
+    if config.group_protocol == "consumer":
+        from barnabas.client.group.consumer_protocol.consumer_protocol_membership import (
+            ConsumerProtocolMembership,
+        )
+
+        return ConsumerProtocolMembership(cluster, coordinators, config, host)
+    from barnabas.client.group.classic.classic_membership import ClassicMembership
+
+    return ClassicMembership(cluster, coordinators, config, host)
 
 
 class GroupHostDependencies(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.client.fetch.record_scan import scan_records
+from barnabas.client.fetch.record_set import scan_records
 from barnabas.record.builder import BatchBuilder
 
 

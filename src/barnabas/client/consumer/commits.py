@@ -18,6 +18,8 @@ from barnabas.client.errors import BrokerError, ClientError, ClientTimeoutError
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.protocol.errors import ErrorCode
 
+__all__ = ["CommitDependencies", "Commits", "as_offsets"]
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 
     Offsets = dict[TopicPartition, CommittedOffset]
     CommitCallback = Callable[[Offsets, ClientError | None], object]
-
-__all__ = ["CommitDependencies", "Commits", "as_offsets"]
 
 _log = logging.getLogger(__name__)
 

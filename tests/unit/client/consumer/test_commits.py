@@ -6,8 +6,8 @@ from typing import Any
 
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.consumer.assignment.subscription import Subscription
+from barnabas.client.consumer.commits import CommitDependencies, Commits
 from barnabas.client.consumer.errors import CommitFailedError
-from barnabas.client.consumer.group.commits import CommitDependencies, Commits
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.group.membership import GroupGeneration
