@@ -35,9 +35,7 @@ def make_membership(
         ClientConfigError: The configured assignors do not support a common protocol.
     """
     if config.group_protocol == "consumer":
-        from barnabas.client.group.consumer_protocol.consumer_protocol_membership import (
-            ConsumerProtocolMembership,
-        )
+        from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
 
         return ConsumerProtocolMembership(cluster, coordinators, config, host)
     from barnabas.client.group.classic.classic_membership import ClassicMembership

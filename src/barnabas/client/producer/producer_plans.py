@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer_core import ProducerCore, SendOptions, Target
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.calls import Outcome
-    from barnabas.client.transactions.open_transaction import OpenTransaction
-    from barnabas.client.transactions.prepared_transaction import PreparedTransaction
+    from barnabas.client.transactions.state import OpenTransaction, PreparedTransaction
 
 __all__ = ["ProducerPlan", "Until"]
 

@@ -10,10 +10,10 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import ClientError
-from barnabas.client.group.consumer_protocol.topic_names import PartitionsById, TopicNames
+from barnabas.client.group.consumer_member import PartitionsById, TopicNames
 from barnabas.client.group.group_calls import GroupCalls
-from barnabas.client.group.heartbeat_schedule import HeartbeatSchedule
-from barnabas.client.group.poll_watch import PollWatch
+from barnabas.client.group.heartbeats import HeartbeatSchedule
+from barnabas.client.group.member_polls import PollWatch
 from barnabas.client.share.share_member_state import (
     SHARE_MEMBER_STATES,
     ShareMemberEvent,

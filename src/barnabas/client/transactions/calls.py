@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.manager import TransactionManager
-    from barnabas.client.transactions.prepared_transaction import PreparedTransaction
+    from barnabas.client.transactions.state import PreparedTransaction
 
 __all__ = ["Outcome", "TransactionCalls"]
 

@@ -11,15 +11,15 @@ from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.connections.coordinators import TRANSACTION
 from barnabas.client.errors import ClientError
-from barnabas.client.transactions.reaction import fenced
+from barnabas.client.transactions.state import fenced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.client.admin.plan import Plan
     from barnabas.client.admin.sender import AdminSender
-    from barnabas.client.transactions.open_transaction import OpenTransaction
     from barnabas.client.transactions.requests import ProducerIdAndEpoch
+    from barnabas.client.transactions.state import OpenTransaction
 
 
 def list_transactions(

@@ -13,20 +13,20 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
-from barnabas.client.group.assignment_steps import AssignmentSteps
-from barnabas.client.group.consumer_protocol.consumer_member_state import (
+from barnabas.client.group.consumer_member import (
     CONSUMER_MEMBER_STATES,
     ConsumerMemberEvent,
     ConsumerMemberState,
+    HeartbeatRequests,
+    MemberView,
+    PartitionsById,
+    Reconciliation,
+    TopicNames,
 )
-from barnabas.client.group.consumer_protocol.heartbeat_requests import HeartbeatRequests, MemberView
-from barnabas.client.group.consumer_protocol.reconciliation import Reconciliation
-from barnabas.client.group.consumer_protocol.topic_names import PartitionsById, TopicNames
 from barnabas.client.group.group_calls import GroupCalls
-from barnabas.client.group.heartbeat_schedule import HeartbeatSchedule
+from barnabas.client.group.heartbeats import HeartbeatSchedule
+from barnabas.client.group.member_polls import AssignmentSteps, PollSteps, PollWatch
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group.poll_steps import PollSteps
-from barnabas.client.group.poll_watch import PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse

@@ -1,17 +1,25 @@
-"""The range assignor: for each topic, consecutive partitions go to consecutive members.
+"""The range assignor, which is Kafka's default, and the round robin assignor.
 
-This is Kafka's default. Topics with the same members and the same number of partitions get the same
-assignment, so that one member gets all partitions with the same number. With racks (KIP-881),
-members first get partitions that have a replica in their rack, as long as shares stay equally even.
+Range: for each topic, consecutive partitions go to consecutive members. Topics with the same
+members and the same number of partitions get the same assignment, so that one member gets all
+partitions with the same number. With racks (KIP-881), members first get partitions that have a
+replica in their rack, as long as shares stay equally even.
+
+Round robin: all partitions go in turn to all members that subscribe to them.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
-from barnabas.client.group.assignors.assignor import Assignment, Assignor
-from barnabas.client.group.assignors.member_order import in_member_order
-from barnabas.client.group.assignors.rack_match import partition_racks, racks_matter
+from barnabas.client.group.assignors.assignor import (
+    Assignment,
+    Assignor,
+    in_member_order,
+    partition_racks,
+    racks_matter,
+)
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
         Topics,
     )
 
-__all__ = ["RangeAssignor"]
+__all__ = []
 
 
 class RangeAssignor(Assignor):
@@ -129,3 +137,23 @@ def _assign_copartitioned(
                 if not any(each.room(name) for each in shares):
                     readers.remove(name)
                 break
+
+
+class RoundRobinAssignor(Assignor):
+    """Shares are even if all members have the same subscription."""
+
+    name = "roundrobin"
+
+    def assign(
+        self, topics: Topics, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, Assignment]:
+        """Assign partitions for the whole group."""
+        decided: dict[str, list[TopicPartition]] = {name: [] for name in members}
+        wanted = {name: frozenset(each.topics) for name, each in members.items()}
+        circle = itertools.cycle(in_member_order(members, members))
+        for topic in sorted(topics):
+            if any(topic in each for each in wanted.values()):
+                for partition in topics[topic]:
+                    name = next(name for name in circle if topic in wanted[name])
+                    decided[name].append(TopicPartition(topic, partition.number))
+        return {name: Assignment(partitions) for name, partitions in decided.items()}
