@@ -96,22 +96,24 @@ if TYPE_CHECKING:
     from barnabas.client.fetch.record_decoding import ConsumerRecord as ConsumerRecord
     from barnabas.client.group.group_offsets import CommittedOffset as CommittedOffset
     from barnabas.client.group.membership import GroupGeneration as GroupGeneration
-    from barnabas.client.producer.batches.delivery import Delivery as Delivery
-    from barnabas.client.producer.batches.producer_batch import RecordMetadata as RecordMetadata
-    from barnabas.client.producer.interceptors import (
+    from barnabas.client.producer.producer import Producer as Producer
+    from barnabas.client.producer.producer_batch import (
+        Delivery as Delivery,
+        RecordMetadata as RecordMetadata,
+    )
+    from barnabas.client.producer.user_objects import (
         ProducerInterceptor as ProducerInterceptor,
         ProducerRecord as ProducerRecord,
     )
-    from barnabas.client.producer.producer import Producer as Producer
-    from barnabas.client.share.acknowledge_type import AcknowledgeType as AcknowledgeType
-    from barnabas.client.share.errors import (
+    from barnabas.client.share.acknowledgements import (
+        AcknowledgeType as AcknowledgeType,
         IllegalAcknowledgementError as IllegalAcknowledgementError,
     )
-    from barnabas.client.share.share_consumer import ShareConsumer as ShareConsumer
-    from barnabas.client.share.share_records import (
+    from barnabas.client.share.acquired_records import (
         ShareRecord as ShareRecord,
         ShareRecords as ShareRecords,
     )
+    from barnabas.client.share.share_consumer import ShareConsumer as ShareConsumer
     from barnabas.client.topic_partition import TopicPartition as TopicPartition
     from barnabas.policies import (
         AlterConfigMetadata as AlterConfigMetadata,
@@ -204,18 +206,22 @@ _DEFINED_IN = {
     "barnabas.client.group.group_offsets": ("CommittedOffset",),
     "barnabas.client.fetch.offset_lookups": ("ListedOffset",),
     "barnabas.client.connections.metadata_cache": ("PartitionInfo",),
-    "barnabas.client.producer.batches.delivery": ("Delivery",),
-    "barnabas.client.producer.interceptors": (
+    "barnabas.client.producer.producer_batch": (
+        "Delivery",
+        "RecordMetadata",
+    ),
+    "barnabas.client.producer.user_objects": (
         "ProducerInterceptor",
         "ProducerRecord",
     ),
     "barnabas.client.producer.producer": ("Producer",),
-    "barnabas.client.producer.batches.producer_batch": ("RecordMetadata",),
     "barnabas.client.fetch.record_decoding": ("ConsumerRecord",),
-    "barnabas.client.share.acknowledge_type": ("AcknowledgeType",),
-    "barnabas.client.share.errors": ("IllegalAcknowledgementError",),
+    "barnabas.client.share.acknowledgements": (
+        "AcknowledgeType",
+        "IllegalAcknowledgementError",
+    ),
     "barnabas.client.share.share_consumer": ("ShareConsumer",),
-    "barnabas.client.share.share_records": (
+    "barnabas.client.share.acquired_records": (
         "ShareRecord",
         "ShareRecords",
     ),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import BrokerError, NoBrokersError
     from barnabas.client.fetch.record_set import RecordSet
-    from barnabas.client.producer.shared_producer import SharedProducer
+    from barnabas.client.producer.producer import SharedProducer
     from barnabas.client.retries import OnDone
 
     PartitionKey = tuple[str, int]
@@ -314,9 +314,9 @@ class Client(ClosedByUser, WithBlock):
         Args:
             config: Config keys that override the client's.
         """
-        from barnabas.client.producer.configured_partitioner import check_partitioner
-        from barnabas.client.producer.producer_parts import take_parts
-        from barnabas.client.producer.shared_producer import SharedProducer
+        from barnabas.client.producer.partitioner import check_partitioner
+        from barnabas.client.producer.producer import SharedProducer
+        from barnabas.client.producer.user_objects import take_parts
 
         self._session.check_usable()
         parts, keys = take_parts(config)

@@ -15,8 +15,8 @@ from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFenc
 from barnabas.client.fetch.offset_lookups import LATEST
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.producer_core import ProducerCore
-from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.producer_plans import ProducerPlan, Until
+from barnabas.client.producer.user_objects import take_parts
 from barnabas.client.topic_partition import TopicPartition
 from chaos.transactional.clients import AbortableError, FatalError
 from chaos.transactional.history import Place

@@ -20,7 +20,7 @@ from barnabas.client.group.consumer_member import (
     ConsumerMemberState,
 )
 from barnabas.client.group.heartbeats import HEARTBEAT_STATES, HeartbeatEvent, HeartbeatState
-from barnabas.client.share.share_member_state import (
+from barnabas.client.share.share_membership import (
     SHARE_MEMBER_STATES,
     ShareMemberEvent,
     ShareMemberState,

@@ -1,8 +1,16 @@
-"""A batch of records for one partition (KIP-98).
+"""A batch of records for one partition (KIP-98), its split, and the deliveries of its records.
 
 The C writer of `aiokafka.record` encodes each record when it is appended. Compression happens when
 the batch is closed; producer id, sequence and CRC are written when it is first sent. The writer's
 own header is not used, because its CRC takes five times as long as ours.
+
+A batch that the broker refuses as too large is split into two halves (KAFKA-3995). The client
+limits a batch by `batch.size`, the broker by `max.message.bytes`. If the broker's limit is smaller,
+the broker refuses a batch although it would accept each of its records.
+
+`send` returns a `Delivery` (Kafka's FutureRecordMetadata). Completing a batch costs nothing per
+record: a delivery knows its batch and its index in it, and reads the outcome from the batch on
+request.
 """
 
 from __future__ import annotations
@@ -11,16 +19,31 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
+
+from barnabas.client.errors import ClientTimeoutError
 from barnabas.client.user_code import LogUserErrors
 from barnabas.record.batch import HEADER_SIZE, LOG_OVERHEAD, set_crc
+from barnabas.record.builder import record_size_max
 from barnabas.record.compiled import CompiledReader
 from barnabas.record.compression import NONE, compress
+from barnabas.record.reader import records
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.record.record import Record
 
-__all__ = ["DeliveryCallback", "ProducerBatch", "RecordMetadata"]
+__all__ = [
+    "Delivery",
+    "DeliveryCallback",
+    "DeliveryState",
+    "ProducerBatch",
+    "RecordMetadata",
+    "split",
+]
 
 _LENGTH = Struct(">i")
 _LENGTH_POSITION = 8
@@ -34,8 +57,6 @@ _TRANSACTIONAL = 0x10
 # Layout: producer id, producer epoch, base sequence.
 _PRODUCER = Struct(">qhi")
 _PRODUCER_POSITION = 43
-
-
 # Replaces the bytes of a completed batch, so that their memory is freed.
 _SPENT = bytearray()
 
@@ -239,3 +260,148 @@ class ProducerBatch:
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         time = timestamp if self.append_time < 0 else self.append_time
         return RecordMetadata(topic, partition, offset, time)
+
+
+def split(batch: ProducerBatch, compression: int, level: int | None) -> list[ProducerBatch]:
+    """Return two closed batches with the records and callbacks of a closed batch.
+
+    The batch must have two records or more. Records of an idempotent producer keep their sequences,
+    so the broker sees the same sequences as before. The halves count one attempt, which makes the
+    sender send them one at a time and in order.
+
+    Args:
+        batch: the refused batch; the first half gets its number, the second half the next.
+        compression: code of the codec for the halves.
+        level: compression level, None for the codec's default.
+    """
+    assert batch.data is not None, "still open"
+    assert batch.count > 1, "nothing to split"
+    found = records(batch.data)
+    middle = batch.count // 2
+    halves = []
+    for index, start, end in ((0, 0, middle), (1, middle, batch.count)):
+        half = _encoded(batch, batch.number + index, found[start:end])
+        half.callbacks = [
+            (position - start, timestamp, callback)
+            for position, timestamp, callback in batch.callbacks
+            if start <= position < end
+        ]
+        half.close(compression, level)
+        half.reserved_bytes = half.size
+        half.attempts = 1
+        half.last_error = batch.last_error
+        if batch.producer_id >= 0:
+            sequence = (batch.base_sequence + start) & 0x7FFFFFFF
+            half.set_producer(batch.producer_id, batch.producer_epoch, sequence)
+        halves.append(half)
+    return halves
+
+
+def _encoded(batch: ProducerBatch, number: int, part: Sequence[Record]) -> ProducerBatch:
+    size = HEADER_SIZE + sum(record_size_max(r.key, r.value, r.headers) for r in part)
+    made = ProducerBatch(batch.tp, number, size, batch.created_ms)
+    first = part[0]
+    made.append_first(first.timestamp, first.key, first.value, list(first.headers))
+    for position, record in enumerate(part[1:], 1):
+        added = made.append(
+            position, record.timestamp, record.key, record.value, list(record.headers)
+        )
+        assert added is not None, "a batch of this size must hold all records"
+    made.count = len(part)
+    made.max_timestamp = max(record.timestamp for record in part)
+    return made
+
+
+class DeliveryState(msgspec.Struct, eq=False):
+    """The delivery of one record, without waiting: each of the two producers waits in its own way.
+
+    The fields are private to the producer.
+    """
+
+    # The batch and the record's index in it; after a split those of the half.
+    _batch: Any
+    _index: int
+    # The producer's timestamp in ms.
+    _timestamp: int
+    # Function (predicate, timeout) that waits until the predicate holds.
+    _wait: Any
+
+    def done(self) -> bool:
+        """Whether the record is delivered or has failed."""
+        return self._final().is_completed
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback(delivery)` when the record is delivered or has failed.
+
+        If that is already the case, the callback runs before this method returns; else it runs
+        while a later call of the producer runs. `flush` no longer raises this record's error.
+        """
+        batch = self._final()
+        if batch.is_completed:
+            batch.is_reported = True
+            callback(self)
+        else:
+            entry = (self._index, self._timestamp, lambda _metadata, _error: callback(self))
+            batch.callbacks.append(entry)
+
+    def _final(self) -> ProducerBatch:
+        """Return the batch that holds the record's outcome; follow splits to the right half."""
+        batch: ProducerBatch = self._batch
+        while batch.halves:
+            first, second = batch.halves
+            if self._index < first.count:
+                batch = first
+            else:
+                self._index -= first.count
+                batch = second
+            self._batch = batch
+        return batch
+
+    def _error(self) -> ClientError | None:
+        batch = self._final()
+        batch.is_reported = True
+        return batch.error
+
+    def _outcome(self) -> RecordMetadata:
+        error = self._error()
+        if error is not None:
+            raise error
+        batch = self._final()
+        return batch.metadata(self._index, self._timestamp)
+
+
+class Delivery(DeliveryState, eq=False):
+    """The delivery of one record that the blocking producer sends."""
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the record is delivered and return its position in the log.
+
+        Sends pending batches that are due while it waits.
+
+        Args:
+            timeout: seconds; None waits until `delivery.timeout.ms` has decided the outcome.
+
+        Returns:
+            Topic, partition, offset and timestamp (ms).
+
+        Raises:
+            ClientTimeoutError: the record was neither delivered nor failed in time.
+            ClientError: the delivery failed.
+        """
+        self._wait_until_settled(timeout)
+        return self._outcome()
+
+    def exception(self, timeout: float | None = None) -> ClientError | None:
+        """Return the error of a failed record, None if it was delivered; waits as `result` does.
+
+        Raises:
+            ClientTimeoutError: the record was neither delivered nor failed in time.
+        """
+        self._wait_until_settled(timeout)
+        return self._error()
+
+    def _wait_until_settled(self, timeout: float | None) -> None:
+        if not self.done() and not self._wait(self.done, timeout):
+            topic, partition = self._final().tp
+            limit = "delivery.timeout.ms" if timeout is None else f"{timeout} s"
+            raise ClientTimeoutError(f"{topic}-{partition}: not delivered within {limit}")

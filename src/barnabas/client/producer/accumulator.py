@@ -10,25 +10,24 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import RecordTooLargeError
-from barnabas.client.producer.batches.batch_split import split
-from barnabas.client.producer.batches.producer_batch import ProducerBatch
-from barnabas.client.producer.batches.unfit_record import exact_timestamp, raise_unfit, record_parts
+from barnabas.client.producer.producer_batch import ProducerBatch, split
+from barnabas.client.producer.unfit_record import exact_timestamp, raise_unfit, record_parts
 from barnabas.record.compression import CODES
 from barnabas.runtime.system.memory import keep_freed_memory
+
+__all__ = ["REFUSALS", "Accumulator", "PartitionQueue"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.client.config import ClientConfig
-    from barnabas.client.producer.batches.producer_batch import DeliveryCallback
+    from barnabas.client.producer.producer_batch import DeliveryCallback
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
 
     # Key, value, headers, timestamp in ms (None: the current time).
     BatchRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None]
-
-__all__ = ["REFUSALS", "Accumulator", "PartitionQueue"]
 
 # Exceptions of the batch writer for a record with a wrong type or value.
 REFUSALS = (TypeError, ValueError, AttributeError, OverflowError, BufferError)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from barnabas.client.producer.batches.batch_split import split
-from barnabas.client.producer.batches.producer_batch import ProducerBatch, RecordMetadata
+from barnabas.client.producer.producer_batch import ProducerBatch, RecordMetadata, split
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.batch import check_crc, read_header
 from barnabas.record.compression import CODES, NAMES
