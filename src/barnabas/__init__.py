@@ -18,12 +18,7 @@ if TYPE_CHECKING:
         aio as aio,
         serializers as serializers,
     )
-    from barnabas.client.admin.admin import Admin as Admin
-    from barnabas.client.admin.cluster.features import UpgradeType as UpgradeType
-    from barnabas.client.admin.cluster.quorum import VoterEndpoint as VoterEndpoint
-    from barnabas.client.admin.configs.quotas import QuotaEntity as QuotaEntity
-    from barnabas.client.admin.groups.group_members import MemberToRemove as MemberToRemove
-    from barnabas.client.admin.security.acls import (
+    from barnabas.client.admin.acls import (
         Acl as Acl,
         AclFilter as AclFilter,
         AclOperation as AclOperation,
@@ -31,16 +26,20 @@ if TYPE_CHECKING:
         AclResourceType as AclResourceType,
         PatternType as PatternType,
     )
-    from barnabas.client.admin.security.scram import (
+    from barnabas.client.admin.admin import Admin as Admin
+    from barnabas.client.admin.cluster import (
+        UpgradeType as UpgradeType,
+        VoterEndpoint as VoterEndpoint,
+    )
+    from barnabas.client.admin.configs import QuotaEntity as QuotaEntity
+    from barnabas.client.admin.credentials import (
         ScramDeletion as ScramDeletion,
         ScramMechanism as ScramMechanism,
         ScramUpsertion as ScramUpsertion,
     )
-    from barnabas.client.admin.topics.partitions import ElectionType as ElectionType
-    from barnabas.client.admin.topics.topics import (
-        NewPartitions as NewPartitions,
-        NewTopic as NewTopic,
-    )
+    from barnabas.client.admin.groups import MemberToRemove as MemberToRemove
+    from barnabas.client.admin.partitions import ElectionType as ElectionType
+    from barnabas.client.admin.topics import NewPartitions as NewPartitions, NewTopic as NewTopic
     from barnabas.client.admin.transactions import TransactionFilter as TransactionFilter
     from barnabas.client.connections.metadata_cache import PartitionInfo as PartitionInfo
     from barnabas.client.consumer.assignment.subscription import (
@@ -129,7 +128,7 @@ if TYPE_CHECKING:
 
 # The public names by the module that defines them.
 _DEFINED_IN = {
-    "barnabas.client.admin.security.acls": (
+    "barnabas.client.admin.acls": (
         "Acl",
         "AclFilter",
         "AclOperation",
@@ -138,17 +137,19 @@ _DEFINED_IN = {
         "PatternType",
     ),
     "barnabas.client.admin.admin": ("Admin",),
-    "barnabas.client.admin.cluster.features": ("UpgradeType",),
-    "barnabas.client.admin.groups.group_members": ("MemberToRemove",),
-    "barnabas.client.admin.topics.partitions": ("ElectionType",),
-    "barnabas.client.admin.cluster.quorum": ("VoterEndpoint",),
-    "barnabas.client.admin.configs.quotas": ("QuotaEntity",),
-    "barnabas.client.admin.security.scram": (
+    "barnabas.client.admin.cluster": (
+        "UpgradeType",
+        "VoterEndpoint",
+    ),
+    "barnabas.client.admin.groups": ("MemberToRemove",),
+    "barnabas.client.admin.partitions": ("ElectionType",),
+    "barnabas.client.admin.configs": ("QuotaEntity",),
+    "barnabas.client.admin.credentials": (
         "ScramDeletion",
         "ScramMechanism",
         "ScramUpsertion",
     ),
-    "barnabas.client.admin.topics.topics": (
+    "barnabas.client.admin.topics": (
         "NewPartitions",
         "NewTopic",
     ),

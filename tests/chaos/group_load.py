@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import Any
 
 import barnabas
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.consumer.assignment.subscription import RebalanceListener
 from barnabas.client.errors import ClientError
 from barnabas.client.share.acknowledgements import AcknowledgeType

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import (
     AdminResultsError,
     BrokerError,

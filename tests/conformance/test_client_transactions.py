@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.client.admin.cluster.features import UpgradeType
+from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.errors import (
     BrokerError,
     ClientError,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.written_config import IGNORED, ONLY_VALUES, UNSUPPORTED
 from barnabas.record.compression import CODES, LEVELS
 
 __all__ = ["ClientConfig", "is_secret", "keys_with_servers"]
@@ -260,7 +260,7 @@ class ClientConfig(_WrittenKeys):
         """
         if "config.providers" in given or "config_providers" in given:
             # Imported only for configurations with variables.
-            from barnabas.client.written_config import parse_with_variables
+            from barnabas.client.config_variables import parse_with_variables
 
             return parse_with_variables(given, cls.parse)
         values = _checked(given)

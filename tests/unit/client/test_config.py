@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import barnabas
+from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
 from barnabas.client.config import ALIASES, ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.client.facade import Client
 from barnabas.client.share.share_consumer import ShareConsumer
-from barnabas.client.written_config import IGNORED, ONLY_VALUES, UNSUPPORTED
 
 # The keys `ssl.*`, `sasl.*` and `https.*` in CONFIGURATION.md of librdkafka 2.12 and in the
 # documentation of Kafka 4.4's clients. Callbacks and pointers of C programs are left out.

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from barnabas.client.admin.call import FINAL_ERRORS
-from barnabas.client.admin.plan import Pause, Plan
+from barnabas.client.admin.call import FINAL_ERRORS, Pause, Plan
 from barnabas.client.connections.connections import Call
 from barnabas.client.connections.coordinators import GROUP, SHARE, TRANSACTION, Coordinators
 from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError

@@ -32,18 +32,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
 
-__all__ = [
-    "Acl",
-    "AclFilter",
-    "AclOperation",
-    "AclPermission",
-    "AclResourceType",
-    "DeletedAcls",
-    "PatternType",
-    "create_acls",
-    "delete_acls",
-    "describe_acls",
-]
+__all__ = ["Acl", "AclFilter", "AclOperation", "AclPermission", "AclResourceType", "PatternType"]
 
 
 @dataclass(frozen=True, slots=True)

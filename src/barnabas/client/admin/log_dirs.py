@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
 
-__all__ = [
-    "LogDirectory",
-    "ReplicaDirectories",
-    "ReplicaInfo",
-    "alter_replica_log_dirs",
-    "describe_log_dirs",
-    "directories_of",
-]
+__all__ = ["LogDirectory", "ReplicaDirectories", "ReplicaInfo"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall
-from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+from barnabas.client.admin.groups import GroupDescription, GroupMember
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
 
-__all__ = [
-    "StreamsGroupDescription",
-    "StreamsMember",
-    "StreamsTasks",
-    "Subtopology",
-    "as_group",
-    "describe_streams_groups",
-]
+__all__ = ["StreamsGroupDescription", "StreamsMember", "StreamsTasks", "Subtopology", "as_group"]
 
 # Id of the subtopology, and partition.
 Task = tuple[str, int]

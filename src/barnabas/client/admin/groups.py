@@ -1,9 +1,12 @@
-"""Groups: list, describe and delete them and their offsets (KIP-222, 496, 518, 848)."""
+"""Groups: list, describe and delete them, their offsets, and members of classic groups.
+
+Sources: KIP-222, KIP-496, KIP-518, KIP-848; KIP-345, KIP-571 (removal of members).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.admin.call import AdminCall, errors_by_name, raise_error
 from barnabas.client.connections.versions import OFFSET_COMMIT_MAX_BY_NAME
@@ -27,6 +30,11 @@ from barnabas.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from barnabas.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
 from barnabas.protocol.messages.offset_delete import (
@@ -44,22 +52,14 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
 
-__all__ = [
-    "GroupDescription",
-    "GroupListing",
-    "GroupMember",
-    "alter_offsets",
-    "delete_groups",
-    "delete_offsets",
-    "describe_classic_groups",
-    "describe_consumer_groups",
-    "list_groups",
-]
+__all__ = ["GroupDescription", "GroupMember", "MemberToRemove", "describe_classic_groups"]
 
 # Newest version of the consumer protocol's payloads.
 _CONSUMER_PROTOCOL_MAX = 3
 _STATES_FROM = 4
 _TYPES_FROM = 5
+# Earlier versions let a member only remove itself.
+_MANY_FROM = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,3 +334,44 @@ def _advice(code: int) -> str | None:
         int(ErrorCode.GROUP_ID_NOT_FOUND): "there is no such group; `barnabas groups list`",
         int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC): "members of the group read the topic: stop them",
     }.get(code)
+
+
+class MemberToRemove(NamedTuple):
+    """Names a member by its member id, or a static member by its instance id."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+def remove_members(
+    group: str, members: Sequence[MemberToRemove], reason: str
+) -> AdminCall[dict[MemberToRemove, BrokerError | None]]:
+    """Remove members; return an error or None for each."""
+
+    def build(version: int) -> Message:
+        if version < _MANY_FROM:
+            raise ProtocolError("requests before version 3 cannot remove other members")
+        return LeaveGroupRequest(
+            group_id=group,
+            members=[
+                # A static member is identified by its instance id only.
+                MemberIdentity(
+                    member_id="" if each.instance_id is not None else each.member_id,
+                    group_instance_id=each.instance_id,
+                    reason=reason,
+                )
+                for each in members
+            ],
+        )
+
+    def read(response: Message) -> dict[MemberToRemove, BrokerError | None]:
+        assert isinstance(response, LeaveGroupResponse)
+        raise_error(response.error_code, f"members of group {group}")
+        found: dict[MemberToRemove, BrokerError | None] = {}
+        for member, result in zip(members, response.members, strict=True):
+            subject = f"member {member.instance_id or member.member_id} of group {group}"
+            code = result.error_code
+            found[member] = broker_error(code, subject) if code else None
+        return found
+
+    return AdminCall(ApiKey.LEAVE_GROUP, build, read)

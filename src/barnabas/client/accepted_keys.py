@@ -1,26 +1,13 @@
-"""The configuration as users write it: variables (KIP-297), and keys of other clients.
+"""Keys of other clients that have no field in `ClientConfig`, by their names with "_" for ".".
 
-Keys of other clients without a field in `ClientConfig` stand here by their names with "_" for ".".
 `IGNORED` keys have no effect here and are accepted, so that properties files of other clients work.
 A key whose effect would be missed is refused, with the reason.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+__all__ = ["IGNORED", "ONLY_VALUES", "UNSUPPORTED"]
 
-from barnabas.client.errors import ClientConfigError
-from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.process import environment
-from barnabas.settings.config_providers import PROVIDERS_KEY, ConfigProviderError, resolve_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-__all__ = ["IGNORED", "ONLY_VALUES", "UNSUPPORTED", "parse_with_variables"]
-
-T = TypeVar("T")
-_WITH_UNDERSCORES = PROVIDERS_KEY.replace(".", "_")
 IGNORED = frozenset({
     "auto_include_jmx_reporter", "client_dns_lookup", "enable_metrics_push",
     # Settings of a schema registry, which the command line uses.
@@ -55,17 +42,20 @@ IGNORED = frozenset({
     "sasl_oauthbearer_sub_claim_name",
     "value_deserializer", "value_serializer",
 })  # fmt: skip
+
 # Keys with one value that is what this client does.
 ONLY_VALUES = {
     "sasl_oauthbearer_grant_type": "client_credentials",
     "sasl_oauthbearer_metadata_authentication_type": "none",
 }
+
 _BY_OPENSSL = "OpenSSL's configuration file (environment variable OPENSSL_CONF) can set it"
 _NO_ENGINE = "private keys are read from files: use ssl.key.location"
 _NO_ASSERTION = (
     "tokens are requested by client credentials only: use sasl.oauth.token.provider for others"
 )
 _NO_CLASS = "a Java class cannot be used: see sasl.oauth.token.provider for tokens of your own"
+
 # The reasons of refusals, each with a way out.
 UNSUPPORTED = {
     "ssl_curves_list": _BY_OPENSSL,
@@ -86,37 +76,3 @@ UNSUPPORTED = {
     },
     "sasl_oauthbearer_metadata_authentication_query": _NO_ASSERTION,
 }  # fmt: skip
-
-
-def parse_with_variables(
-    given: Mapping[str, object], parse: Callable[[Mapping[str, object]], T]
-) -> T:
-    """Resolve the variables, and parse what results.
-
-    Args:
-        given: The configuration, with `config.providers`. Values that are no text stay as they are.
-        parse: Parses the configuration without variables; raises ClientConfigError.
-
-    Raises:
-        ClientConfigError: A variable cannot be resolved, or `parse` refuses the result. The message
-            has no resolved value.
-    """
-    texts = {_dotted(key): value for key, value in given.items() if isinstance(value, str)}
-    others = {key: value for key, value in given.items() if not isinstance(value, str)}
-    try:
-        resolved = resolve_variables(texts, RealDisk(), environment())
-    except ConfigProviderError as error:
-        raise ClientConfigError(str(error)) from None
-    try:
-        return parse({**resolved, **others})
-    except ClientConfigError as error:
-        message = str(error)
-        for key, value in resolved.items():
-            if value and value != texts[key]:
-                message = message.replace(value, "[hidden]")
-        raise ClientConfigError(message) from None
-
-
-def _dotted(key: str) -> str:
-    """Return a key of providers with dots, as keyword arguments in Python cannot have it."""
-    return key.replace("_", ".") if key.startswith(_WITH_UNDERSCORES) else key
