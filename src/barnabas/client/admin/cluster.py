@@ -143,7 +143,7 @@ def describe_versions() -> AdminCall[Versions]:
 
 
 class UpgradeType(enum.IntEnum):
-    """Which changes of a level are allowed, with Kafka's numbers."""
+    """Allowed changes of a feature level, with Kafka's numbers."""
 
     UPGRADE = 1
     # Only downgrades without loss of metadata.

@@ -1,4 +1,4 @@
-"""How calls of the asyncio consumer begin, wait and end: one poll at a time, wake-ups and close."""
+"""Begin, wait and end of the asyncio consumer's calls: one poll at a time, wake-ups and close."""
 
 from __future__ import annotations
 

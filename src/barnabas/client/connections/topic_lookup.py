@@ -27,7 +27,7 @@ _UNKNOWN_ATTEMPTS = 5
 
 
 class Sought(NamedTuple):
-    """What a lookup expects of its topics."""
+    """The properties that a lookup expects of its topics."""
 
     # Ids of the topics by name if the caller has created them; an old broker reports zeros. Each
     # topic must have this id, and a leader for each partition. A broker that lags behind may still

@@ -1,4 +1,4 @@
-"""When members send heartbeats, and the heartbeats of the classic protocol (KIP-62).
+"""The times of a member's heartbeats, and the heartbeats of the classic protocol (KIP-62).
 
 Timers of the event loop send them while the user's code runs: one at a time, at an interval, with
 backoff after errors.

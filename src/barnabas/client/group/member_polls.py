@@ -1,4 +1,4 @@
-"""What happens inside the polls of a member, in both group protocols, and their supervision.
+"""Steps inside the polls of a member, in both group protocols, and their supervision.
 
 A step calls the host, which may need several polls to finish it: it commits, or it runs a callback
 of the user. The next step starts only after the current step has ended. `PollWatch` reports a user

@@ -41,7 +41,7 @@ AcknowledgementCallback: TypeAlias = Callable[
 
 
 class AcknowledgeType(IntEnum):
-    """How a record was processed; the values are those of the protocol."""
+    """The result of processing a record; the values are those of the protocol."""
 
     # The record was processed.
     ACCEPT = 1

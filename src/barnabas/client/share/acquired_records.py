@@ -132,7 +132,7 @@ class AcquiredRange(NamedTuple):
 
 
 class Decoding(NamedTuple):
-    """How the bytes of records become records."""
+    """Options for decoding the bytes of records."""
 
     deserializing: Deserializing
     check_crcs: bool

@@ -114,7 +114,7 @@ class PreparedTransaction(NamedTuple):
 
 
 class Reaction(Enum):
-    """How the producer reacts to an error."""
+    """The reaction of the producer to an error."""
 
     # Send the same request again after the backoff.
     RETRY = "retry"

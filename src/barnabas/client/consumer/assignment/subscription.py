@@ -57,7 +57,7 @@ Topics: TypeAlias = "Iterable[str] | str | re.Pattern[str] | SubscriptionPattern
 
 
 class SubscriptionKind(Enum):
-    """How the partitions of a consumer are chosen."""
+    """The way in which the partitions of a consumer are chosen."""
 
     NONE = "nothing"
     TOPICS = "topics"

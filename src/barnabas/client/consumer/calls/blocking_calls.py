@@ -1,4 +1,4 @@
-"""How calls of the blocking consumer begin, wait and end: thread check, wake-ups and close."""
+"""Begin, wait and end of the blocking consumer's calls: thread check, wake-ups and close."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How calls of a consumer begin and end, and iteration record by record.
+"""Begin and end of a consumer's calls, and iteration record by record.
 
 A poll moves the positions after all records that it returns. If the user makes another call during
 an iteration, the records that the user has not seen are given back first. So a commit covers

@@ -48,7 +48,7 @@ class AssignorError(Exception):
 
 
 class RebalanceProtocol(enum.IntEnum):
-    """How members handle their partitions during a rebalance (KIP-429)."""
+    """The handling of members' partitions during a rebalance (KIP-429)."""
 
     # Members give up all partitions before they join.
     EAGER = 0

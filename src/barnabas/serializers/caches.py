@@ -1,26 +1,59 @@
-"""Failed lookups of schemas, which are not repeated for a second.
+"""A map with a limit, and failed lookups of schemas, which are not repeated for a second.
 
-A reader may skip thousands of records with the same unknown or invalid schema. Without this memory
-each of them would be a request to the registry, or would parse the schema again.
+A reader may skip thousands of records with the same unknown or invalid schema. Without the memory
+of failures, each of these records would cause a request to the registry or another parse.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from barnabas.serializers.bounded_cache import BoundedCache
 from barnabas.serializers.errors import RegistryError, SchemaError
+
+__all__ = ["BoundedCache", "RecentFailures"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+# A schema that is registered meanwhile is found after this time.
+_KEPT_MS = 1000.0
+_SIZE_MAX = 1000
+
+
+class BoundedCache(Generic[K, V]):
+    """A cache of values that are expensive to compute. Threads may share it.
+
+    Args:
+        size_max: Limit of the number of entries.
+    """
+
+    __slots__ = ("_entries", "_size_max")
+
+    def __init__(self, size_max: int) -> None:
+        assert size_max > 0, size_max
+        self._size_max = size_max
+        # In the order of their insertion. Invariant: at most `size_max` entries.
+        self._entries: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key; None if it is absent."""
+        return self._entries.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Store a value."""
+        entries = self._entries
+        entries[key] = value
+        while len(entries) > self._size_max:
+            # `pop` with a default: another thread may have removed the same entry.
+            entries.pop(next(iter(entries)), None)
+
 
 if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
 
     Failure: TypeAlias = SchemaError | RegistryError
-
-__all__ = ["RecentFailures"]
-
-# A schema that is registered meanwhile is found after this time.
-_KEPT_MS = 1000.0
-_SIZE_MAX = 1000
 
 
 class RecentFailures:

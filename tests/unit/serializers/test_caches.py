@@ -15,6 +15,7 @@ from barnabas.serializers import (
     lookups,
 )
 from barnabas.serializers.any_schema import AnyDeserializer
+from barnabas.serializers.caches import RecentFailures
 from barnabas.serializers.errors import (
     RegistryError,
     SchemaError,
@@ -22,7 +23,6 @@ from barnabas.serializers.errors import (
     UnknownSchemaError,
 )
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaLookup
-from barnabas.serializers.recent_failures import RecentFailures
 from barnabas.sim.clock import SimClock
 from barnabas.sim.scheduler import SimScheduler
 from unit.serializers.registry_server import RegistryServer
