@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from barnabas.client.accepted_keys import IGNORED, UNSUPPORTED
 from barnabas.client.config import CHOICES, RANGES, ClientConfig
-from barnabas.client.written_config import IGNORED, UNSUPPORTED
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.configs.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
