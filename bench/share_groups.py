@@ -16,7 +16,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import barnabas
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from barnabas import Admin
-from barnabas.client.admin.security.acls import Acl
+from barnabas.client.admin.acls import Acl
 from barnabas.network import connection as connection_module
 from barnabas.protocol.acls import AclOperation, AclResourceType, PatternType
 from barnabas.runtime.loop import ProcessControl, Runtime, run

@@ -33,7 +33,7 @@ from tools.chromium import Chromium
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.client.producer.shared_producer import SharedProducer
+    from barnabas.client.producer.producer import SharedProducer
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 # File, page, width and height (CSS pixels), dark.

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
         aio as aio,
         serializers as serializers,
     )
-    from barnabas.client.admin.admin import Admin as Admin
-    from barnabas.client.admin.cluster.features import UpgradeType as UpgradeType
-    from barnabas.client.admin.cluster.quorum import VoterEndpoint as VoterEndpoint
-    from barnabas.client.admin.configs.quotas import QuotaEntity as QuotaEntity
-    from barnabas.client.admin.groups.group_members import MemberToRemove as MemberToRemove
-    from barnabas.client.admin.security.acls import (
+    from barnabas.client.admin.acls import (
         Acl as Acl,
         AclFilter as AclFilter,
         AclOperation as AclOperation,
@@ -31,19 +26,24 @@ if TYPE_CHECKING:
         AclResourceType as AclResourceType,
         PatternType as PatternType,
     )
-    from barnabas.client.admin.security.scram import (
+    from barnabas.client.admin.admin import Admin as Admin
+    from barnabas.client.admin.cluster import (
+        UpgradeType as UpgradeType,
+        VoterEndpoint as VoterEndpoint,
+    )
+    from barnabas.client.admin.configs import QuotaEntity as QuotaEntity
+    from barnabas.client.admin.credentials import (
         ScramDeletion as ScramDeletion,
         ScramMechanism as ScramMechanism,
         ScramUpsertion as ScramUpsertion,
     )
-    from barnabas.client.admin.topics.partitions import ElectionType as ElectionType
-    from barnabas.client.admin.topics.topics import (
-        NewPartitions as NewPartitions,
-        NewTopic as NewTopic,
-    )
+    from barnabas.client.admin.groups import MemberToRemove as MemberToRemove
+    from barnabas.client.admin.partitions import ElectionType as ElectionType
+    from barnabas.client.admin.topics import NewPartitions as NewPartitions, NewTopic as NewTopic
     from barnabas.client.admin.transactions import TransactionFilter as TransactionFilter
     from barnabas.client.connections.metadata_cache import PartitionInfo as PartitionInfo
     from barnabas.client.consumer.assignment.subscription import (
+        RebalanceListener as RebalanceListener,
         SubscriptionPattern as SubscriptionPattern,
     )
     from barnabas.client.consumer.consumer import Consumer as Consumer
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
         SubscriptionError as SubscriptionError,
         WakeupError as WakeupError,
     )
-    from barnabas.client.consumer.rebalance_listener import RebalanceListener as RebalanceListener
     from barnabas.client.consumer.records.consumer_records import ConsumerRecords as ConsumerRecords
     from barnabas.client.consumer.user_objects import ConsumerInterceptor as ConsumerInterceptor
     from barnabas.client.errors import (
@@ -92,26 +91,28 @@ if TYPE_CHECKING:
         UnusableResponseError as UnusableResponseError,
     )
     from barnabas.client.facade import Client as Client
-    from barnabas.client.fetch.list_offsets import ListedOffset as ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset as ListedOffset
     from barnabas.client.fetch.record_decoding import ConsumerRecord as ConsumerRecord
     from barnabas.client.group.group_offsets import CommittedOffset as CommittedOffset
     from barnabas.client.group.membership import GroupGeneration as GroupGeneration
-    from barnabas.client.producer.batches.delivery import Delivery as Delivery
-    from barnabas.client.producer.batches.producer_batch import RecordMetadata as RecordMetadata
-    from barnabas.client.producer.interceptors import (
+    from barnabas.client.producer.producer import Producer as Producer
+    from barnabas.client.producer.producer_batch import (
+        Delivery as Delivery,
+        RecordMetadata as RecordMetadata,
+    )
+    from barnabas.client.producer.user_objects import (
         ProducerInterceptor as ProducerInterceptor,
         ProducerRecord as ProducerRecord,
     )
-    from barnabas.client.producer.producer import Producer as Producer
-    from barnabas.client.share.acknowledge_type import AcknowledgeType as AcknowledgeType
-    from barnabas.client.share.errors import (
+    from barnabas.client.share.acknowledgements import (
+        AcknowledgeType as AcknowledgeType,
         IllegalAcknowledgementError as IllegalAcknowledgementError,
     )
-    from barnabas.client.share.share_consumer import ShareConsumer as ShareConsumer
-    from barnabas.client.share.share_records import (
+    from barnabas.client.share.acquired_records import (
         ShareRecord as ShareRecord,
         ShareRecords as ShareRecords,
     )
+    from barnabas.client.share.share_consumer import ShareConsumer as ShareConsumer
     from barnabas.client.topic_partition import TopicPartition as TopicPartition
     from barnabas.policies import (
         AlterConfigMetadata as AlterConfigMetadata,
@@ -127,7 +128,7 @@ if TYPE_CHECKING:
 
 # The public names by the module that defines them.
 _DEFINED_IN = {
-    "barnabas.client.admin.security.acls": (
+    "barnabas.client.admin.acls": (
         "Acl",
         "AclFilter",
         "AclOperation",
@@ -136,17 +137,19 @@ _DEFINED_IN = {
         "PatternType",
     ),
     "barnabas.client.admin.admin": ("Admin",),
-    "barnabas.client.admin.cluster.features": ("UpgradeType",),
-    "barnabas.client.admin.groups.group_members": ("MemberToRemove",),
-    "barnabas.client.admin.topics.partitions": ("ElectionType",),
-    "barnabas.client.admin.cluster.quorum": ("VoterEndpoint",),
-    "barnabas.client.admin.configs.quotas": ("QuotaEntity",),
-    "barnabas.client.admin.security.scram": (
+    "barnabas.client.admin.cluster": (
+        "UpgradeType",
+        "VoterEndpoint",
+    ),
+    "barnabas.client.admin.groups": ("MemberToRemove",),
+    "barnabas.client.admin.partitions": ("ElectionType",),
+    "barnabas.client.admin.configs": ("QuotaEntity",),
+    "barnabas.client.admin.credentials": (
         "ScramDeletion",
         "ScramMechanism",
         "ScramUpsertion",
     ),
-    "barnabas.client.admin.topics.topics": (
+    "barnabas.client.admin.topics": (
         "NewPartitions",
         "NewTopic",
     ),
@@ -163,8 +166,10 @@ _DEFINED_IN = {
         "SubscriptionError",
         "WakeupError",
     ),
-    "barnabas.client.consumer.rebalance_listener": ("RebalanceListener",),
-    "barnabas.client.consumer.assignment.subscription": ("SubscriptionPattern",),
+    "barnabas.client.consumer.assignment.subscription": (
+        "RebalanceListener",
+        "SubscriptionPattern",
+    ),
     "barnabas.client.errors": (
         "AdminResultsError",
         "AuthenticationError",
@@ -200,20 +205,24 @@ _DEFINED_IN = {
     "barnabas.client.facade": ("Client",),
     "barnabas.client.group.membership": ("GroupGeneration",),
     "barnabas.client.group.group_offsets": ("CommittedOffset",),
-    "barnabas.client.fetch.list_offsets": ("ListedOffset",),
+    "barnabas.client.fetch.offset_lookups": ("ListedOffset",),
     "barnabas.client.connections.metadata_cache": ("PartitionInfo",),
-    "barnabas.client.producer.batches.delivery": ("Delivery",),
-    "barnabas.client.producer.interceptors": (
+    "barnabas.client.producer.producer_batch": (
+        "Delivery",
+        "RecordMetadata",
+    ),
+    "barnabas.client.producer.user_objects": (
         "ProducerInterceptor",
         "ProducerRecord",
     ),
     "barnabas.client.producer.producer": ("Producer",),
-    "barnabas.client.producer.batches.producer_batch": ("RecordMetadata",),
     "barnabas.client.fetch.record_decoding": ("ConsumerRecord",),
-    "barnabas.client.share.acknowledge_type": ("AcknowledgeType",),
-    "barnabas.client.share.errors": ("IllegalAcknowledgementError",),
+    "barnabas.client.share.acknowledgements": (
+        "AcknowledgeType",
+        "IllegalAcknowledgementError",
+    ),
     "barnabas.client.share.share_consumer": ("ShareConsumer",),
-    "barnabas.client.share.share_records": (
+    "barnabas.client.share.acquired_records": (
         "ShareRecord",
         "ShareRecords",
     ),

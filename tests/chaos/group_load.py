@@ -15,10 +15,10 @@ from collections.abc import Collection
 from typing import Any
 
 import barnabas
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.client.consumer.rebalance_listener import RebalanceListener
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.consumer.assignment.subscription import RebalanceListener
 from barnabas.client.errors import ClientError
-from barnabas.client.share.acknowledge_type import AcknowledgeType
+from barnabas.client.share.acknowledgements import AcknowledgeType
 from barnabas.client.topic_partition import TopicPartition
 from chaos.cluster_view import ClusterView
 from chaos.committed_offsets import committed_offsets

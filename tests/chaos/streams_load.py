@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import barnabas
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.protocol.schema import Message
 from chaos.cluster_view import ClusterView, NoAnswerError
 from chaos.groups.streams_actor import StreamsActor, settle

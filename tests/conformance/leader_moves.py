@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.client.admin.topics.partitions import ElectionType
+from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
 from waiting import eventually

@@ -12,7 +12,7 @@ import pytest
 
 import barnabas
 from barnabas import ShareConsumer, ShareRecord
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 from waiting import PATIENCE_S

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 
 import barnabas
 from barnabas.cli.group import group
-from barnabas.client.admin.security.acls import (
+from barnabas.client.admin.acls import (
     Acl,
     AclFilter,
     AclOperation,

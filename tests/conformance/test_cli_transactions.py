@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 import barnabas
-from barnabas.client.admin.cluster.features import UpgradeType
+from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess

@@ -9,7 +9,7 @@ import pytest
 
 import barnabas
 from barnabas import AcknowledgeType, TopicPartition
-from barnabas.client.admin.groups.share_states import ShareRecordState, ShareState, ShareStateBatch
+from barnabas.client.admin.share_groups import ShareRecordState, ShareState, ShareStateBatch
 from barnabas.client.errors import UnknownTopicError
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell

@@ -11,11 +11,10 @@ import pytest
 from confluent_kafka import Consumer
 
 import barnabas
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.client.admin.groups.group_members import MemberToRemove
-from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
-from barnabas.client.admin.topics.partitions import ElectionType
-from barnabas.client.admin.topics.topics import NewPartitions, NewTopic
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.groups import GroupDescription, GroupMember, MemberToRemove
+from barnabas.client.admin.partitions import ElectionType
+from barnabas.client.admin.topics import NewPartitions, NewTopic
 from barnabas.client.errors import (
     AdminResultsError,
     BrokerError,
@@ -23,7 +22,7 @@ from barnabas.client.errors import (
     UnsendableRequestError,
 )
 from barnabas.client.facade import Client
-from barnabas.client.fetch.list_offsets import ListedOffset
+from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

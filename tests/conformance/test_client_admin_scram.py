@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 
 import barnabas
-from barnabas.client.admin.security.scram import (
+from barnabas.client.admin.credentials import (
     ScramCredential,
     ScramDeletion,
     ScramMechanism,

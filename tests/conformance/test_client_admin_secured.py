@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import barnabas
+from barnabas.client.admin import credentials
 from barnabas.client.admin.call import AdminCall
-from barnabas.client.admin.cluster.features import UpgradeType
-from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
-from barnabas.client.admin.security import tokens
-from barnabas.client.admin.topics.log_dirs import ReplicaDirectories
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.cluster import UpgradeType
+from barnabas.client.admin.log_dirs import ReplicaDirectories
+from barnabas.client.admin.streams_groups import StreamsGroupDescription
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.admin.transactions import AbortableTransaction, TransactionDescription
 from barnabas.client.errors import BrokerError, ProducerFencedError
 from barnabas.client.topic_partition import TopicPartition
@@ -124,24 +124,24 @@ def test_tokens_are_created_renewed_listed_and_expired(kafka: SecuredKafka) -> N
         def execute(call: AdminCall[Any], version: int) -> Any:
             return call.read(raw.ask(call.build(version), version))
 
-        made = execute(tokens.create_token("User:owner", ["User:helper"], 3_600_000), 3)
+        made = execute(credentials.create_token("User:owner", ["User:helper"], 3_600_000), 3)
         assert (made.owner, made.requester, made.renewers) == (
             "User:owner",
             "User:admin",
             ("User:helper",),
         )
         assert made.max_timestamp - made.issue_timestamp == 3_600_000
-        eventually(lambda: execute(tokens.describe_tokens(["User:owner"]), 3) == [made])
-        assert made in execute(tokens.describe_tokens(None), 3)
+        eventually(lambda: execute(credentials.describe_tokens(["User:owner"]), 3) == [made])
+        assert made in execute(credentials.describe_tokens(None), 3)
         with pytest.raises(BrokerError) as caught:
-            execute(tokens.renew_token(b"no such token", -1), 2)
+            execute(credentials.renew_token(b"no such token", -1), 2)
         assert caught.value.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-        own = execute(tokens.create_token(None, [], -1), 3)
-        eventually(lambda: own in execute(tokens.describe_tokens(None), 3))
+        own = execute(credentials.create_token(None, [], -1), 3)
+        eventually(lambda: own in execute(credentials.describe_tokens(None), 3))
         assert own.owner == "User:admin"
-        assert execute(tokens.renew_token(own.hmac, 1_000_000), 2) > own.issue_timestamp
-        execute(tokens.expire_token(own.hmac, -1), 2)
-        eventually(lambda: [made] == execute(tokens.describe_tokens(None), 3))
+        assert execute(credentials.renew_token(own.hmac, 1_000_000), 2) > own.issue_timestamp
+        execute(credentials.expire_token(own.hmac, -1), 2)
+        eventually(lambda: [made] == execute(credentials.describe_tokens(None), 3))
     finally:
         raw.close()
 

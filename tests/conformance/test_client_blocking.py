@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import (
     AdminResultsError,
     BrokerError,
@@ -20,7 +20,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import read_records
-from barnabas.client.producer.batches.producer_batch import RecordMetadata
+from barnabas.client.producer.producer_batch import RecordMetadata
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess

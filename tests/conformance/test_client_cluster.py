@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import BrokerError, UnknownTopicError
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition

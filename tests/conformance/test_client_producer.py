@@ -20,8 +20,8 @@ from barnabas.client.errors import (
 )
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import read_records
-from barnabas.client.producer.batches.producer_batch import RecordMetadata
-from barnabas.client.producer.interceptors import ProducerRecord
+from barnabas.client.producer.producer_batch import RecordMetadata
+from barnabas.client.producer.user_objects import ProducerRecord
 from barnabas.record.record import Record
 from barnabas.serializers import serialize_json, serialize_string
 from barnabas.testing.broker_process import BrokerProcess

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.client.admin.cluster.features import UpgradeType
+from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -30,7 +30,7 @@ from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.client.transactions.open_transaction import OpenTransaction
+from barnabas.client.transactions.state import OpenTransaction
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.polling import read

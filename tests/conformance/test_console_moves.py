@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
 from barnabas.testing.cluster_process import ClusterProcess

@@ -17,9 +17,7 @@ from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.errors import BrokerError
 from barnabas.client.facade import Client
-from barnabas.client.group.consumer_protocol.consumer_protocol_membership import (
-    ConsumerProtocolMembership,
-)
+from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.runtime.stepper import LoopStepper
 from barnabas.testing.broker_process import BrokerProcess

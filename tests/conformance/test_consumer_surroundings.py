@@ -11,7 +11,7 @@ import pytest
 
 import barnabas
 from barnabas import CommittedOffset, ConsumerRecords, TopicPartition
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess

@@ -15,14 +15,8 @@ from typing import Any
 import pytest
 
 import barnabas
-from barnabas.client.admin.security.acls import (
-    Acl,
-    AclFilter,
-    AclOperation,
-    AclPermission,
-    AclResourceType,
-)
-from barnabas.client.admin.security.tokens import DelegationToken
+from barnabas.client.admin.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType
+from barnabas.client.admin.credentials import DelegationToken
 from barnabas.client.errors import BrokerError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_delegation_token import (

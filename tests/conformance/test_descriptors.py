@@ -10,7 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from barnabas import Admin, Consumer, Producer, TopicPartition
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.crowds import LONG_BACKLOG
 from waiting import eventually

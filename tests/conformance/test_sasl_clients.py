@@ -24,7 +24,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
 import barnabas
-from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
+from barnabas.client.admin.credentials import ScramDeletion, ScramMechanism, ScramUpsertion
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
 from conformance.kafkajs import run_kafkajs
 from conformance.sasl_brokers import MECHANISMS, SESSION_MS, SaslBarnabas, SaslKafka

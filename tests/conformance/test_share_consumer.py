@@ -9,7 +9,7 @@ import pytest
 
 import barnabas
 from barnabas import AcknowledgeType, ShareRecord, TopicPartition, aio
-from barnabas.client.admin.groups.share_groups import ShareOffset
+from barnabas.client.admin.share_groups import ShareOffset
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess

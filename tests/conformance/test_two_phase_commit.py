@@ -25,7 +25,7 @@ from barnabas.client.errors import (
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.client.transactions.prepared_transaction import PreparedTransaction
+from barnabas.client.transactions.state import PreparedTransaction
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_value

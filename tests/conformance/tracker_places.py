@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import barnabas
+from barnabas.client.consumer.assignment.subscription import RebalanceListener
 from barnabas.client.consumer.errors import CommitFailedError
-from barnabas.client.consumer.rebalance_listener import RebalanceListener
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.facade import Client
 from barnabas.client.group.membership import GroupGeneration

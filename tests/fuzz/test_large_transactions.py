@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import barnabas
-from barnabas.client.admin.security.acls import (
+from barnabas.client.admin.acls import (
     Acl,
     AclFilter,
     AclOperation,

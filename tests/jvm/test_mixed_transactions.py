@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.admin.cluster.features import UpgradeType
-from barnabas.client.admin.topics.partitions import ElectionType
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.cluster import UpgradeType
+from barnabas.client.admin.partitions import ElectionType
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import barnabas
-from barnabas.client.admin.security.scram import ScramMechanism, ScramUpsertion
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.credentials import ScramMechanism, ScramUpsertion
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.metadata.configs.configs_image import QuotaEntity
 from barnabas.protocol.errors import ErrorCode

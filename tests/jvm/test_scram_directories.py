@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
+from barnabas.client.admin.credentials import ScramDeletion, ScramMechanism, ScramUpsertion
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka
 from jvm.scram_formatting import format_by_barnabas, format_by_kafka
 from waiting import eventually

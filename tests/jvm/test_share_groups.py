@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import barnabas
 from barnabas import AcknowledgeType, NewTopic, TopicPartition
-from barnabas.client.admin.groups.share_groups import ShareOffset
+from barnabas.client.admin.share_groups import ShareOffset
 from barnabas.metrics import names
 from barnabas.metrics.catalogue import CATALOGUE
 from barnabas.metrics.exposition import exposition_name

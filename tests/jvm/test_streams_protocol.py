@@ -13,8 +13,8 @@ from subprocess import CompletedProcess
 import pytest
 
 import barnabas
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.streams_groups import StreamsGroupDescription
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import QUICK_FENCING, KafkaProcess
 from jvm.word_count import APPLICATION, CHANGELOG, PARTITIONS, REPARTITION, Pipeline

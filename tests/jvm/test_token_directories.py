@@ -17,7 +17,7 @@ from waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.client.admin.security.tokens import DelegationToken
+    from barnabas.client.admin.credentials import DelegationToken
 
 pytestmark = pytest.mark.conformance
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.client.admin.cluster.features import UpgradeType
+from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.facade import Client
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.testing.broker_process import BrokerProcess

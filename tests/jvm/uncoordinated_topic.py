@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.client.admin.topics.topic_partitions import PartitionState
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic, PartitionState
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.cluster_process import ClusterProcess

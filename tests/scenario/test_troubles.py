@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -10,7 +10,7 @@ from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientError
-from barnabas.client.group.user_code import UserCode
+from barnabas.client.user_code import UserCode
 from unit.server.simulated_broker import HOST, PORT
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.producer.producer_plans import Until
-from barnabas.client.share.share_config import share_consumer_config
+from barnabas.client.share.share_consumer_base import share_consumer_config
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.create_partitions import (

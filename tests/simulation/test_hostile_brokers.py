@@ -11,7 +11,7 @@ import pytest
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.producer.producer_core import ProducerCore
-from barnabas.client.producer.producer_parts import take_parts
+from barnabas.client.producer.user_objects import take_parts
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from simulation.filled_topics import GROUP, filled_broker

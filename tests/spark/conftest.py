@@ -18,7 +18,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.spark.session import spark_session
 from barnabas.testing.broker_process import BrokerProcess

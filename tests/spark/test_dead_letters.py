@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.cli.topics.commands import topics
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import ConsumerRecord
 from barnabas.spark.errors import DeadLetterError, ValueDecodeError

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
 from spark.queries import Stream, caught_up, save, to_the_end

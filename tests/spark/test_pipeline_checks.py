@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from spark.pipeline_shell import TIMEOUT_S, Pipeline
 

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.protobuf.functions import from_protobuf
 
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.serializers import ProtobufSerializer, SchemaRegistry
 from barnabas.serializers.protobuf.proto_types import ProtoTypes

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import barnabas
-from barnabas.client.admin.security.scram import ScramMechanism, ScramUpsertion
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.credentials import ScramMechanism, ScramUpsertion
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from conformance.sasl_brokers import SaslBarnabas
 from conformance.tls_cluster import PASSWORD, TlsFiles

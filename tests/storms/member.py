@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import barnabas
-from barnabas.client.consumer.rebalance_listener import RebalanceListener
+from barnabas.client.consumer.assignment.subscription import RebalanceListener
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from storms.history import Diary

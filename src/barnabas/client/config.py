@@ -287,7 +287,7 @@ class ClientConfig(_WrittenKeys):
         """Validate the keys that depend on each other."""
         if self.security_protocol != "PLAINTEXT" or any(name.startswith("sasl_") for name in given):
             # Imported only for clients that log in.
-            from barnabas.client.security.sasl import check_sasl
+            from barnabas.client.sasl import check_sasl
 
             check_sasl(self)
         self._check_group(given)

@@ -1,4 +1,7 @@
-"""Variables in a client's configuration, which `config.providers` resolve (KIP-297)."""
+"""Variables in a client's configuration, which `config.providers` resolve (KIP-297).
+
+Loaded only for configurations with variables.
+"""
 
 from __future__ import annotations
 

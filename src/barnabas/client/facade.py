@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.connections.topic_lookup import Sought, TopicLookup
 from barnabas.client.errors import ClientError
-from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup, offset_spec
+from barnabas.client.fetch.offset_lookups import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.fetch.record_stream import RecordStream
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
-from barnabas.client.retries.retrying import RetryingCall
-from barnabas.client.session.await_broker import await_broker
-from barnabas.client.session.closed_by_user import ClosedByUser
-from barnabas.client.session.session import Session
-from barnabas.client.session.with_block import WithBlock
+from barnabas.client.retries import RetryingCall
+from barnabas.client.session.lifetime import ClosedByUser, WithBlock
+from barnabas.client.session.session import Session, await_broker
 from barnabas.client.topic_partition import (
     TopicPartition,
     as_partition,
@@ -31,15 +29,15 @@ from barnabas.client.topic_partition import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from barnabas.client.admin.admin_client import AdminClient
-    from barnabas.client.admin.cluster.cluster_info import ClusterDescription
-    from barnabas.client.admin.configs.configs import ConfigEntry, ConfigResource
-    from barnabas.client.admin.topics.topics import NewTopic
+    from barnabas.client.admin.admin import AdminClient
+    from barnabas.client.admin.cluster import ClusterDescription
+    from barnabas.client.admin.configs import ConfigEntry, ConfigResource
+    from barnabas.client.admin.topics import NewTopic
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import BrokerError, NoBrokersError
     from barnabas.client.fetch.record_set import RecordSet
-    from barnabas.client.producer.shared_producer import SharedProducer
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.producer.producer import SharedProducer
+    from barnabas.client.retries import OnDone
 
     PartitionKey = tuple[str, int]
 
@@ -316,9 +314,9 @@ class Client(ClosedByUser, WithBlock):
         Args:
             config: Config keys that override the client's.
         """
-        from barnabas.client.producer.configured_partitioner import check_partitioner
-        from barnabas.client.producer.producer_parts import take_parts
-        from barnabas.client.producer.shared_producer import SharedProducer
+        from barnabas.client.producer.partitioner import check_partitioner
+        from barnabas.client.producer.producer import SharedProducer
+        from barnabas.client.producer.user_objects import take_parts
 
         self._session.check_usable()
         parts, keys = take_parts(config)
@@ -377,7 +375,7 @@ class Client(ClosedByUser, WithBlock):
     @cached_property
     def admin(self) -> AdminClient:
         """All admin calls; the methods below cover the most frequent ones."""
-        from barnabas.client.admin.admin_client import AdminClient
+        from barnabas.client.admin.admin import AdminClient
 
         session = self._session
         return AdminClient(self._cluster, session.coordinators, session.waiter)
@@ -398,9 +396,8 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             AdminResultsError: Some topics were not created, and `raise_errors` is True.
         """
-        from barnabas.client.admin.plan import run
+        from barnabas.client.admin.call import errors_of, raise_failed, run
         from barnabas.client.admin.plans.topics import create_topic_ids
-        from barnabas.client.admin.results import errors_of, raise_failed
 
         plan = create_topic_ids(self.admin.sender, list(topics), validate_only=validate_only)
         ids = run(plan, self._session.waiter)
@@ -430,7 +427,7 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             BrokerError: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, ...
         """
-        from barnabas.client.admin.topics.topics import NewTopic
+        from barnabas.client.admin.topics import NewTopic
 
         new = NewTopic(name, partitions, replication_factor, configs or {})
         error = self.create_topics([new], raise_errors=False)[name]
@@ -474,7 +471,7 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             ClientError: The configs of a topic could not be described.
         """
-        from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+        from barnabas.client.admin.configs import ConfigResource, ResourceType
 
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         return {resource.name: found for resource, found in self._configs(resources).items()}
@@ -485,7 +482,7 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             ClientError: The configs of the broker could not be described.
         """
-        from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+        from barnabas.client.admin.configs import ConfigResource, ResourceType
 
         resource = ConfigResource(ResourceType.BROKER, str(node_id))
         return self._configs([resource])[resource]
@@ -500,7 +497,7 @@ class Client(ClosedByUser, WithBlock):
 
     def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configs of a topic; the value None resets a config to its default."""
-        from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+        from barnabas.client.admin.configs import ConfigResource, ResourceType
 
         self.admin.alter_configs(ConfigResource(ResourceType.TOPIC, name), changes)
 

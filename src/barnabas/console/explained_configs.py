@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.client.admin.configs.configs import ConfigEntry
+    from barnabas.client.admin.configs import ConfigEntry
 
 __all__ = ["ExplainedConfig", "explained_configs"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from barnabas.client.admin.configs.configs import ConfigEntry
+    from barnabas.client.admin.configs import ConfigEntry
 
 __all__ = ["inherited_times", "needs_broker"]
 

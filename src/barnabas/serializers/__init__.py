@@ -68,8 +68,6 @@ if TYPE_CHECKING:
         Schema as Schema,
         SchemaReference as SchemaReference,
         SchemaType as SchemaType,
-    )
-    from barnabas.serializers.subject_names import (
         record_name as record_name,
         topic_name as topic_name,
         topic_record_name as topic_record_name,
@@ -102,8 +100,6 @@ _DEFINED_IN = {
         "Schema",
         "SchemaReference",
         "SchemaType",
-    ),
-    "barnabas.serializers.subject_names": (
         "record_name",
         "topic_name",
         "topic_record_name",

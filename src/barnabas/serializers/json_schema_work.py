@@ -109,7 +109,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 class _Graph:
-    """Which schemas each schema applies to the same value, and to the values within it."""
+    """The schemas that each schema applies to the same value, and to the values within it."""
 
     def __init__(self, schema: Any, references: Mapping[str, Any]) -> None:
         # Documents and schemas with an id, by URI.

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from barnabas.runtime.clock import SystemClock
 from barnabas.serializers import wire_format
-from barnabas.serializers.bounded_cache import BoundedCache
+from barnabas.serializers.caches import BoundedCache, RecentFailures
 from barnabas.serializers.errors import RegistryError, SchemaError
-from barnabas.serializers.recent_failures import RecentFailures
-from barnabas.serializers.subject_names import topic_name
+from barnabas.serializers.schema import topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.serializers.registry import SchemaRegistry
-    from barnabas.serializers.schema import Schema
-    from barnabas.serializers.subject_names import SubjectName
+    from barnabas.serializers.schema import Schema, SubjectName
 
 __all__ = [
     "Part",
@@ -48,7 +46,7 @@ class SchemaLookup(Exception):  # noqa: N818 - a request of the asyncio clients,
 
 
 class SerializerOptions(TypedDict, total=False):
-    """How a serializer finds its schema in the registry.
+    """The way in which a serializer finds its schema in the registry.
 
     Attributes:
         auto_register: Whether to register the schema (the default). Otherwise, it must be

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 import msgspec
 
 from barnabas.runtime import web
-from barnabas.serializers.bounded_cache import BoundedCache
+from barnabas.serializers.caches import BoundedCache
 from barnabas.serializers.errors import CONFLICT, RegistryError, SchemaError, UnknownSchemaError
 from barnabas.serializers.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from barnabas.serializers.wire_format import ID_MAX

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.client.errors import NoBrokersError
-    from barnabas.client.producer.shared_producer import SharedProducer
+    from barnabas.client.producer.producer import SharedProducer
 
 # Long reads: larger responses than Kafka's defaults, so that each holds enough rows. A response
 # below 4 MiB is received into one buffer; `FrameBuffers` grows a larger buffer by copying.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from barnabas.client.session.with_block import WithBlock
+from barnabas.client.session.lifetime import WithBlock
 from barnabas.metrics.metrics_listener import MetricsListener
 from barnabas.metrics.registry import MetricsRegistry
 from barnabas.runtime.stepper import LoopStepper

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.producer.configured_partitioner import PARTITIONERS
+from barnabas.client.producer.partitioner import PARTITIONERS
 from barnabas.settings.java_pattern import compile_java_pattern
 from barnabas.settings.pattern import PatternError
 from barnabas.spark.client_options import ClientOptions

@@ -6,8 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.admin import Admin
-from barnabas.client.admin.topics.topic_partitions import TopicState
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic, TopicState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from barnabas.client.share.acknowledge_type import AcknowledgeType
+from barnabas.client.share.acknowledgements import AcknowledgeType
 from chaos.groups.share_history import Answer
 from chaos.verdict import Verdict
 

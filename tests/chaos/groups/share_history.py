@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from barnabas.client.share.acknowledge_type import AcknowledgeType
+from barnabas.client.share.acknowledgements import AcknowledgeType
 
 FOREVER = float("inf")
 

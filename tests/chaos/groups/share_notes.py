@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from barnabas.client.errors import BrokerError, ClientError
-from barnabas.client.share.acknowledge_type import AcknowledgeType
-from barnabas.client.share.share_records import ShareRecord
+from barnabas.client.share.acknowledgements import AcknowledgeType
+from barnabas.client.share.acquired_records import ShareRecord
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from chaos.groups.share_history import FOREVER, Acknowledgement, Answer, Delivery, ShareHistory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.share.acknowledge_type import AcknowledgeType
+from barnabas.client.share.acknowledgements import AcknowledgeType
 from chaos.groups.share_checker import KINDS, check_share_group
 from chaos.groups.share_history import Acknowledgement, Answer, Delivery, ShareHistory
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import barnabas
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from chaos.history import code_in, value_of
 from chaos.load import read_each

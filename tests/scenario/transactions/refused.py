@@ -9,7 +9,7 @@ from barnabas.client.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from barnabas.client.transactions.reaction import Reaction, reaction_to
+from barnabas.client.transactions.state import Reaction, reaction_to
 
 # Verdicts of `Refused`: the producer must abort, or it cannot continue.
 ABORT = "abort"

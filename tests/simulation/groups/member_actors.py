@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.consumer.assignment.subscription import RebalanceListener
+from barnabas.client.consumer.commits import as_offsets
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.group.commits import as_offsets
-from barnabas.client.consumer.rebalance_listener import RebalanceListener
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import BrokerError, ClientError
-from barnabas.client.group.user_code import UserCode
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.user_code import UserCode
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from chaos.groups.member_history import Heartbeat, MemberHistory

@@ -9,17 +9,17 @@ from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.errors import ClientError
 from barnabas.client.producer.producer_core import ProducerCore
-from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.producer_plans import Until
-from barnabas.client.share.acknowledge_type import AcknowledgeType
-from barnabas.client.share.share_config import share_consumer_config
+from barnabas.client.producer.user_objects import take_parts
+from barnabas.client.share.acknowledgements import AcknowledgeType
+from barnabas.client.share.share_consumer_base import share_consumer_config
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
 from barnabas.client.topic_partition import TopicPartition
 from chaos.groups.share_notes import ShareNotes
 from simulation.transactions.actors import CALL_MS, DEFAULT_KEYS, ActingProducer, Session, Work
 
 if TYPE_CHECKING:
-    from barnabas.client.share.share_records import ShareRecord
+    from barnabas.client.share.acquired_records import ShareRecord
     from barnabas.runtime.loop import Runtime
 
 FETCH_WAIT_MS = 200

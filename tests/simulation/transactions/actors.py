@@ -12,11 +12,11 @@ from barnabas.client.consumer.calls.lookups import Lookups
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFencedError
-from barnabas.client.fetch.list_offsets import LATEST
+from barnabas.client.fetch.offset_lookups import LATEST
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.producer_core import ProducerCore
-from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.producer.producer_plans import ProducerPlan, Until
+from barnabas.client.producer.user_objects import take_parts
 from barnabas.client.topic_partition import TopicPartition
 from chaos.transactional.clients import AbortableError, FatalError
 from chaos.transactional.history import Place

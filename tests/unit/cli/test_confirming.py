@@ -15,9 +15,9 @@ from barnabas.cli.acls import commands as acl_commands
 from barnabas.cli.admin import brokers as broker_commands, configs as config_commands
 from barnabas.cli.common import confirming
 from barnabas.cli.group import group
-from barnabas.client.admin.cluster.cluster_info import ClusterDescription
-from barnabas.client.admin.configs.configs import ConfigEntry
-from barnabas.client.admin.security.acls import Acl
+from barnabas.client.admin.acls import Acl
+from barnabas.client.admin.cluster import ClusterDescription
+from barnabas.client.admin.configs import ConfigEntry
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from unit.cli.leaf_commands import LEAVES

@@ -24,14 +24,18 @@ from barnabas.cli.doctor.commands import doctor
 from barnabas.cli.doctor.diagnosis import Diagnosis, Finding
 from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.group import group
-from barnabas.client.admin.cluster.cluster_info import ClusterDescription, Versions
-from barnabas.client.admin.cluster.quorum import QuorumDescription, QuorumReplica
-from barnabas.client.admin.configs.configs import ConfigEntry
-from barnabas.client.admin.topics.log_dirs import LogDirectory
+from barnabas.client.admin.cluster import (
+    ClusterDescription,
+    QuorumDescription,
+    QuorumReplica,
+    Versions,
+)
+from barnabas.client.admin.configs import ConfigEntry
+from barnabas.client.admin.log_dirs import LogDirectory
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
 from barnabas.client.errors import broker_error
-from barnabas.client.fetch.list_offsets import ListedOffset
+from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.cli.transactions.held_back import HeldBack, gather_held_back
-from barnabas.client.admin.topics.partitions import ActiveProducer
+from barnabas.client.admin.partitions import ActiveProducer
 from barnabas.client.admin.transactions import TransactionDescription, TransactionListing
 from barnabas.client.errors import ClientError, DisconnectedError
 from barnabas.client.topic_partition import TopicPartition

@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.cli.partitions.show import is_unhealthy, rows, snapshot_json
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
-from barnabas.client.admin.topics.reassignments import Reassignment
-from barnabas.client.admin.topics.topic_partitions import PartitionState
+from barnabas.client.admin.partitions import Reassignment
+from barnabas.client.admin.topics import PartitionState
 from barnabas.client.errors import ClientError, DisconnectedError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.admin import quorum as command
-from barnabas.client.admin.cluster.quorum import QuorumDescription, QuorumReplica, VoterEndpoint
+from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica, VoterEndpoint
 
 NOW_MS = 1_700_000_000_000
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.common import quorum_state
-from barnabas.client.admin.cluster.quorum import QuorumDescription, QuorumReplica
+from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.errors import ErrorCode
 

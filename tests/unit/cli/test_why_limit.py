@@ -13,7 +13,7 @@ from barnabas.cli.common.quorum_state import QuorumState
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
 from barnabas.cli.why import commands
 from barnabas.cli.why.facts.facts import BrokerFacts, PartitionFacts
-from barnabas.client.admin.topics.topic_partitions import PartitionState
+from barnabas.client.admin.topics import PartitionState
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from barnabas.cli.why.reasons.cluster_reasons import cluster_reasons
 from barnabas.cli.why.reasons.offset_reasons import offset_reasons
 from barnabas.cli.why.reasons.partition_reasons import partition_reasons
 from barnabas.cli.why.reasons.reason import Reason, duration
-from barnabas.client.admin.topics.partitions import ActiveProducer
-from barnabas.client.admin.topics.reassignments import Reassignment
-from barnabas.client.admin.topics.topic_partitions import PartitionState
+from barnabas.client.admin.partitions import ActiveProducer, Reassignment
+from barnabas.client.admin.topics import PartitionState
 from barnabas.client.admin.transactions import TransactionDescription
 from barnabas.client.errors import BrokerError, ClientError, DisconnectedError, broker_error
 from barnabas.client.topic_partition import TopicPartition

@@ -17,9 +17,13 @@ from barnabas.cli.why.facts.share_facts import (
 )
 from barnabas.cli.why.reasons.group_reasons import group_reasons
 from barnabas.cli.why.reasons.reason import Reason
-from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
-from barnabas.client.admin.groups.share_groups import ShareOffset
-from barnabas.client.admin.groups.share_states import ShareRecordState, ShareState, ShareStateBatch
+from barnabas.client.admin.groups import GroupDescription, GroupMember
+from barnabas.client.admin.share_groups import (
+    ShareOffset,
+    ShareRecordState,
+    ShareState,
+    ShareStateBatch,
+)
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

@@ -14,8 +14,7 @@ from barnabas.client.connections.metadata_cache import (
     TopicInfo,
 )
 from barnabas.client.errors import DisconnectedError
-from barnabas.client.retries.backoff import Backoff
-from barnabas.client.retries.retry_timer import RetryTimer
+from barnabas.client.retries import Backoff, RetryTimer
 from barnabas.runtime.rng import SeededRng
 
 if TYPE_CHECKING:

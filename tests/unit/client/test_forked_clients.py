@@ -13,8 +13,8 @@ import barnabas
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import ForkedClientError
 from barnabas.client.facade import Client
-from barnabas.client.group.user_code import UserCode
 from barnabas.client.share.share_consumer import ShareConsumer
+from barnabas.client.user_code import UserCode
 
 ADDRESS = "127.0.0.1:1"
 TP = ("t", 0)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.connections.connections import deliver_response
 from barnabas.client.connections.coordinators import Coordinators
-from barnabas.client.connections.deliver_response import deliver_response
 from barnabas.client.connections.metadata_cache import MetadataCache
 from barnabas.client.errors import (
     BrokerError,
@@ -15,8 +15,8 @@ from barnabas.client.errors import (
     UnusableResponseError,
     broker_error,
 )
-from barnabas.client.fetch.list_offsets import LATEST, OffsetLookup
-from barnabas.client.fetch.record_scan import scan_records
+from barnabas.client.fetch.offset_lookups import LATEST, OffsetLookup
+from barnabas.client.fetch.record_set import scan_records
 from barnabas.client.group.classic.member_payloads import read_assignment
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.producer.producer_identity import ProducerIdentity

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client.admin.configs.configs import ConfigEntry, ConfigSynonym
+from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
 from barnabas.console.charts import line_chart
 from barnabas.console.explained_configs import explained_configs
 from barnabas.console.inherited_times import inherited_times

@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 from barnabas.client.config import ClientConfig
-from barnabas.client.security.sasl import client_login
+from barnabas.client.sasl import client_login
 from barnabas.sasl.errors import SaslError
 from barnabas.sasl.token_login import TokenLogin
 from barnabas.sim.world import sim_runtime

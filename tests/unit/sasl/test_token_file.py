@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.security.sasl import check_sasl
+from barnabas.client.sasl import check_sasl
 from barnabas.sasl.errors import SaslError
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE
 from barnabas.sasl.token_file import ALLOWED_FILES, TokenFile, token_file

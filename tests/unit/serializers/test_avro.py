@@ -18,7 +18,7 @@ from barnabas.serializers import (
     SchemaRegistry,
     WireFormatError,
 )
-from barnabas.serializers.avro.resolution import find_mismatch
+from barnabas.serializers.avro.mismatches import find_mismatch
 from barnabas.serializers.avro.schema import AvroSchema
 from barnabas.serializers.wire_format import encode_header
 from unit.serializers.registry_server import RegistryServer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.producer.serializing import record_serializer
+from barnabas.client.producer.user_objects import record_serializer
 from barnabas.serializers import AvroDeserializer, AvroSerializer, SchemaRegistry
 from barnabas.serializers.lookups import SchemaLookup
 from unit.serializers.registry_server import RegistryServer

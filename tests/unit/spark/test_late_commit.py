@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.errors import broker_error
-from barnabas.client.transactions.reaction import fenced
+from barnabas.client.transactions.state import fenced
 from barnabas.coordinator.transaction.producer import Producer
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode

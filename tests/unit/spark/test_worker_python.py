@@ -79,7 +79,7 @@ def test_modules_are_frozen_once_until_more_of_them_are_imported(
 
 
 # Each worker process would spend more time on these modules than on a small task.
-DEAR = "pandas", "barnabas.client.admin.admin_client"
+DEAR = "pandas", "barnabas.client.admin.admin"
 IMPORTS = """
 import sys
 import tests.unit.spark.test_rows as rows

@@ -104,7 +104,7 @@ def test_partitions(kafka_broker):
     assert kafka_broker.settings["num.partitions"] == "{wanted}"
     assert kafka_broker.settings["group.initial.rebalance.delay.ms"] == "0"
     with Admin(kafka_broker.bootstrap) as admin:
-        from barnabas.client.admin.topics.topics import NewTopic
+        from barnabas.client.admin.topics import NewTopic
         admin.create_topics([NewTopic("t")])
         assert len(admin.describe_topics(["t"])["t"].partitions) == {wanted}
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas import Admin, Consumer, Producer
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.testing.relayed_cluster import CLIENTS, RelayedCluster
 from waiting import eventually
 

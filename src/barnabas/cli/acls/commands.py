@@ -22,7 +22,7 @@ from barnabas.cli.acls.why import why
 from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.common.printable import echo
-from barnabas.client.admin.security.acls import Acl, AclFilter
+from barnabas.client.admin.acls import Acl, AclFilter
 from barnabas.client.errors import BrokerError
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 

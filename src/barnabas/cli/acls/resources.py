@@ -20,7 +20,7 @@ from barnabas.protocol.acls import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.client.admin.security.acls import Acl
+    from barnabas.client.admin.acls import Acl
 
 F = TypeVar("F", bound="Callable[..., Any]")
 

@@ -19,8 +19,8 @@ from barnabas.cli.acls.resources import (
 )
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json
 from barnabas.cli.common.printable import echo
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
-from barnabas.client.admin.security.acls import Acl, AclFilter
+from barnabas.client.admin.acls import Acl, AclFilter
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.metadata.acls.acl import Acl as Entry
 from barnabas.metadata.acls.acls_image import AclsImage

@@ -19,13 +19,13 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, strong, warn
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from barnabas.client.admin.configs.configs import ConfigEntry
+    from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.facade import Client
 
 EXAMPLES = """\b

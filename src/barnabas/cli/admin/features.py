@@ -22,7 +22,7 @@ from barnabas.client.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.admin.cluster.features import UpgradeType
+    from barnabas.client.admin.cluster import UpgradeType
     from barnabas.client.facade import Client
 
 EXAMPLES = """\b
@@ -106,7 +106,7 @@ def upgrade_features(
     pairs: Sequence[str], dry_run: bool, bootstrap: str, properties: Sequence[str], as_json: bool
 ) -> None:
     """Raise the levels of features, all or none of them."""
-    from barnabas.client.admin.cluster.features import UpgradeType
+    from barnabas.client.admin.cluster import UpgradeType
 
     options = ClientOptions(bootstrap, properties, as_json)
     _update(_parse(pairs), UpgradeType.UPGRADE, options, dry_run=dry_run)
@@ -130,7 +130,7 @@ def downgrade_features(
     as_json: bool,
 ) -> None:
     """Lower the levels of features, all or none of them; level 0 disables a feature."""
-    from barnabas.client.admin.cluster.features import UpgradeType
+    from barnabas.client.admin.cluster import UpgradeType
 
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
     _update(_parse(pairs), kind, ClientOptions(bootstrap, properties, as_json), dry_run=dry_run)

@@ -15,7 +15,7 @@ from barnabas.client.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.client.admin.topics.log_dirs import LogDirectory, ReplicaInfo
+    from barnabas.client.admin.log_dirs import LogDirectory, ReplicaInfo
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 

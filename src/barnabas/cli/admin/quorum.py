@@ -13,12 +13,12 @@ from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, good, strong, warn
-from barnabas.client.admin.cluster.quorum import NO_DIRECTORY
+from barnabas.client.admin.cluster import NO_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.cluster.quorum import QuorumDescription, QuorumReplica
+    from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica
     from barnabas.client.facade import Client
 
 EXAMPLES = """\b
@@ -216,7 +216,7 @@ def add_voter(
 
     Start it first and let it catch up: `barnabas quorum describe` shows it as an observer.
     """
-    from barnabas.client.admin.cluster.quorum import VoterEndpoint
+    from barnabas.client.admin.cluster import VoterEndpoint
 
     parsed = []
     for text in endpoints:

@@ -19,7 +19,7 @@ from barnabas.cli.common.tables import echo_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.client.admin.configs.quotas import QuotaEntity
+    from barnabas.client.admin.configs import QuotaEntity
 
 EXAMPLES = """\b
 Examples:

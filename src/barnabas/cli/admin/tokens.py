@@ -18,7 +18,7 @@ from barnabas.cli.common.units import duration_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.client.admin.security.tokens import DelegationToken
+    from barnabas.client.admin.credentials import DelegationToken
 
 F = TypeVar("F", bound="Callable[..., Any]")
 

@@ -22,7 +22,7 @@ from barnabas.sasl.scram_keys import ITERATIONS_DEFAULT, SCRAM_MECHANISMS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.security.scram import ScramCredential
+    from barnabas.client.admin.credentials import ScramCredential
     from barnabas.client.facade import Client
 
 EXAMPLES = """\b
@@ -112,7 +112,7 @@ def add_user(
     as_json: bool,
 ) -> None:
     """Add a user, or change the password. Without --mechanism: for SCRAM-SHA-512."""
-    from barnabas.client.admin.security.scram import ScramUpsertion
+    from barnabas.client.admin.credentials import ScramUpsertion
 
     chosen = list(dict.fromkeys(mechanism)) or ["SCRAM-SHA-512"]
     password = _password(password_file)
@@ -144,7 +144,7 @@ def remove_users(
 
     Asks for confirmation on a terminal.
     """
-    from barnabas.client.admin.security.scram import ScramDeletion
+    from barnabas.client.admin.credentials import ScramDeletion
 
     wanted = {SCRAM_MECHANISMS[each] for each in mechanism} or set(SCRAM_MECHANISMS.values())
     removed: dict[str, list[str]] = {}

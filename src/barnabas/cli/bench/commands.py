@@ -137,7 +137,7 @@ def _topic(client: Client, name: str | None, given: Mapping[str, Any]) -> Iterat
 
     Without a name, create a topic and delete it at the end.
     """
-    from barnabas.client.admin.topics.topics import NewTopic
+    from barnabas.client.admin.topics import NewTopic
 
     used = name or f"barnabas-bench-{uuid.uuid4().hex[:8]}"
     if name is None or not _exists(client, name):

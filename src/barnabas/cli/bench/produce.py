@@ -10,7 +10,7 @@ from barnabas.cli.bench.load import Payloads, Schedule
 if TYPE_CHECKING:
     from barnabas.cli.bench.load import Load
     from barnabas.cli.bench.measurement import Measurement
-    from barnabas.client.producer.shared_producer import SharedProducer
+    from barnabas.client.producer.producer import SharedProducer
 
 __all__ = ["run_produce"]
 

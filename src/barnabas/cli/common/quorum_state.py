@@ -13,7 +13,7 @@ from barnabas.client.errors import ClientError, NoBrokersError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.client.admin.cluster.quorum import QuorumDescription
+    from barnabas.client.admin.cluster import QuorumDescription
     from barnabas.client.facade import Client
 
 __all__ = ["NO_LEADER", "QuorumState", "quorum_state"]

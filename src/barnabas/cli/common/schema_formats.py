@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.serializers.lookups import Part, SchemaDeserializer, SchemaSerializer
     from barnabas.serializers.registry import SchemaRegistry
-    from barnabas.serializers.subject_names import SubjectName
+    from barnabas.serializers.schema import SubjectName
 
 __all__ = [
     "REGISTRY_VARIABLE",
@@ -173,7 +173,7 @@ class Naming(NamedTuple):
         Raises:
             click.UsageError: There is no such strategy.
         """
-        from barnabas.serializers import subject_names
+        from barnabas.serializers import schema
 
         setting = f"{part}.{_STRATEGY}"
         given = self.strategy or settings.get(setting) or "topic"
@@ -185,7 +185,7 @@ class Naming(NamedTuple):
             raise click.UsageError(
                 f"{source}: there is no strategy {given!r}; choose topic, record or topic-record"
             )
-        strategy: SubjectName = getattr(subject_names, name)
+        strategy: SubjectName = getattr(schema, name)
         # A schema that the registry has yet to send has no name.
         default = self.messages[part] or ""
         if name != "topic_name" and not default:

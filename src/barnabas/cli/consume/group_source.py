@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.output import warning
 from barnabas.cli.consume.places import Place, PlaceKind, resolve
 from barnabas.cli.consume.source import Chunk
+from barnabas.client.consumer.assignment.subscription import RebalanceListener
 from barnabas.client.consumer.errors import CommitFailedError
-from barnabas.client.consumer.rebalance_listener import RebalanceListener
 from barnabas.client.errors import CorruptRecordsError
 
 if TYPE_CHECKING:

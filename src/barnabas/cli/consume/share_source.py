@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.output import warning
 from barnabas.cli.consume.source import Chunk
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.share.acknowledge_type import AcknowledgeType
+from barnabas.client.share.acknowledgements import AcknowledgeType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.cli.consume.skipping import ErrorPolicy
     from barnabas.client.errors import ClientError, RecordDeserializationError
+    from barnabas.client.share.acquired_records import ShareRecord
     from barnabas.client.share.share_consumer import ShareConsumer
-    from barnabas.client.share.share_records import ShareRecord
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["ShareSource"]

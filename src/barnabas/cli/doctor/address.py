@@ -14,7 +14,7 @@ from barnabas.cli.doctor.probe import Peer, responder
 from barnabas.cli.doctor.quorum import examine_quorum, report_lost_quorum
 from barnabas.cli.doctor.replicas import examine_moves, examine_partitions
 from barnabas.cli.doctor.transactions import examine_transactions
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from barnabas.cli.common.quorum_state import QuorumState
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
-    from barnabas.client.admin.cluster.cluster_info import ClusterDescription
-    from barnabas.client.admin.cluster.quorum import QuorumDescription
+    from barnabas.client.admin.cluster import ClusterDescription, QuorumDescription
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.quorum_state import NO_LEADER, quorum_state
 from barnabas.cli.doctor.probe import BROKERS, Probes
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.server.configs.cluster_settings import parse_voter
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cli.common.quorum_state import QuorumState
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
-    from barnabas.client.admin.cluster.cluster_info import ClusterDescription
+    from barnabas.client.admin.cluster import ClusterDescription
     from barnabas.client.facade import Client
 
 __all__ = ["examine_quorum", "report_lost_quorum"]

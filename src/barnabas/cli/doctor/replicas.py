@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.transactions.held_back import HeldBack
     from barnabas.client.facade import Client
-    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset
 
 __all__ = ["examine_transactions"]
 

@@ -53,7 +53,7 @@ def elect_leaders(
     election do not change.
     """
     from barnabas.cli.common.partition_specs import partitions_of
-    from barnabas.client.admin.topics.partitions import ElectionType
+    from barnabas.client.admin.partitions import ElectionType
 
     if unclean and not specs:
         raise click.UsageError("name the partitions for --unclean")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.partitions.plan import Move
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
-    from barnabas.client.admin.topics.reassignments import Reassignment
+    from barnabas.client.admin.partitions import Reassignment
     from barnabas.client.errors import BrokerError
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.topics.reassignments import Reassignment
-    from barnabas.client.admin.topics.topic_partitions import PartitionState, TopicState
+    from barnabas.client.admin.partitions import Reassignment
+    from barnabas.client.admin.topics import PartitionState, TopicState
     from barnabas.client.facade import Client
-    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset
 
 __all__ = ["PartitionSnapshot", "take_snapshots"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.cli.common.record_progress import Progress
     from barnabas.cli.produce.chunks import InputChunk
     from barnabas.cli.produce.creation_notice import CreationNotice
-    from barnabas.client.producer.shared_producer import SharedProducer
+    from barnabas.client.producer.producer import SharedProducer
 
 __all__ = ["Delivery", "Limits"]
 

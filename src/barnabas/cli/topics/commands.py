@@ -28,7 +28,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.admin.configs.configs import ConfigEntry
+    from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import BrokerError
 
@@ -208,7 +208,7 @@ def create_topics(
     as_json: bool,
 ) -> None:
     """Create topics and wait until they can be used."""
-    from barnabas.client.admin.topics.topics import NewTopic
+    from barnabas.client.admin.topics import NewTopic
 
     pairs = config_values(configs, "--config")
     new = [NewTopic(name, partitions or -1, replication_factor or -1, pairs) for name in names]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.cli.transactions.hanging import OpenTransaction
-    from barnabas.client.admin.topics.partitions import ActiveProducer
+    from barnabas.client.admin.partitions import ActiveProducer
     from barnabas.client.admin.transactions import AbortableTransaction, TransactionDescription
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition

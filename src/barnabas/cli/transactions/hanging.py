@@ -17,7 +17,7 @@ from barnabas.protocol.api_keys import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.admin.topics.partitions import ActiveProducer
+    from barnabas.client.admin.partitions import ActiveProducer
     from barnabas.client.admin.transactions import TransactionDescription
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition

@@ -15,7 +15,7 @@ from barnabas.client.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.admin.topics.partitions import ActiveProducer
+    from barnabas.client.admin.partitions import ActiveProducer
     from barnabas.client.admin.transactions import TransactionDescription
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from barnabas.client.admin.call import FINAL_ERRORS
-from barnabas.client.admin.plan import Pause, Plan
+from barnabas.client.admin.call import FINAL_ERRORS, Pause, Plan
 from barnabas.client.connections.connections import Call
 from barnabas.client.connections.coordinators import GROUP, SHARE, TRANSACTION, Coordinators
 from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError
 from barnabas.client.group.group_offsets import GroupOffsets
-from barnabas.client.retries.retrying import OnDone, RetryingCall
+from barnabas.client.retries import OnDone, RetryingCall
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

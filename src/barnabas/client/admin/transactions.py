@@ -34,7 +34,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.transactions.open_transaction import OpenTransaction
+    from barnabas.client.transactions.state import OpenTransaction
     from barnabas.protocol.schema import Message
 
 __all__ = [

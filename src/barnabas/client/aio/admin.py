@@ -10,27 +10,17 @@ import asyncio
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from barnabas.client.admin.plan import Pause, Plan
-from barnabas.client.admin.plans import (
-    cluster,
-    configs,
-    groups,
-    security,
-    special_groups,
-    topics,
-    transactions,
-)
+from barnabas.client.admin.call import Pause, Plan
+from barnabas.client.admin.plans import cluster, configs, groups, security, topics, transactions
 from barnabas.client.admin.sender import AdminSender
-from barnabas.client.aio.closed_by_user import AsyncClosedByUser
-from barnabas.client.aio.session import AsyncSession
-from barnabas.client.aio.with_block import AsyncWithBlock
+from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.session.plan_runner import run_plan_async
+from barnabas.client.session.waiter import run_plan_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from barnabas.client.admin.plan import Step
+    from barnabas.client.admin.call import Step
 
 __all__ = ["Admin"]
 
@@ -124,12 +114,12 @@ class Admin(AsyncWithBlock, AsyncClosedByUser):
     alter_group_offsets = _awaited(groups.alter_group_offsets)
     delete_offsets = _awaited(groups.delete_offsets)
     remove_members = _awaited(groups.remove_members)
-    describe_share_groups = _awaited(special_groups.describe_share_groups)
-    describe_share_group_offsets = _awaited(special_groups.describe_share_group_offsets)
-    describe_share_group_states = _awaited(special_groups.describe_share_group_states)
-    alter_share_group_offsets = _awaited(special_groups.alter_share_group_offsets)
-    delete_share_group_offsets = _awaited(special_groups.delete_share_group_offsets)
-    describe_streams_groups = _awaited(special_groups.describe_streams_groups)
+    describe_share_groups = _awaited(groups.describe_share_groups)
+    describe_share_group_offsets = _awaited(groups.describe_share_group_offsets)
+    describe_share_group_states = _awaited(groups.describe_share_group_states)
+    alter_share_group_offsets = _awaited(groups.alter_share_group_offsets)
+    delete_share_group_offsets = _awaited(groups.delete_share_group_offsets)
+    describe_streams_groups = _awaited(groups.describe_streams_groups)
 
     # The cluster
 

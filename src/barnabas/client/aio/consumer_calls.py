@@ -1,4 +1,4 @@
-"""How calls of the asyncio consumer begin, wait and end: one poll at a time, wake-ups and close."""
+"""Begin, wait and end of the asyncio consumer's calls: one poll at a time, wake-ups and close."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
 
     from barnabas.client.aio.session import AsyncSession
-    from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+    from barnabas.client.consumer.calls.consumer_calls import ConsumerIterator
     from barnabas.client.consumer.calls.lookups import Start
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.errors import ClientError

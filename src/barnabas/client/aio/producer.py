@@ -12,18 +12,15 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from barnabas.client.aio.closed_by_user import AsyncClosedByUser
-from barnabas.client.aio.session import AsyncSession
-from barnabas.client.aio.with_block import AsyncWithBlock
+from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.producer import producer_plans
-from barnabas.client.producer.batches.delivery import DeliveryState
-from barnabas.client.producer.batches.unfit_record import record_parts
-from barnabas.client.producer.configured_partitioner import check_partitioner
-from barnabas.client.producer.interceptors import ProducerRecord
-from barnabas.client.producer.producer_base import ProducerBase
-from barnabas.client.producer.producer_parts import take_parts
-from barnabas.client.session.plan_runner import run_plan_async
+from barnabas.client.producer.partitioner import check_partitioner
+from barnabas.client.producer.producer_batch import DeliveryState
+from barnabas.client.producer.producer_plans import ProducerBase
+from barnabas.client.producer.unfit_record import record_parts
+from barnabas.client.producer.user_objects import ProducerRecord, take_parts
+from barnabas.client.session.waiter import run_plan_async
 from barnabas.serializers.lookups import SchemaLookup
 
 if TYPE_CHECKING:
@@ -37,8 +34,8 @@ if TYPE_CHECKING:
     )
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.producer.batches.accumulator import BatchRecord
-    from barnabas.client.producer.batches.producer_batch import RecordMetadata
+    from barnabas.client.producer.accumulator import BatchRecord
+    from barnabas.client.producer.producer_batch import RecordMetadata
     from barnabas.client.producer.producer_core import ProducerCore, SendOptions
     from barnabas.client.producer.producer_plans import ProducerPlan, Until
 

@@ -1,4 +1,4 @@
-"""The parts that all asyncio classes of the client share: loop, cluster, waiting for calls.
+"""The parts that all asyncio classes of the client share: loop, cluster, waits and closing.
 
 There is no thread and no task. The core works with callbacks on the event loop, and a call awaits a
 future. A session belongs to the event loop and the process that created it.
@@ -7,36 +7,101 @@ future. A session belongs to the event loop and the process that created it.
 from __future__ import annotations
 
 import asyncio
+import logging
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakMethod
 
 from barnabas.client.connections.cluster import Cluster
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.errors import (
+    ClientClosedError,
     ClientError,
     ClientTimeoutError,
     RecordDeserializationError,
 )
-from barnabas.client.session.lifetime import Lifetime
+from barnabas.client.session.lifetime import AT_EXIT_S, BoundToProcess, ClosedByUser, Lifetime
 from barnabas.runtime.loop import close_workers, system_runtime
 from barnabas.serializers.lookups import SchemaLookup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from types import TracebackType
 
     from barnabas.client.config import ClientConfig
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
 
-__all__ = ["AsyncSession"]
+__all__ = ["AsyncClosedByUser", "AsyncSession", "AsyncWithBlock"]
 
+_log = logging.getLogger(__name__)
 K = TypeVar("K")
 T = TypeVar("T")
 _WORKERS = 1
 _MS_PER_S = 1000.0
 # Added to the timeout that a call keeps itself, so that the call's own error arrives first.
 _GRACE_MS = 5_000.0
+
+
+class AsyncWithBlock(BoundToProcess, ABC):
+    """Base of the asyncio client classes."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the object and free its resources."""
+
+    async def _give_up(self) -> None:
+        """Close the object after the block ended with an exception."""
+        await self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._give_up()
+
+
+class AsyncClosedByUser(ClosedByUser):
+    """Base of the asyncio clients."""
+
+    @abstractmethod
+    async def _end(self, timeout: float) -> None:
+        """Deliver records for up to `timeout` seconds, abort a transaction, close connections.
+
+        Raises:
+            ClientError: Records were not delivered.
+        """
+
+    async def _on_end_of_loop(self) -> None:
+        """Warn and end the client if it is open while `asyncio.run` shuts the loop down."""
+        if not self._is_left_open:
+            return
+        self._warn_not_closed()
+        if self._has_transaction:
+            _log.warning("A transaction was not committed: client=%r", self)
+        try:
+            await self._end(AT_EXIT_S)
+        except ClientError as error:
+            _log.error("Records are lost: the event loop ended: client=%r error=%s", self, error)
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Report lost records: without its event loop the client cannot deliver them.
+
+        Raises:
+            ClientClosedError: There are undelivered records.
+        """
+        count = self._undelivered()
+        if count:
+            raise ClientClosedError(f"the event loop ended with {count} undelivered records")
 
 
 async def _at_end_of_loop(close: WeakMethod[Callable[[], Awaitable[None]]]) -> AsyncGenerator[None]:

@@ -9,21 +9,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.aio.closed_by_user import AsyncClosedByUser
-from barnabas.client.aio.session import AsyncSession
-from barnabas.client.aio.with_block import AsyncWithBlock
+from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
 from barnabas.client.consumer.errors import ConcurrentUseError
 from barnabas.client.errors import RecordDeserializationError
-from barnabas.client.share.share_config import share_consumer_config
-from barnabas.client.share.share_consumer_base import CLOSE_S, MS_PER_S, ShareConsumerBase
+from barnabas.client.share.acquired_records import ShareRecords
+from barnabas.client.share.share_consumer_base import (
+    CLOSE_S,
+    MS_PER_S,
+    ShareConsumerBase,
+    share_consumer_config,
+)
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
-from barnabas.client.share.share_records import ShareRecords
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.share.share_records import ShareRecord
+    from barnabas.client.share.acquired_records import ShareRecord
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["ShareConsumer"]

@@ -10,8 +10,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from barnabas.client.connections.connections import Call, Connections
-from barnabas.client.connections.deliver_response import deliver_response
+from barnabas.client.connections.connections import Call, Connections, deliver_response
 from barnabas.client.connections.metadata_cache import MetadataCache, NodeInfo
 from barnabas.client.errors import (
     ClientClosedError,
@@ -20,9 +19,8 @@ from barnabas.client.errors import (
     NoBrokersError,
     broker_error,
 )
-from barnabas.client.log_user_errors import LogUserErrors
-from barnabas.client.retries.backoff import Backoff
-from barnabas.client.retries.retry_timer import RetryTimer
+from barnabas.client.retries import Backoff, RetryTimer
+from barnabas.client.user_code import LogUserErrors
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,

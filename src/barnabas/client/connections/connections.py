@@ -2,29 +2,38 @@
 
 A connection is usable after the ApiVersions response. `ConnectionPool` connects, backs off and
 closes idle connections. This module adds API versions and converts network errors to `ClientError`.
+
+Responses are validated where they are used. `deliver_response` handles exceptions that the
+validation has missed. Without it such an exception would be lost in the event loop, and the call
+would never end.
+
+A request with a response counts as in flight until the response arrives. A Produce request with
+acks=0 has no response: `OutputGauge` bounds these requests. Such a request is done when the
+buffered output is at most the stream's low-water mark; in Kafka's client it is done when its last
+byte is written.
+
 Sources: KIP-35, KIP-511.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.client.connections.deliver_response import deliver_response
-from barnabas.client.connections.output_gauge import OutputGauge
-from barnabas.client.connections.tls import client_sockets
 from barnabas.client.connections.versions import VersionTable
 from barnabas.client.errors import (
     AuthenticationError,
     ClientClosedError,
+    ClientConfigError,
     ClientError,
     DisconnectedError,
     TlsFailedError,
     UnreachableBrokerError,
     UnsendableRequestError,
     UnsupportedVersionError,
+    UnusableResponseError,
 )
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.foreign_protocol import FOREIGN_PROTOCOLS
@@ -33,6 +42,7 @@ from barnabas.network.reconnect_backoff import ReconnectBackoff
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.runtime.sockets import USUAL_OPTIONS
 from barnabas.version import __version__
 
 if TYPE_CHECKING:
@@ -45,22 +55,152 @@ if TYPE_CHECKING:
     from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.schema import Message
     from barnabas.runtime.loop import Runtime
+    from barnabas.runtime.sockets import Listening, ListenOptions, Sockets, Stream, StreamHandler
+    from barnabas.runtime.timer import Cancellable
     from barnabas.sasl.client_login import ClientLogin
 
-__all__ = ["SOFTWARE_NAME", "SOFTWARE_VERSION", "Call", "Connections"]
+__all__ = [
+    "SOFTWARE_NAME",
+    "SOFTWARE_VERSION",
+    "Call",
+    "Connections",
+    "OutputGauge",
+    "deliver_response",
+]
 
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 SOFTWARE_NAME = "barnabas"
 SOFTWARE_VERSION = __version__
 _API_VERSIONS_FIRST = 3
 # Upper estimate of a fetch response's size without its records.
 _RESPONSE_OVERHEAD_BYTES = 1 << 20
-
-_log = logging.getLogger(__name__)
-
 _MAY_WANT_SASL = (
     " after ApiVersions; if the listener wants a login, set security.protocol=SASL_PLAINTEXT, "
     "sasl.mechanism, sasl.username and sasl.password"
 )
+
+
+def deliver_response(
+    on_done: Callable[[T | None, ClientError | None], None], result: T, api_name: str, address: str
+) -> None:
+    """Call `on_done(result, None)`; if that raises, log it and call `on_done` with an error.
+
+    Args:
+        on_done: The callback of the caller.
+        result: The result.
+        api_name: The API of the request, for the error.
+        address: The address of the broker that responded.
+    """
+    try:
+        on_done(result, None)
+    except Exception as error:  # noqa: BLE001 - passed to on_done
+        _log.error("response not usable: api=%s broker=%s", api_name, address, exc_info=error)
+        on_done(None, UnusableResponseError(address, api_name, error))
+
+
+class OutputGauge:
+    """Wraps the sockets and observes how full each outgoing connection is."""
+
+    def __init__(self, sockets: Sockets) -> None:
+        self._sockets = sockets
+        # Established connections: added when connected, removed when closed.
+        self._watched: dict[StreamHandler, _Watched] = {}
+
+    def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], StreamHandler],
+        options: ListenOptions = USUAL_OPTIONS,
+    ) -> Listening:
+        """Listen as the wrapped sockets do."""
+        return self._sockets.listen(host, port, factory, options)
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        handler: StreamHandler,
+        on_failed: Callable[[OSError], None],
+        timeout_ms: float,
+    ) -> Cancellable:
+        """Connect as the wrapped sockets do, and observe the connection."""
+        watched = _Watched(handler, self._watched)
+        return self._sockets.connect(host, port, watched, on_failed, timeout_ms)
+
+    def when_drained(self, handler: StreamHandler, on_drained: Callable[[bool], None]) -> None:
+        """Call `on_drained(True)` when the handler's connection has room, possibly at once.
+
+        `on_drained(False)` means that the connection is closed and buffered output is lost.
+        """
+        watched = self._watched.get(handler)
+        if watched is None:
+            on_drained(False)
+        elif watched.writable:
+            on_drained(True)
+        else:
+            watched.waiting.append(on_drained)
+
+
+class _Watched:
+    """Wraps a handler to observe its stream."""
+
+    __slots__ = ("_connections", "_handler", "get_buffer", "on_received", "waiting", "writable")
+
+    def __init__(self, handler: StreamHandler, connections: dict[StreamHandler, _Watched]) -> None:
+        self._handler = handler
+        self._connections = connections
+        self.get_buffer = handler.get_buffer
+        self.on_received = handler.on_received
+        self.writable = True
+        # Callbacks of requests that wait for room, oldest first.
+        self.waiting: list[Callable[[bool], None]] = []
+
+    def on_connected(self, stream: Stream) -> None:
+        self._connections[self._handler] = self
+        self._handler.on_connected(stream)
+
+    def on_writable_changed(self, writable: bool) -> None:
+        self.writable = writable
+        self._handler.on_writable_changed(writable)
+        if writable:
+            self._report(drained=True)
+
+    def on_closed(self, error: Exception | None) -> None:
+        self._connections.pop(self._handler, None)
+        self._handler.on_closed(error)
+        self._report(drained=False)
+
+    def _report(self, *, drained: bool) -> None:
+        waiting, self.waiting = self.waiting, []
+        for on_drained in waiting:
+            on_drained(drained)
+
+
+def client_sockets(runtime: Runtime, config: ClientConfig) -> Sockets:
+    """Return the sockets for connections to brokers.
+
+    Raises:
+        ClientConfigError: a key store or another TLS option cannot be used.
+    """
+    if config.security_protocol in ("PLAINTEXT", "SASL_PLAINTEXT"):
+        return runtime.sockets
+    # Imported only if TLS is configured.
+    from barnabas.client.tls_config import client_tls_options
+    from barnabas.runtime.tls.contexts import client_context
+    from barnabas.runtime.tls.handshakes import Handshakes
+    from barnabas.runtime.tls.tls_options import TlsOptionsError
+    from barnabas.runtime.tls.tls_sockets import TlsSockets
+    from barnabas.runtime.tls.tls_stream import TlsDependencies
+
+    try:
+        context = client_context(client_tls_options(config))
+    except TlsOptionsError as error:
+        raise ClientConfigError(str(error)) from None
+    handshakes = Handshakes(runtime.clock, runtime.timer, runtime.executor)
+    dependencies = TlsDependencies(runtime.timer, handshakes)
+    return TlsSockets(runtime.sockets, dependencies, lambda: context, lambda: context)
 
 
 class Call(NamedTuple):
@@ -295,6 +435,6 @@ def _login(config: ClientConfig, runtime: Runtime) -> ClientLogin | None:
     if not config.security_protocol.startswith("SASL_"):
         return None
     # Imported only for clients that log in.
-    from barnabas.client.security.sasl import client_login
+    from barnabas.client.sasl import client_login
 
     return client_login(config, runtime)

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.find_coordinator import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.protocol.schema import Message
 
 __all__ = ["GROUP", "SHARE", "TRANSACTION", "Coordinators"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.metadata_cache import TopicInfo
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
 
 __all__ = ["Sought", "TopicLookup"]
 
@@ -27,7 +27,7 @@ _UNKNOWN_ATTEMPTS = 5
 
 
 class Sought(NamedTuple):
-    """What a lookup expects of its topics."""
+    """The properties that a lookup expects of its topics."""
 
     # Ids of the topics by name if the caller has created them; an old broker reports zeros. Each
     # topic must have this id, and a leader for each partition. A broker that lags behind may still

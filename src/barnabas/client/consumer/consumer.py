@@ -12,22 +12,21 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.consumer.calls.blocking_calls import BlockingCalls
-from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+from barnabas.client.consumer.calls.consumer_calls import ConsumerIterator
 from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBase, consumer_config
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
-from barnabas.client.fetch.list_offsets import EARLIEST, LATEST
-from barnabas.client.group.user_code import UserCode
-from barnabas.client.session.closed_by_user import ClosedByUser
+from barnabas.client.fetch.offset_lookups import EARLIEST, LATEST
+from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.session import Session
-from barnabas.client.session.with_block import WithBlock
 from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.user_code import UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.client.connections.metadata_cache import PartitionInfo
-    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.client.fetch.record_decoding import ConsumerRecord
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import OnHostDone

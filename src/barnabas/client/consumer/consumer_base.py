@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.consumer.assignment.offset_reset import OffsetReset
 from barnabas.client.consumer.assignment.subscription import Subscription
+from barnabas.client.consumer.assignment.topic_partition_state import OffsetReset
 from barnabas.client.consumer.calls.lookups import Lookups, flat_partitions
-from barnabas.client.consumer.group.commits import as_offsets
+from barnabas.client.consumer.commits import as_offsets
 from barnabas.client.consumer.user_objects import UserObjects, take_user_objects
 from barnabas.client.errors import ClientConfigError
 from barnabas.client.topic_partition import TopicPartition, as_partition, as_partitions
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.consumer.assignment.subscription import Topics
-    from barnabas.client.consumer.calls.consumer_calls import ConsumerCalls
-    from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+    from barnabas.client.consumer.assignment.subscription import RebalanceListener, Topics
+    from barnabas.client.consumer.calls.consumer_calls import ConsumerCalls, ConsumerIterator
+    from barnabas.client.consumer.commits import CommitCallback
     from barnabas.client.consumer.consumer_core import ConsumerCore
-    from barnabas.client.consumer.group.commits import CommitCallback
-    from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.errors import ClientError
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration

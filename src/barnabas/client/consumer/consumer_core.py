@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.client.consumer.assignment.fetch_collector import CollectedRecords, FetchCollector
-from barnabas.client.consumer.assignment.offset_reset import OffsetReset
 from barnabas.client.consumer.assignment.positions import PositionDependencies, Positions
 from barnabas.client.consumer.assignment.subscribed_topics import SubscribedTopics
 from barnabas.client.consumer.assignment.subscription import (
@@ -19,6 +18,8 @@ from barnabas.client.consumer.assignment.subscription import (
     SubscriptionKind,
     SubscriptionPattern,
 )
+from barnabas.client.consumer.assignment.topic_partition_state import OffsetReset
+from barnabas.client.consumer.commits import CommitDependencies, Commits
 from barnabas.client.consumer.consumer_metrics import ConsumerMetrics
 from barnabas.client.consumer.errors import (
     CommitFailedError,
@@ -26,9 +27,7 @@ from barnabas.client.consumer.errors import (
     SubscriptionError,
     WakeupError,
 )
-from barnabas.client.consumer.group.commits import CommitDependencies, Commits
-from barnabas.client.consumer.group.group_host import GroupHost, GroupHostDependencies
-from barnabas.client.consumer.group.make_membership import make_membership
+from barnabas.client.consumer.group_host import GroupHost, GroupHostDependencies, make_membership
 from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.consumer.records.partition_records import PartitionRecords
 from barnabas.client.errors import ClientError, CorruptRecordsError, broker_error
@@ -42,9 +41,8 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
-    from barnabas.client.consumer.assignment.subscription import Topics
-    from barnabas.client.consumer.group.commits import CommitCallback
-    from barnabas.client.consumer.rebalance_listener import RebalanceListener
+    from barnabas.client.consumer.assignment.subscription import RebalanceListener, Topics
+    from barnabas.client.consumer.commits import CommitCallback
     from barnabas.client.consumer.user_objects import UserObjects
     from barnabas.client.errors import RecordDeserializationError
     from barnabas.client.group.membership import Membership, OnHostDone

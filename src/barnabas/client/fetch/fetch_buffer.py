@@ -1,24 +1,277 @@
-"""The fetched output of all partitions, in the order in which it is returned (Kafka's FetchBuffer).
+"""Fetched output: of one partition, and of all partitions in the order in which it is returned.
 
-The output itself is in the `FetchState` of each partition. This buffer holds the order of arrival
-and counts the bytes, so that fetching stops while too many are queued.
+A `FetchedSet` is a fetched record set and how much of it was returned. The `FetchState` of a
+partition has the output, and what to fetch next. The `FetchBuffer` (Kafka's FetchBuffer) holds the
+order of arrival and counts the bytes, so that fetching stops while too many are queued.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from barnabas.client.fetch.fetched_set import FetchedSet
+from barnabas.client.connections.metadata_cache import ZERO_ID
+from barnabas.client.errors import CorruptRecordsError
+from barnabas.client.fetch.fetched_batch import BatchOrigin, FetchedBatch, Piece
+from barnabas.client.fetch.record_decoding import visible_batches
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.errors import CorruptRecordsError
-    from barnabas.client.fetch.fetch_state import FetchState, Output
-    from barnabas.client.fetch.record_set import FetchFailure
+    from barnabas.client.fetch.record_set import FetchFailure, RecordSet
 
-__all__ = ["FetchBuffer"]
+__all__ = ["FetchBuffer", "FetchState", "FetchedSet"]
+
+# An item of fetched output. A failure is always the last item of its partition.
+Output: TypeAlias = "FetchedSet | FetchFailure"
+
+
+class FetchedSet:
+    """A fetched record set and how much of it was taken.
+
+    Args:
+        record_set: The fetched bytes and their offset range.
+        epoch_before: Leader epoch of the record before the set; -1 if unknown.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_epoch_before",
+        "_index",
+        "_taken",
+        "has_begun",
+        "record_set",
+    )
+
+    def __init__(self, record_set: RecordSet, epoch_before: int = -1) -> None:
+        self.record_set = record_set
+        self._epoch_before = epoch_before
+        # Whether `begin` was called; it comes before the first `take`.
+        self.has_begun = False
+        # The visible batches; empty before `begin`.
+        self._batches: list[FetchedBatch] = []
+        # Index of the next batch, and how many of its records were taken. Moved by `take` and
+        # `give_back`. Invariant: `_taken` is 0 or less than the count of the batch.
+        self._index = 0
+        self._taken = 0
+
+    def begin(self, on_corrupt: Callable[[CorruptRecordsError], None]) -> None:
+        """Split the record set into its visible batches.
+
+        Args:
+            on_corrupt: Called with the error of each batch that cannot be decoded.
+
+        Raises:
+            CorruptRecordsError: A transaction marker cannot be decoded.
+        """
+        assert not self.has_begun, self.record_set[:4]
+        self.has_begun = True
+        topic, partition, first, end, data, *_ = self.record_set
+        tp = TopicPartition(topic, partition)
+        try:
+            spans = visible_batches(self.record_set)
+        except CorruptBatchError as error:
+            raise CorruptRecordsError(tp, first, str(error), end) from error
+        origin = BatchOrigin(tp, on_corrupt)
+        self._batches = [FetchedBatch(data, span, first, end, origin) for span in spans]
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether everything was taken."""
+        return self.has_begun and self._index == len(self._batches)
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record to take; the end of the record set once all were taken.
+
+        Raises:
+            CorruptRecordsError: The next batch must be decoded first and has malformed bytes.
+        """
+        if self.is_taken:
+            # Also skip control records, aborted records and compacted gaps at the end.
+            return self.record_set.end_offset
+        if self._taken:
+            return self._batches[self._index].offset_after(self._taken)
+        first = self.record_set.first_offset
+        return max(first, self._batches[self._index - 1].span.next_offset) if self._index else first
+
+    @property
+    def leader_epoch(self) -> int:
+        """Leader epoch of the last taken record; -1 if unknown."""
+        if self.is_taken:
+            return self.record_set.batches[-1].leader_epoch
+        if self._taken:
+            return self._batches[self._index].span.leader_epoch
+        return (
+            self._batches[self._index - 1].span.leader_epoch if self._index else self._epoch_before
+        )
+
+    def take(self, limit: int) -> list[Piece]:
+        """Take up to `limit` records; invisible records are skipped.
+
+        Raises:
+            CorruptRecordsError: The next batch must be decoded first and has malformed bytes.
+        """
+        assert self.has_begun, self.record_set[:4]
+        pieces: list[Piece] = []
+        batches = self._batches
+        while limit > 0 and self._index < len(batches):
+            batch = batches[self._index]
+            try:
+                start, count = self._taken, batch.count
+            except CorruptRecordsError:
+                if pieces:
+                    # Return the records before the batch first; the next call raises.
+                    return pieces
+                raise
+            stop = min(count, start + limit)
+            if stop > start:
+                pieces.append(Piece(batch, start, stop))
+                limit -= stop - start
+            if stop == count:
+                self._index += 1
+                self._taken = 0
+            else:
+                self._taken = stop
+        return pieces
+
+    def give_back(self, count: int) -> None:
+        """Undo `take` for the last `count` records."""
+        while count > 0:
+            if self._taken == 0:
+                self._index -= 1
+                assert self._index >= 0, (self.record_set[:4], count)
+                self._taken = self._batches[self._index].count
+            back = min(count, self._taken)
+            self._taken -= back
+            count -= back
+
+
+class FetchState:
+    """Fetch position, retry state, preferred replica and buffered output of one partition.
+
+    `Fetcher` and `FetchBuffer` move the fields; a partition is not fetched before `start`.
+
+    Args:
+        tp: The partition.
+        end: Exclusive end offset of a bounded read; None for no end.
+    """
+
+    __slots__ = (
+        "attempts",
+        "buffered",
+        "end",
+        "failing_since_ms",
+        "fetch_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "is_delayed",
+        "is_stopped",
+        "last_stable_offset",
+        "leader_epoch",
+        "preferred_replica",
+        "preferred_until_ms",
+        "starts",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition, end: int | None = None) -> None:
+        self.tp = tp
+        self.end = end
+        # Offset of the next fetch; -1 before the first `start`. Moved by `start`, by responses
+        # (`on_fetched`) and back by `rewind`. Invariant: it is the end of the buffered sets.
+        self.fetch_offset = -1
+        # Leader epoch of the batch before `fetch_offset`; -1 if unknown. Moves with it.
+        self.fetch_epoch = -1
+        # Epoch of the leader with which the fetch offset is valid; -1 before the first fetch.
+        # Moved by `start` and by the fetcher when metadata reports another leader.
+        self.leader_epoch = -1
+        # Id of the topic that the offsets belong to; all zero if unknown. Set with the offsets, or
+        # else by the first successful fetch. A topic that is created again has another id.
+        self.topic_id = ZERO_ID
+        # Number of calls of `start`. A retry timer of an earlier start has no effect.
+        self.starts = 0
+        # Whether the partition is not fetched because it has no valid position, is read to its
+        # end, has failed, or waits for the validation of its position. Cleared by `start`.
+        self.is_stopped = True
+        # Number of consecutive failed fetches, and the time of the first (ms, monotonic clock).
+        self.attempts = 0
+        self.failing_since_ms = 0.0
+        # Whether a retry backoff is pending; then the partition is not fetched.
+        self.is_delayed = False
+        # Replica to fetch from, as named by the leader; -1 for the leader itself. Valid until
+        # `preferred_until_ms` (monotonic clock).
+        self.preferred_replica = -1
+        self.preferred_until_ms = 0.0
+        # Fetched sets that are not completely returned to the caller, in offset order. Added by
+        # responses, removed when they are returned. Moved only by `FetchBuffer`.
+        self.buffered: deque[Output] = deque()
+        # High watermark and last stable offset of the last response; None if unknown.
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the partition is neither fetched nor its output returned."""
+        return False
+
+    def is_of_other_topic(self, topic_id: bytes) -> bool:
+        """Return whether the offsets belong to another topic id; False if an id is unknown."""
+        return self.topic_id != topic_id and ZERO_ID not in (self.topic_id, topic_id)
+
+    @property
+    def is_fetchable(self) -> bool:
+        """Whether the partition is fetched now."""
+        return not (self.is_stopped or self.is_delayed or self.is_held)
+
+    def start(self, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
+        """Start fetching at `offset`.
+
+        Args:
+            offset: The next offset to fetch.
+            epoch: Leader epoch of the record before `offset`; -1 if unknown.
+            leader_epoch: Epoch of the leader with which the offset is valid; -1 if unknown.
+        """
+        assert not self.buffered, (self.tp, offset, len(self.buffered))
+        self.starts += 1
+        self.fetch_offset = offset
+        self.fetch_epoch = epoch
+        self.leader_epoch = leader_epoch
+        self.attempts = 0
+        self.is_delayed = False
+        self.preferred_replica = -1
+        self.is_stopped = self.is_at_end
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether a bounded read has fetched all its records."""
+        return self.end is not None and self.fetch_offset >= self.end
+
+    def on_fetched(self, record_set: RecordSet) -> FetchedSet:
+        """Move the fetch offset to the end of a fetched set; return the set with a cursor."""
+        last = record_set.batches[-1]
+        assert record_set.first_offset == self.fetch_offset < last.next_offset, (
+            f"PositionsInOrder: {self.tp} first_offset={record_set.first_offset} "
+            f"fetch_offset={self.fetch_offset} next_offset={last.next_offset}"
+        )
+        fetched = FetchedSet(record_set, self.fetch_epoch)
+        self.attempts = 0
+        self.fetch_offset, self.fetch_epoch = last.next_offset, last.leader_epoch
+        self.is_stopped = self.is_at_end
+        return fetched
+
+    def rewind(self, record_set: RecordSet) -> None:
+        """Continue to fetch after `record_set`; the sets after it were discarded."""
+        last = record_set.batches[-1]
+        assert last.next_offset <= self.fetch_offset, (
+            f"PositionsInOrder: {self.tp} next_offset={last.next_offset} "
+            f"fetch_offset={self.fetch_offset}"
+        )
+        self.fetch_offset, self.fetch_epoch = last.next_offset, last.leader_epoch
+        self.is_stopped = False
 
 
 class FetchBuffer:

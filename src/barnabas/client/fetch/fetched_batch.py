@@ -20,7 +20,7 @@ from barnabas.record.errors import CorruptBatchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from barnabas.client.fetch.record_scan import BatchSpan
+    from barnabas.client.fetch.record_set import BatchSpan
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.compiled import CompiledRecord
 

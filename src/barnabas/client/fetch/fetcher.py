@@ -19,13 +19,9 @@ from barnabas.client.errors import (
     OffsetOutOfRangeError,
     broker_error,
 )
-from barnabas.client.fetch.fetch_buffer import FetchBuffer
-from barnabas.client.fetch.fetch_position import FetchPosition
-from barnabas.client.fetch.fetch_request import FetchLimits
-from barnabas.client.fetch.fetched_set import FetchedSet
-from barnabas.client.fetch.node_fetches import NodeFetches
-from barnabas.client.fetch.record_scan import scan_records
-from barnabas.client.fetch.record_set import FetchFailure, RecordSet
+from barnabas.client.fetch.fetch_buffer import FetchBuffer, FetchedSet
+from barnabas.client.fetch.node_fetches import FetchLimits, FetchPosition, NodeFetches
+from barnabas.client.fetch.record_set import FetchFailure, RecordSet, scan_records
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.frame_buffers import may_keep
 from barnabas.runtime.system.memory import keep_freed_memory
@@ -35,8 +31,8 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.metadata_cache import PartitionInfo
-    from barnabas.client.fetch.fetch_state import FetchState
-    from barnabas.client.fetch.record_scan import InvalidBatch, Scan
+    from barnabas.client.fetch.fetch_buffer import FetchState
+    from barnabas.client.fetch.record_set import InvalidBatch, Scan
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.fetch import PartitionData
 

@@ -1,45 +1,136 @@
 """Fetch requests: at most one in flight per node, each node with a fetch session (KIP-227).
 
 This layer does not track positions. The caller passes the wanted partitions and receives the
-response by partition. A node is free after its request has ended, or after a backoff.
+response by partition. A node is free after its request has ended, or after a backoff. Requests name
+topics by their ids where brokers support it (KIP-516).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.client.connections.connections import Call
 from barnabas.client.connections.versions import FETCH_MAX_BY_NAME
 from barnabas.client.errors import ClientError, broker_error
-from barnabas.client.fetch.fetch_position import FetchPosition
-from barnabas.client.fetch.fetch_request import FetchLimits, build_fetch_request
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.fetch_session_handler import FetchSessionHandler
-from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.retries.retry_timer import RetryTimer
+    from barnabas.client.retries import RetryTimer
+    from barnabas.protocol.fetch_session_handler import FetchSessionRequest
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.protocol.schema import Message
 
-__all__ = ["FetchListener", "NodeFetches"]
+__all__ = ["FetchLimits", "FetchPosition", "NodeFetches"]
 
-Wanted = dict[TopicPartition, FetchPosition]
-
+# First version with fetch sessions.
+_SESSIONS_FROM = 7
+_RACK_FROM = 11
 # Timeout for closing sessions; an unclosed session costs the broker little.
 _END_SESSIONS_MS = 1_000.0
-
 _TOPIC_ID_ERRORS = frozenset({
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 })  # fmt: skip
+
+
+class FetchPosition(NamedTuple):
+    """The fetch parameters of one partition; the broker's fetch session caches the last ones."""
+
+    offset: int
+    # Epoch of the leader with which the offset is valid.
+    leader_epoch: int
+    # Limit of the record bytes in a response.
+    max_bytes: int
+    # All zero if the topic has no id.
+    topic_id: bytes
+
+
+class FetchLimits(NamedTuple):
+    """The fields that every fetch request of a client has."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    # 1 for read_committed, 0 for read_uncommitted.
+    isolation_level: int
+    # Rack of the client; brokers may then name a closer replica (KIP-392).
+    rack: str
+
+    @classmethod
+    def of(cls, config: ClientConfig, rack: str = "") -> FetchLimits:
+        """Return the limits that the configuration specifies."""
+        isolation = 1 if config.isolation_level == "read_committed" else 0
+        return cls(
+            config.fetch_max_wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            isolation,
+            rack,
+        )
+
+
+def build_fetch_request(
+    request: FetchSessionRequest[TopicPartition, FetchPosition], version: int, limits: FetchLimits
+) -> FetchRequest:
+    """Return the consumer's Fetch request for `request` at `version`."""
+    topics: dict[tuple[str, bytes], FetchTopic] = {}
+    for tp, position in request.to_send.items():
+        topic = topics.get((tp.topic, position.topic_id))
+        if topic is None:
+            topic = FetchTopic(topic=tp.topic, topic_id=position.topic_id, partitions=[])
+            topics[tp.topic, position.topic_id] = topic
+        topic.partitions.append(
+            FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.offset,
+                partition_max_bytes=position.max_bytes,
+            )
+        )
+    made = FetchRequest(
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=limits.isolation_level,
+        topics=list(topics.values()),
+    )
+    if version >= _SESSIONS_FROM:
+        made.session_id = request.session_id
+        made.session_epoch = request.session_epoch
+        made.forgotten_topics_data = _forgotten(request.to_forget)
+    if version >= _RACK_FROM:
+        made.rack_id = limits.rack
+    return made
+
+
+def _forgotten(partitions: Mapping[TopicPartition, bytes]) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, bytes], ForgottenTopic] = {}
+    for tp, topic_id in partitions.items():
+        topic = topics.get((tp.topic, topic_id))
+        if topic is None:
+            topic = ForgottenTopic(topic=tp.topic, topic_id=topic_id, partitions=[])
+            topics[tp.topic, topic_id] = topic
+        topic.partitions.append(tp.partition)
+    return list(topics.values())
+
+
+Wanted = dict[TopicPartition, FetchPosition]
 
 
 class FetchListener(Protocol):

@@ -10,8 +10,7 @@ from barnabas.record.columns import batch_records, iter_records, record_slices, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.client.fetch.record_scan import BatchSpan
-    from barnabas.client.fetch.record_set import RecordSet
+    from barnabas.client.fetch.record_set import BatchSpan, RecordSet
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = [

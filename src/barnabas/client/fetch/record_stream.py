@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.connections.topic_lookup import TopicLookup
 from barnabas.client.errors import RangeStalledError
-from barnabas.client.fetch.fetch_state import FetchState
+from barnabas.client.fetch.fetch_buffer import FetchState
 from barnabas.client.fetch.fetcher import Fetcher
 from barnabas.client.fetch.record_decoding import ConsumerRecord, decode_record_set, iter_record_set
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet
-from barnabas.client.session.with_block import WithBlock
+from barnabas.client.session.lifetime import WithBlock
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import ClientError
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.session.waiter import Waiter
 
 __all__ = ["RecordStream"]

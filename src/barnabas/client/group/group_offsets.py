@@ -20,7 +20,7 @@ from barnabas.client.connections.versions import (
 )
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.retries.retrying import OnDone, RetryingCall
+from barnabas.client.retries import OnDone, RetryingCall
 from barnabas.client.topic_partition import (
     K,
     TopicPartition,

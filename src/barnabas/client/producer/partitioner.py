@@ -1,8 +1,12 @@
-"""Choice of a record's partition (Kafka's built-in partitioner; KIP-480, KIP-794).
+"""Choice of a record's partition, by the partitioner that `partitioner.class` names.
+
+Kafka's own partitioners have the same effect here under the names of their Java classes. Any other
+class of Java is refused: the records would be in other partitions than those of a Java producer.
 
 The murmur2 hash of a key gives the same partition as Kafka's Java client. Records without a key
-stay with one partition for `batch.size` bytes. Then the partitioner picks another one at random;
-partitions with few pending batches are more likely, because their leader is fast.
+stay with one partition for `batch.size` bytes (KIP-480, KIP-794). Then the partitioner picks
+another one at random; partitions with few pending batches are more likely, because their leader is
+fast.
 """
 
 from __future__ import annotations
@@ -11,18 +15,24 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.client.errors import ClientConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.client.config import ClientConfig
     from barnabas.runtime.rng import Rng
 
 __all__ = [
+    "PARTITIONERS",
     "CallablePartitioner",
     "RoundRobinPartitioner",
     "StickyPartitioner",
     "TopicPartitioner",
+    "check_partitioner",
     "murmur2",
     "partition_for_key",
+    "partitioner_for_topic",
 ]
 
 _M = 0x5BD1E995
@@ -31,6 +41,23 @@ _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 # Bytes of a record in a batch besides its key and value.
 _RECORD_OVERHEAD = 8
+_DEFAULT = ""
+_ROUND_ROBIN = "round_robin"
+# Kafka's default partitioner, as with partitioner.ignore.keys=true.
+_WITHOUT_KEYS = "uniform_sticky"
+_JAVA = "org.apache.kafka.clients.producer"
+# What a name stands for. Kafka 4 has `RoundRobinPartitioner` only, but files of older clients have
+# the others too.
+PARTITIONERS = {
+    "": _DEFAULT,
+    "default": _DEFAULT,
+    "sticky": _DEFAULT,
+    "murmur2_random": _DEFAULT,
+    "round_robin": _ROUND_ROBIN,
+    f"{_JAVA}.RoundRobinPartitioner": _ROUND_ROBIN,
+    f"{_JAVA}.UniformStickyPartitioner": _WITHOUT_KEYS,
+    f"{_JAVA}.internals.DefaultPartitioner": _DEFAULT,
+}
 
 
 def murmur2(data: bytes) -> int:
@@ -217,3 +244,47 @@ class CallablePartitioner:
         if isinstance(chosen, bool) or chosen not in self._partitions:
             raise ValueError(f"the partitioner chose {chosen!r}, not one of {self._partitions}")
         return int(chosen)
+
+
+def check_partitioner(config: ClientConfig) -> ClientConfig:
+    """Return the configuration of a producer, whose partitioner is a known one.
+
+    Other clients do not check the key: a file may be that of all clients of an application.
+
+    Raises:
+        ClientConfigError: The partitioner is neither a known name nor a function.
+    """
+    given = config.partitioner_class
+    if given is None or callable(given) or (isinstance(given, str) and given in PARTITIONERS):
+        return config
+    key = config.spell("partitioner_class")
+    names = ", ".join(filter(None, PARTITIONERS))
+    raise ClientConfigError(
+        f"{key}={given} is neither one of {names} nor a function of "
+        f"(key, partitions, available). Classes of Java cannot be used: choose the partition in "
+        f"the program"
+    )
+
+
+def partitioner_for_topic(
+    config: ClientConfig, rng: Rng, loads: Callable[[Sequence[int]], Sequence[int]]
+) -> TopicPartitioner:
+    """Create a partitioner for the records of one topic.
+
+    Args:
+        config: The configuration of a producer, for which `check_partitioner` was called.
+        rng: Source of random numbers.
+        loads: Returns the number of pending batches of each given partition (KIP-794).
+    """
+    given = config.partitioner_class
+    if callable(given):
+        return CallablePartitioner(given)
+    kind = PARTITIONERS[str(given or "")]
+    if kind == _ROUND_ROBIN:
+        return RoundRobinPartitioner(rng.randint(0, 0x7FFFFFFF))
+    return StickyPartitioner(
+        rng,
+        config.batch_size,
+        ignore_keys=config.partitioner_ignore_keys or kind == _WITHOUT_KEYS,
+        loads=loads if config.partitioner_adaptive_partitioning_enable else None,
+    )

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from barnabas.client.connections.topic_lookup import Sought, TopicLookup
 from barnabas.client.errors import ClientClosedError, UnknownPartitionError
-from barnabas.client.producer.batches.accumulator import REFUSALS, Accumulator
-from barnabas.client.producer.batches.unfit_record import (
+from barnabas.client.producer.accumulator import REFUSALS, Accumulator
+from barnabas.client.producer.partitioner import partitioner_for_topic
+from barnabas.client.producer.sender import Sender
+from barnabas.client.producer.unfit_record import (
     check_options,
     exact_partition,
     exact_topic,
     raise_unfit,
     record_parts,
 )
-from barnabas.client.producer.configured_partitioner import partitioner_for_topic
-from barnabas.client.producer.interceptors import ProducerRecord
-from barnabas.client.producer.sender import Sender
+from barnabas.client.producer.user_objects import ProducerRecord
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.calls import TransactionCalls
 from barnabas.client.transactions.manager import TransactionManager
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.errors import ClientError
-    from barnabas.client.producer.batches.accumulator import BatchRecord, PartitionQueue
-    from barnabas.client.producer.batches.producer_batch import DeliveryCallback, ProducerBatch
+    from barnabas.client.producer.accumulator import BatchRecord, PartitionQueue
     from barnabas.client.producer.partitioner import TopicPartitioner
-    from barnabas.client.producer.producer_parts import ProducerParts
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.producer.producer_batch import DeliveryCallback, ProducerBatch
+    from barnabas.client.producer.user_objects import ProducerParts
+    from barnabas.client.retries import OnDone
 
 __all__ = ["ProducerCore", "SendOptions", "Target"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.producer.batches.producer_batch import ProducerBatch
+    from barnabas.client.producer.producer_batch import ProducerBatch
 
 __all__ = ["ProducerMetrics"]
 

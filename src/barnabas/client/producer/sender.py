@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.producer.batches.accumulator import Accumulator, PartitionQueue
-    from barnabas.client.producer.batches.producer_batch import ProducerBatch
+    from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
+    from barnabas.client.producer.producer_batch import ProducerBatch
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.client.transactions.manager import TransactionManager
     from barnabas.protocol.schema import Message

@@ -1,19 +1,64 @@
-"""The acknowledgements of one partition that one request carries, and their wire format."""
+"""Acknowledgements of records that a share consumer has acquired, and their results.
+
+The results are for `commit_sync`, and for the user's callback.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from barnabas.client.share.acknowledge_type import AcknowledgeType
+from barnabas.client.consumer.errors import ConcurrentUseError
+from barnabas.client.errors import ClientError, ClientTimeoutError
+from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["AckBatch", "Acknowledgements"]
+__all__ = [
+    "GAP",
+    "AckBatch",
+    "AcknowledgeType",
+    "AcknowledgementCallback",
+    "AcknowledgementResults",
+    "Acknowledgements",
+    "IllegalAcknowledgementError",
+    "ShareCommit",
+]
 
+# Acknowledges offsets without a record: removed by compaction, or control records. Only the client
+# itself uses it.
+GAP = 0
 # A run of at least this many equal types becomes a separate batch (18 bytes). A shorter run takes
 # fewer bytes inside a batch with one byte for each record.
 _LONG_RUN = 18
+# Called with the offsets of acknowledged records by partition, and their error or None.
+AcknowledgementCallback: TypeAlias = Callable[
+    [Mapping[TopicPartition, frozenset[int]], "ClientError | None"], object
+]
+
+
+class AcknowledgeType(IntEnum):
+    """The result of processing a record; the values are those of the protocol."""
+
+    # The record was processed.
+    ACCEPT = 1
+    # The record was not processed: deliver it again, to any member of the group.
+    RELEASE = 2
+    # The record cannot be processed: do not deliver it again.
+    REJECT = 3
+    # The record is still being processed: extend its acquisition lock (KIP-1222).
+    RENEW = 4
+
+
+class IllegalAcknowledgementError(ClientError, RuntimeError):
+    """A call does not fit the state of the acquired records (Java's IllegalStateException).
+
+    For example, the record is not waiting for its acknowledgement, a poll begins while records are
+    unacknowledged in explicit mode, or a record is acknowledged in implicit mode.
+    """
 
 
 class AckBatch(NamedTuple):
@@ -116,3 +161,80 @@ def _append(found: list[AckBatch], first: int, types: list[int]) -> None:
     if types:
         kinds = (types[0],) if len(set(types)) == 1 else tuple(types)
         found.append(AckBatch(first, first + len(types) - 1, kinds))
+
+
+class ShareCommit:
+    """Acknowledgements that one call of `commit_sync` waits for."""
+
+    __slots__ = ("_results", "_waiting")
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        # Number of pending results by partition: a partition may have moved between brokers.
+        self._waiting: dict[TopicPartition, int] = {}
+        for tp in partitions:
+            self._waiting[tp] = self._waiting.get(tp, 0) + 1
+        self._results: dict[TopicPartition, ClientError | None] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the results of all partitions are known."""
+        return not self._waiting
+
+    def on_result(self, tp: TopicPartition, error: ClientError | None) -> None:
+        """Store a result; an error of a partition stays."""
+        self._results[tp] = self._results.get(tp) or error
+        left = self._waiting.pop(tp) - 1
+        if left:
+            self._waiting[tp] = left
+
+    def results(self, timeout_ms: float) -> dict[TopicPartition, ClientError | None]:
+        """Return the result of each partition; a timeout error where it is not known yet."""
+        late = {
+            tp: ClientTimeoutError(f"acknowledgements of {tp} took longer than {timeout_ms:.0f} ms")
+            for tp in self._waiting
+        }
+        return {**self._results, **late}
+
+
+class AcknowledgementResults:
+    """Results for the user's callback, which runs only inside calls of the user."""
+
+    __slots__ = ("_completed", "_is_inside", "callback")
+
+    def __init__(self) -> None:
+        # Set by the user; None without a callback.
+        self.callback: AcknowledgementCallback | None = None
+        self._completed: deque[tuple[TopicPartition, frozenset[int], ClientError | None]] = deque()
+        self._is_inside = False
+
+    def add(self, tp: TopicPartition, offsets: frozenset[int], error: ClientError | None) -> None:
+        """Queue a result for the next `run`."""
+        if self.callback is not None and offsets:
+            self._completed.append((tp, offsets, error))
+
+    def check_outside(self) -> None:
+        """Refuse calls of the consumer that the callback makes.
+
+        Raises:
+            ConcurrentUseError: The callback is running.
+        """
+        if self._is_inside:
+            raise ConcurrentUseError(
+                "the acknowledgement commit callback may not call the consumer, except for wakeup()"
+            )
+
+    def run(self) -> None:
+        """Pass all queued results to the callback.
+
+        Raises:
+            BaseException: The callback raised this exception; later results stay queued.
+        """
+        while self._completed:
+            tp, offsets, error = self._completed.popleft()
+            if self.callback is None:
+                continue
+            self._is_inside = True
+            try:
+                self.callback({tp: offsets}, error)
+            finally:
+                self._is_inside = False

@@ -1,37 +1,117 @@
-"""The records of one partition that one ShareFetch response acquired, read batch by batch.
+"""Records that a share consumer has acquired, until the user has acknowledged them (KIP-932).
 
-The response has whole record batches, and the offsets that the broker has acquired for this member.
+`AcquiredRecords` reads the records of one partition in a ShareFetch response batch by batch. The
+response has whole record batches, and the offsets that the broker has acquired for this member.
 Offsets without a record (control records, compacted records) are acknowledged as gaps. Corrupt
 batches are rejected, and records that a deserializer refuses are released.
+
+`ShareRecords` is the result of a poll. `InFlightRecords` has the records that the user has received
+and not yet acknowledged, and those that are renewed.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
 from barnabas.client.fetch.record_decoding import span_records
-from barnabas.client.fetch.record_scan import scan_records
-from barnabas.client.share.acknowledge_type import GAP, AcknowledgeType
-from barnabas.client.share.acknowledgements import Acknowledgements
-from barnabas.client.share.share_records import ShareRecord
+from barnabas.client.fetch.record_set import scan_records
+from barnabas.client.share.acknowledgements import (
+    GAP,
+    Acknowledgements,
+    AcknowledgeType,
+    IllegalAcknowledgementError,
+)
+from barnabas.client.topic_partition import TopicPartition, as_partition
 from barnabas.record.batch import CONTROL_FLAG, MAGIC_V2
 from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from barnabas.client.consumer.records.deserializing import Deserializing
-    from barnabas.client.fetch.record_scan import BatchSpan
-    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.client.consumer.user_objects import Deserializing
+    from barnabas.client.errors import ClientError
+    from barnabas.client.fetch.record_set import BatchSpan
 
-__all__ = ["AcquiredPart", "AcquiredRange", "AcquiredRecords", "Decoding", "ShareSource"]
+__all__ = [
+    "AcquiredPart",
+    "AcquiredRange",
+    "AcquiredRecords",
+    "Decoding",
+    "InFlightRecords",
+    "ShareRecord",
+    "ShareRecords",
+    "ShareSource",
+]
 
 _LENGTH = Struct(">i")
 _LENGTH_START = 8
 _LOG_OVERHEAD = 12
 _OFFSET_MAX = 2**63 - 1
+
+
+class ShareRecord(NamedTuple):
+    """One acquired record: the fields of `ConsumerRecord`, and how often it was delivered."""
+
+    topic: str
+    partition: int
+    offset: int
+    # Milliseconds since 1970; `timestamp_type` is 0 for create time, 1 for log append time.
+    timestamp: int
+    timestamp_type: int
+    # Bytes, None for null, or the return value of a deserializer.
+    key: Any
+    value: Any
+    headers: Sequence[tuple[str, bytes | None]]
+    # Number of deliveries including this one, to any member of the group: 1 for the first.
+    delivery_count: int
+
+
+class ShareRecords:
+    """Records of one poll, partition by partition, in offset order within each partition.
+
+    Args:
+        parts: The records by partition.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Mapping[TopicPartition, Sequence[ShareRecord]]) -> None:
+        self._parts = {tp: tuple(part) for tp, part in parts.items() if part}
+
+    def __len__(self) -> int:
+        """Return the number of records in all partitions."""
+        return sum(map(len, self._parts.values()))
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        """Iterate over the records of all partitions."""
+        return chain.from_iterable(self._parts.values())
+
+    def __getitem__(self, tp: tuple[str, int]) -> tuple[ShareRecord, ...]:
+        """Return the records of one partition; empty if this poll has no records of it."""
+        return self._parts.get(as_partition(tp), ())
+
+    def __contains__(self, tp: object) -> bool:
+        return tp in self._parts
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{tp}: {len(part)}" for tp, part in self._parts.items())
+        return f"ShareRecords({parts})"
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that have records in this poll."""
+        return tuple(self._parts)
+
+    def items(self) -> Iterator[tuple[TopicPartition, tuple[ShareRecord, ...]]]:
+        """Iterate over pairs of a partition and its records."""
+        return iter(self._parts.items())
+
+    def of_topic(self, topic: str) -> Iterator[ShareRecord]:
+        """Iterate over the records of all partitions of a topic."""
+        return chain.from_iterable(p for tp, p in self._parts.items() if tp.topic == topic)
 
 
 class ShareSource(NamedTuple):
@@ -52,7 +132,7 @@ class AcquiredRange(NamedTuple):
 
 
 class Decoding(NamedTuple):
-    """How the bytes of records become records."""
+    """Options for decoding the bytes of records."""
 
     deserializing: Deserializing
     check_crcs: bool
@@ -234,3 +314,153 @@ def _valid_ranges(ranges: Iterable[AcquiredRange]) -> list[AcquiredRange]:
             found.append(each)
             next_offset = each.last_offset + 1
     return found
+
+
+class _Batch:
+    """The records of one source."""
+
+    __slots__ = ("acknowledged", "acks", "failed", "records", "renewed", "renewing")
+
+    def __init__(self) -> None:
+        # Records that the user has; removed by `take`, added again by `take_renewed`.
+        self.records: dict[int, ShareRecord] = {}
+        # Offsets of `records` that have a type in `acks`.
+        self.acknowledged: set[int] = set()
+        # Acknowledgements that were not sent yet; moved out by `take`.
+        self.acks = Acknowledgements()
+        # Ranges (first offset, end offset) that could not be read; their acknowledgement in `acks`
+        # may be replaced until `take`.
+        self.failed: list[tuple[int, int]] = []
+        # Records whose renewal was requested, and those whose renewal has succeeded.
+        self.renewing: dict[int, ShareRecord] = {}
+        self.renewed: dict[int, ShareRecord] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.records or self.acks or self.renewing or self.renewed)
+
+
+class InFlightRecords:
+    """Acknowledgements wait here until `take` moves them into a request."""
+
+    def __init__(self) -> None:
+        self._batches: dict[ShareSource, _Batch] = {}
+
+    def nodes(self) -> set[int]:
+        """Return the brokers that have acquired records which the user still has."""
+        return {source.node_id for source in self._batches}
+
+    def add(self, source: ShareSource, part: AcquiredPart) -> None:
+        """Add the records that a poll returns, or the failure that it raises."""
+        batch = self._batches.setdefault(source, _Batch())
+        batch.records.update((record.offset, record) for record in part.records)
+        batch.acks.merge(part.acknowledgements)
+        if part.error is not None:
+            error = part.error
+            end = getattr(error, "next_offset", error.offset + 1)
+            batch.failed.append((error.offset, end))
+
+    # Acknowledgements
+
+    def acknowledge(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        """Acknowledge a record that the user has, until `take` replacing an earlier type.
+
+        Raises:
+            IllegalAcknowledgementError: The record is not waiting to be acknowledged.
+        """
+        for source, batch in self._batches.items():
+            if source.tp == tp and offset in batch.records:
+                batch.acks.add(offset, kind)
+                batch.acknowledged.add(offset)
+                return
+        raise _not_waiting(tp, offset)
+
+    def acknowledge_offset(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        """Acknowledge a record that the user has, or one that the last poll could not read.
+
+        Raises:
+            IllegalAcknowledgementError: There is no such record.
+        """
+        for source, batch in self._batches.items():
+            if source.tp == tp and any(first <= offset < end for first, end in batch.failed):
+                if kind is AcknowledgeType.RENEW:
+                    raise IllegalAcknowledgementError(
+                        f"{tp}: the record at offset {offset} could not be read and cannot be "
+                        f"renewed: accept, release or reject it"
+                    )
+                batch.acks.add(offset, kind)
+                return
+        self.acknowledge(tp, offset, kind)
+
+    def accept_all(self, unseen: Collection[ShareRecord] = ()) -> None:
+        """Accept all records that have no type yet, except for those in `unseen`."""
+        skipped = {(r.topic, r.partition, r.offset) for r in unseen}
+        for source, batch in self._batches.items():
+            for offset in batch.records:
+                if offset not in batch.acknowledged and (*source.tp, offset) not in skipped:
+                    batch.acks.add(offset, AcknowledgeType.ACCEPT)
+                    batch.acknowledged.add(offset)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Number of records that the user has and has not acknowledged."""
+        return sum(len(b.records) - len(b.acknowledged) for b in self._batches.values())
+
+    def take(self) -> dict[ShareSource, Acknowledgements]:
+        """Remove the acknowledged records; return their acknowledgements for the next requests."""
+        found: dict[ShareSource, Acknowledgements] = {}
+        for source, batch in list(self._batches.items()):
+            if batch.acks:
+                for offset in batch.acks.renewed:
+                    batch.renewing[offset] = batch.records[offset]
+                for offset in batch.acknowledged:
+                    del batch.records[offset]
+                found[source], batch.acks = batch.acks, Acknowledgements()
+                batch.acknowledged = set()
+            batch.failed = []
+            if batch.is_empty:
+                del self._batches[source]
+        return found
+
+    # Renewals
+
+    def on_acknowledged(
+        self, source: ShareSource, acks: Acknowledgements, error: ClientError | None
+    ) -> None:
+        """Handle the result of acknowledgements: renewed records may be returned again."""
+        batch = self._batches.get(source)
+        if batch is None:
+            return
+        for offset in acks.renewed:
+            record = batch.renewing.pop(offset, None)
+            if record is not None and error is None:
+                batch.renewed[offset] = record
+        if batch.is_empty:
+            del self._batches[source]
+
+    @property
+    def is_renewing(self) -> bool:
+        """Whether the result of a renewal is pending."""
+        return any(batch.renewing for batch in self._batches.values())
+
+    def take_renewed(self) -> ShareRecords:
+        """Return the renewed records, which the user has to acknowledge again."""
+        parts: dict[TopicPartition, list[ShareRecord]] = {}
+        for source, batch in self._batches.items():
+            if batch.renewed:
+                renewed = [batch.renewed[offset] for offset in sorted(batch.renewed)]
+                parts.setdefault(source.tp, []).extend(renewed)
+                batch.records.update(batch.renewed)
+                batch.renewed = {}
+        return ShareRecords(parts)
+
+    def clear(self) -> None:
+        """Forget all records, because the share sessions end."""
+        self._batches = {}
+
+
+def _not_waiting(tp: TopicPartition, offset: int) -> IllegalAcknowledgementError:
+    return IllegalAcknowledgementError(
+        f"{tp}: the record at offset {offset} is not waiting to be acknowledged: it was not "
+        f"returned by the last poll, or its acknowledgement was sent already"
+    )

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.consumer.calls.consumer_calls import outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
 from barnabas.client.errors import ClientTimeoutError
-from barnabas.client.session.closed_by_user import ClosedByUser
+from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.session import Session
-from barnabas.client.session.with_block import WithBlock
-from barnabas.client.share.share_config import share_consumer_config
-from barnabas.client.share.share_consumer_base import CLOSE_S, MS_PER_S, ShareConsumerBase
+from barnabas.client.share.acquired_records import ShareRecords
+from barnabas.client.share.share_consumer_base import (
+    CLOSE_S,
+    MS_PER_S,
+    ShareConsumerBase,
+    share_consumer_config,
+)
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
-from barnabas.client.share.share_records import ShareRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.share.share_records import ShareRecord
+    from barnabas.client.share.acquired_records import ShareRecord
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["ShareConsumer"]

@@ -1,34 +1,87 @@
-"""Base of the blocking and the asyncio share consumer: all calls that do not wait."""
+"""Base of the blocking and the asyncio share consumer: configuration, calls without waiting."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.consumer.assignment.subscription import Subscription, SubscriptionPattern
-from barnabas.client.consumer.errors import SubscriptionError
-from barnabas.client.share.acknowledge_type import AcknowledgeType
+from barnabas.client.consumer.errors import InvalidGroupIdError, SubscriptionError
+from barnabas.client.consumer.user_objects import take_user_objects
+from barnabas.client.errors import ClientConfigError
+from barnabas.client.share.acknowledgements import AcknowledgeType
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from barnabas.client.consumer.user_objects import Deserializing
     from barnabas.client.errors import ClientError
-    from barnabas.client.share.share_commit import AcknowledgementCallback
+    from barnabas.client.share.acknowledgements import AcknowledgementCallback
+    from barnabas.client.share.acquired_records import ShareRecord
     from barnabas.client.share.share_consumer_core import ShareConsumerCore
-    from barnabas.client.share.share_records import ShareRecord
     from barnabas.runtime.clock import Clock
 
-__all__ = ["CLOSE_S", "MS_PER_S", "ShareConsumerBase"]
+__all__ = ["CLOSE_S", "MS_PER_S", "ShareConsumerBase", "share_consumer_config"]
 
+# The keys that Kafka's share consumer refuses. Either the group's configuration decides the matter,
+# or it does not exist in share groups.
+_REFUSED = (
+    "auto_offset_reset",
+    "enable_auto_commit",
+    "group_instance_id",
+    "isolation_level",
+    "partition_assignment_strategy",
+    "interceptor_classes",
+    "interceptors",
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "group_protocol",
+    "group_remote_assignor",
+)
 MS_PER_S = 1000.0
 # Default timeout of `close` (s).
 CLOSE_S = 30.0
 # Lower limit of a wait (ms) while the user's timeout has not passed. It prevents a busy loop when a
 # deadline is already due.
 _SHORTEST_MS = 1.0
+
+
+def share_consumer_config(
+    bootstrap_servers: str | Sequence[str] | None,
+    given: Mapping[str, Any],
+    *,
+    may_block: bool = True,
+) -> tuple[ClientConfig, Deserializing]:
+    """Return a share consumer's keyword arguments as a checked config and its deserializers.
+
+    Args:
+        bootstrap_servers: As given to the consumer.
+        given: All other keyword arguments.
+        may_block: Whether deserializers may block; see `take_user_objects`.
+
+    Raises:
+        ClientConfigError: A key is unknown or not supported by share consumers, or its value is
+            invalid.
+        InvalidGroupIdError: `group.id` is missing or blank.
+    """
+    refused = sorted(key for key in given if key.replace(".", "_") in _REFUSED)
+    if refused:
+        names = ", ".join(refused)
+        raise ClientConfigError(
+            f"share consumers do not support {names}: leave it out. Configs of the group decide "
+            f"where reading starts and which isolation level applies (share.auto.offset.reset, "
+            f"share.isolation.level)"
+        )
+    objects, keys = take_user_objects(given, may_block=may_block)
+    config = ClientConfig.parse(keys_with_servers(bootstrap_servers, keys))
+    if config.group_id is None or not config.group_id.strip():
+        key = config.spell("group_id")
+        raise InvalidGroupIdError(f"{key} is missing or blank: a share consumer needs a group")
+    return config, objects.deserializing
 
 
 class ShareConsumerBase(ABC):

@@ -16,15 +16,20 @@ from barnabas.client.consumer.assignment.subscribed_topics import SubscribedTopi
 from barnabas.client.consumer.assignment.subscription import Subscription, SubscriptionKind
 from barnabas.client.consumer.errors import SubscriptionError, WakeupError
 from barnabas.client.errors import broker_error
-from barnabas.client.share.acquired_records import Decoding
-from barnabas.client.share.errors import IllegalAcknowledgementError
-from barnabas.client.share.in_flight_records import InFlightRecords
-from barnabas.client.share.share_commit import AcknowledgementResults, ShareCommit
+from barnabas.client.share.acknowledgements import (
+    AcknowledgementResults,
+    IllegalAcknowledgementError,
+    ShareCommit,
+)
+from barnabas.client.share.acquired_records import (
+    Decoding,
+    InFlightRecords,
+    ShareRecord,
+    ShareRecords,
+)
 from barnabas.client.share.share_fetcher import ShareFetcher, ShareFetchListener
 from barnabas.client.share.share_membership import ShareMembership, ShareMembershipHost
-from barnabas.client.share.share_records import ShareRecord, ShareRecords
-from barnabas.client.share.share_requests import ShareRequests
-from barnabas.client.share.share_session import AckGroup
+from barnabas.client.share.share_session import AckGroup, ShareRequests
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.get_telemetry_subscriptions import (
@@ -38,11 +43,10 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
-    from barnabas.client.consumer.records.deserializing import Deserializing
+    from barnabas.client.consumer.user_objects import Deserializing
     from barnabas.client.errors import ClientError
-    from barnabas.client.retries.retrying import OnDone
-    from barnabas.client.share.acknowledge_type import AcknowledgeType
-    from barnabas.client.share.acknowledgements import Acknowledgements
+    from barnabas.client.retries import OnDone
+    from barnabas.client.share.acknowledgements import Acknowledgements, AcknowledgeType
     from barnabas.client.share.acquired_records import ShareSource
     from barnabas.protocol.schema import Message
 

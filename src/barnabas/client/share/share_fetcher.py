@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.share.share_requests import PartitionId, ShareRequests
+    from barnabas.client.share.share_session import PartitionId, ShareRequests
     from barnabas.protocol.messages import share_acknowledge
     from barnabas.protocol.schema import Message
 

@@ -1,4 +1,4 @@
-"""A member of a share group: heartbeats, and the partitions that the coordinator assigns (KIP-932).
+"""A member of a share group: states, heartbeats, and partitions from the coordinator (KIP-932).
 
 Several members may have the same partition, so an assignment is applied at once and without
 callbacks of the user.
@@ -7,18 +7,14 @@ callbacks of the user.
 from __future__ import annotations
 
 import logging
+from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import ClientError
-from barnabas.client.group.consumer_protocol.topic_names import PartitionsById, TopicNames
+from barnabas.client.group.consumer_member import PartitionsById, TopicNames
 from barnabas.client.group.group_calls import GroupCalls
-from barnabas.client.group.heartbeat_schedule import HeartbeatSchedule
-from barnabas.client.group.poll_watch import PollWatch
-from barnabas.client.share.share_member_state import (
-    SHARE_MEMBER_STATES,
-    ShareMemberEvent,
-    ShareMemberState,
-)
+from barnabas.client.group.heartbeats import HeartbeatSchedule
+from barnabas.client.group.member_polls import PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_group_heartbeat import (
@@ -28,25 +24,82 @@ from barnabas.protocol.messages.share_group_heartbeat import (
 from barnabas.waiting.state_machine import StateMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.schema import Message
 
-__all__ = ["ShareMembership", "ShareMembershipHost"]
+__all__ = [
+    "SHARE_MEMBER_STATES",
+    "ShareMemberEvent",
+    "ShareMemberState",
+    "ShareMembership",
+    "ShareMembershipHost",
+]
 
 _log = logging.getLogger(__name__)
-
-_S, _E = ShareMemberState, ShareMemberEvent
-
 _JOIN_EPOCH = 0
 _LEAVE_EPOCH = -1
 # Heartbeat interval until the coordinator sends its own (group.share.heartbeat.interval.ms).
 _FIRST_INTERVAL_MS = 5_000.0
 _FENCING = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 _NOT_SERVED = "the brokers do not serve share groups: the feature share.version must be 1 or higher"
+
+
+class ShareMemberState(Enum):
+    """The state of a member of a share group."""
+
+    # The next poll joins: no request was sent, the coordinator does not know the member, or the
+    # member left because the user did not poll in time.
+    UNJOINED = auto()
+    # The request to join (epoch 0) is being sent.
+    JOINING = auto()
+    # The coordinator knows the member.
+    STABLE = auto()
+    # An error occurred that is not retriable; a changed subscription starts again.
+    FATAL = auto()
+    # The member is leaving or has left; this state is final.
+    LEFT = auto()
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the coordinator may count the consumer as a member; then it sends heartbeats."""
+        return self in (ShareMemberState.JOINING, ShareMemberState.STABLE)
+
+
+class ShareMemberEvent(Enum):
+    """Events that change the state of a member."""
+
+    JOIN_STARTED = auto()
+    # A heartbeat succeeded.
+    ACCEPTED = auto()
+    # A heartbeat was refused with UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH.
+    FENCED = auto()
+    # The user did not poll for max.poll.interval.ms.
+    POLL_MISSED = auto()
+    # A heartbeat failed with an error that is not retriable.
+    FAILED = auto()
+    SUBSCRIPTION_CHANGED = auto()
+    LEFT = auto()
+
+
+_S, _E = ShareMemberState, ShareMemberEvent
+# The events that end a membership.
+_ENDS = {
+    _E.FENCED: _S.UNJOINED,
+    _E.POLL_MISSED: _S.UNJOINED,
+    _E.FAILED: _S.FATAL,
+    _E.LEFT: _S.LEFT,
+}
+SHARE_MEMBER_STATES: Mapping[ShareMemberState, Mapping[ShareMemberEvent, ShareMemberState]] = {
+    _S.UNJOINED: {_E.JOIN_STARTED: _S.JOINING, _E.LEFT: _S.LEFT},
+    _S.JOINING: {_E.ACCEPTED: _S.STABLE, **_ENDS},
+    _S.STABLE: {_E.ACCEPTED: _S.STABLE, **_ENDS},
+    _S.FATAL: {_E.SUBSCRIPTION_CHANGED: _S.UNJOINED, _E.LEFT: _S.LEFT},
+    _S.LEFT: {_E.LEFT: _S.LEFT},
+}
 
 
 class ShareMembershipHost(NamedTuple):

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.manager import TransactionManager
-    from barnabas.client.transactions.prepared_transaction import PreparedTransaction
+    from barnabas.client.transactions.state import PreparedTransaction
 
 __all__ = ["Outcome", "TransactionCalls"]
 

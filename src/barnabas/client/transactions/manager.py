@@ -25,18 +25,18 @@ from barnabas.client.errors import (
     broker_error,
 )
 from barnabas.client.transactions import requests
-from barnabas.client.transactions.offsets import OffsetsToSend
-from barnabas.client.transactions.open_transaction import OpenTransaction
-from barnabas.client.transactions.prepared_transaction import PreparedTransaction
-from barnabas.client.transactions.reaction import (
+from barnabas.client.transactions.requests import OffsetsToSend, ProducerIdAndEpoch, TwoPhases
+from barnabas.client.transactions.state import (
+    OpenTransaction,
+    PreparedTransaction,
     Reaction,
+    TransactionState,
+    check_transition,
     fenced,
     most_severe,
     reaction_to,
     reaction_to_failed_batch,
 )
-from barnabas.client.transactions.requests import ProducerIdAndEpoch, TwoPhases
-from barnabas.client.transactions.state import TransactionState, check_transition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.schema import Message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.client.admin.security.acls import (
+from barnabas.client.admin.acls import (
     Acl,
     AclFilter,
     AclOperation,
@@ -12,7 +12,7 @@ from barnabas.client.admin.security.acls import (
     AclResourceType,
     PatternType,
 )
-from barnabas.client.admin.security.scram import ScramDeletion, ScramMechanism, ScramUpsertion
+from barnabas.client.admin.credentials import ScramDeletion, ScramMechanism, ScramUpsertion
 from barnabas.client.errors import BrokerError
 from barnabas.console.changes.change import Done, Preview, change
 from barnabas.console.web.forms import FormError

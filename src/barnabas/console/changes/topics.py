@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.topics.partitions import ElectionType
-from barnabas.client.admin.topics.topics import NewTopic
+from barnabas.client.admin.partitions import ElectionType
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.changes.change import Done, Preview, change
 from barnabas.console.web.forms import FormError

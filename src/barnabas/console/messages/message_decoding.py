@@ -12,7 +12,7 @@ import msgspec
 
 from barnabas.console.messages.shown_bytes import FULL_BYTES, ShownBytes, shown_bytes
 from barnabas.serializers.any_schema import AnyDeserializer
-from barnabas.serializers.bounded_cache import BoundedCache
+from barnabas.serializers.caches import BoundedCache
 from barnabas.serializers.errors import RegistryError, SchemaError
 from barnabas.serializers.lookups import SchemaLookup
 from barnabas.serializers.wire_format import schema_id_of

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.client.admin.topics.log_dirs import LogDirectory
+    from barnabas.client.admin.log_dirs import LogDirectory
     from barnabas.client.facade import Client
 
 __all__ = ["ROUTES"]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from barnabas.client.admin.security.acls import (
+from barnabas.client.admin.acls import (
     AclFilter,
     AclOperation,
     AclPermission,
     AclResourceType,
     PatternType,
 )
-from barnabas.client.admin.security.scram import ScramMechanism
+from barnabas.client.admin.credentials import ScramMechanism
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.web.forms import query_fields

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from barnabas.cli.partitions.snapshot import take_snapshots
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.explained_configs import explained_configs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
-    from barnabas.client.admin.configs.configs import ConfigEntry
+    from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Unpack
 
-from barnabas.serializers.avro.resolution import find_mismatch
+from barnabas.serializers.avro.mismatches import find_mismatch, find_unfit
 from barnabas.serializers.avro.schema import AvroSchema
 from barnabas.serializers.avro.skim import skim
 from barnabas.serializers.errors import (
@@ -192,8 +192,6 @@ class AvroDeserializer(SchemaDeserializer):
 
 def _unfit(value: Any, schema: AvroSchema, error: Exception) -> SchemaMismatchError:
     """Return the error of a value that does not fit, with the field if it is found."""
-    from barnabas.serializers.avro.unfit import find_unfit
-
     found = find_unfit(value, schema)
     if found is None:
         return SchemaMismatchError(f"the value does not fit the Avro schema: {error}"[:500])

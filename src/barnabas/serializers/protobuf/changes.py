@@ -1,4 +1,4 @@
-"""Which field of a Protobuf schema contradicts another schema.
+"""Finds the field of a Protobuf schema that contradicts another schema.
 
 Source: "Updating A Message Type" of the Protobuf language guide. The number of a field keeps its
 type, and the name of a field its number. Registries name the message only.

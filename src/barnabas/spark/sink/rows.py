@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
 
-    from barnabas.client.producer.shared_producer import SharedProducer
+    from barnabas.client.producer.producer import SharedProducer
     from barnabas.spark.sink.columns import SinkColumns
 
     Header = tuple[str, bytes | None]

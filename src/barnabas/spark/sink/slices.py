@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 if TYPE_CHECKING:
-    from barnabas.client.transactions.open_transaction import OpenTransaction
+    from barnabas.client.transactions.state import OpenTransaction
 
 __all__ = ["Slice", "WrittenSlice", "slice_of_task"]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
 
-    from barnabas.client.producer.shared_producer import SharedProducer
+    from barnabas.client.producer.producer import SharedProducer
     from barnabas.spark.options import SinkOptions
     from barnabas.spark.sink.columns import SinkColumns
 

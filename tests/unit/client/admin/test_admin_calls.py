@@ -6,13 +6,9 @@ import base64
 
 import pytest
 
-from barnabas.client.admin import transactions
-from barnabas.client.admin.cluster import features
-from barnabas.client.admin.cluster.features import UpgradeType
-from barnabas.client.admin.groups import group_members
-from barnabas.client.admin.security import scram, tokens
-from barnabas.client.admin.topics import log_dirs
-from barnabas.client.admin.topics.log_dirs import LogDirectory, ReplicaDirectories, ReplicaInfo
+from barnabas.client.admin import cluster, credentials, groups, log_dirs, transactions
+from barnabas.client.admin.cluster import UpgradeType
+from barnabas.client.admin.log_dirs import LogDirectory, ReplicaDirectories, ReplicaInfo
 from barnabas.client.errors import BrokerError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -38,9 +34,11 @@ TP = TopicPartition("t", 3)
 
 def test_a_password_is_salted_as_rfc_7677_does_in_its_example() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-    given = scram.ScramUpsertion("user", scram.ScramMechanism.SCRAM_SHA_256, "pencil", 4096, salt)
-    hashed = scram.salted_upsertion(given, b"")
-    request = scram.alter_scram_credentials([hashed], []).build(0)
+    given = credentials.ScramUpsertion(
+        "user", credentials.ScramMechanism.SCRAM_SHA_256, "pencil", 4096, salt
+    )
+    hashed = credentials.salted_upsertion(given, b"")
+    request = credentials.alter_scram_credentials([hashed], []).build(0)
     assert isinstance(request, AlterUserScramCredentialsRequest)
     (made,) = request.upsertions
     salted = "xKSVEDI6tPlSysH6mUQZOeeOp01r6B3fcJbodRPcYV0="
@@ -48,31 +46,31 @@ def test_a_password_is_salted_as_rfc_7677_does_in_its_example() -> None:
 
 
 def test_users_without_a_salt_get_different_salts() -> None:
-    mechanism = scram.ScramMechanism.SCRAM_SHA_512
-    given = [scram.ScramUpsertion(user, mechanism, "x", 4096) for user in ("a", "b")]
-    first, second = [scram.salted_upsertion(each, b"random") for each in given]
+    mechanism = credentials.ScramMechanism.SCRAM_SHA_512
+    given = [credentials.ScramUpsertion(user, mechanism, "x", 4096) for user in ("a", "b")]
+    first, second = [credentials.salted_upsertion(each, b"random") for each in given]
     assert first.salt != second.salt
     assert first.salted_password != second.salted_password
 
 
 def test_a_token_for_another_owner_needs_a_newer_broker() -> None:
-    call = tokens.create_token("User:owner", [], -1)
+    call = credentials.create_token("User:owner", [], -1)
     request = call.build(3)
     assert isinstance(request, CreateDelegationTokenRequest)
     assert (request.owner_principal_type, request.owner_principal_name) == ("User", "owner")
     with pytest.raises(ProtocolError):
         call.build(2)
-    assert isinstance(tokens.create_token(None, [], -1).build(2), CreateDelegationTokenRequest)
+    assert isinstance(credentials.create_token(None, [], -1).build(2), CreateDelegationTokenRequest)
 
 
 def test_a_principal_has_a_kind() -> None:
     with pytest.raises(ValueError, match="User:NAME"):
-        tokens.create_token("owner", [], -1).build(3)
+        credentials.create_token("owner", [], -1).build(3)
 
 
 def test_static_members_are_removed_by_their_instance_id() -> None:
-    members = [group_members.MemberToRemove("m-1", "i-1"), group_members.MemberToRemove("m-2")]
-    call = group_members.remove_members("g", members, "why")
+    members = [groups.MemberToRemove("m-1", "i-1"), groups.MemberToRemove("m-2")]
+    call = groups.remove_members("g", members, "why")
     request = call.build(5)
     assert isinstance(request, LeaveGroupRequest)
     assert [(each.member_id, each.group_instance_id) for each in request.members] == [
@@ -94,13 +92,13 @@ def test_static_members_are_removed_by_their_instance_id() -> None:
 
 
 def test_others_cannot_be_removed_through_an_old_broker() -> None:
-    call = group_members.remove_members("g", [group_members.MemberToRemove("m")], "why")
+    call = groups.remove_members("g", [groups.MemberToRemove("m")], "why")
     with pytest.raises(ProtocolError):
         call.build(2)
 
 
 def test_features_of_old_brokers_are_downgraded_by_another_field() -> None:
-    call = features.update_features({"f": 0}, UpgradeType.SAFE_DOWNGRADE, 1000, validate_only=False)
+    call = cluster.update_features({"f": 0}, UpgradeType.SAFE_DOWNGRADE, 1000, validate_only=False)
     old, new = call.build(0), call.build(2)
     assert isinstance(old, UpdateFeaturesRequest)
     assert isinstance(new, UpdateFeaturesRequest)

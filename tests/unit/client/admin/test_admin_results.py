@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin.plan import Plan, run
+from barnabas.client.admin.call import Plan, checked, raise_failed, run
 from barnabas.client.admin.plans import groups, topics
-from barnabas.client.admin.results import checked, raise_failed
 from barnabas.client.admin.sender import AdminSender
-from barnabas.client.admin.topics.topic_partitions import TopicListing
+from barnabas.client.admin.topics import TopicListing
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.errors import AdminResultsError, BrokerError, UnsupportedVersionError
 from barnabas.client.session.waiter import Waiter

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin.groups import groups
-from barnabas.client.admin.plan import Plan, run
+from barnabas.client.admin import groups, partitions
+from barnabas.client.admin.call import Plan, run
 from barnabas.client.admin.sender import AdminSender, CoordinatorOf
-from barnabas.client.admin.topics import partitions
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import BrokerError, ClientTimeoutError, DisconnectedError

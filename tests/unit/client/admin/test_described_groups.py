@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.admin.groups.groups import GroupDescription, describe_classic_groups
+from barnabas.client.admin.groups import GroupDescription, describe_classic_groups
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

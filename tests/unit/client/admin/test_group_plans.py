@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin.groups import groups, share_groups, streams_groups
-from barnabas.client.admin.groups.groups import GroupDescription
+from barnabas.client.admin import groups, share_groups, streams_groups
+from barnabas.client.admin.groups import GroupDescription
 from barnabas.client.admin.plans.groups import describe_groups
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.errors import ErrorCode

@@ -12,7 +12,7 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
 
 if TYPE_CHECKING:
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
 
 CONFIG = ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import ANY_NODE, Cluster
-from barnabas.client.connections.connections import Call
-from barnabas.client.connections.deliver_response import deliver_response
+from barnabas.client.connections.connections import Call, deliver_response
 from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.client.errors import ClientError, UnusableResponseError
 from barnabas.protocol.api_keys import ApiKey

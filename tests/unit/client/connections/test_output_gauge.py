@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.connections.output_gauge import OutputGauge
+from barnabas.client.connections.connections import OutputGauge
 
 
 class Handler:

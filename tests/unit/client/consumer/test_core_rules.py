@@ -12,18 +12,18 @@ import pytest
 import barnabas
 import barnabas.aio
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
-from barnabas.client.consumer.assignment.position_state import PositionState
 from barnabas.client.consumer.assignment.subscription import Subscription
+from barnabas.client.consumer.assignment.topic_partition_state import PositionState
 from barnabas.client.consumer.calls.lookups import Lookups
+from barnabas.client.consumer.commits import CommitDependencies, Commits
 from barnabas.client.consumer.errors import (
     ConcurrentUseError,
     InvalidGroupIdError,
     SubscriptionError,
     WakeupError,
 )
-from barnabas.client.consumer.group.commits import CommitDependencies, Commits
 from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
-from barnabas.client.fetch.list_offsets import LATEST
+from barnabas.client.fetch.offset_lookups import LATEST
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition

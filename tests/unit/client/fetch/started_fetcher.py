@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.fetch.fetch_state import FetchState
+from barnabas.client.fetch.fetch_buffer import FetchState
 from barnabas.client.fetch.fetcher import Fetcher, ReaderOptions
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

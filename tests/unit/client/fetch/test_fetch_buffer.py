@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.errors import ClientError
-from barnabas.client.fetch.fetch_buffer import FetchBuffer
-from barnabas.client.fetch.fetch_state import FetchState
-from barnabas.client.fetch.fetched_set import FetchedSet
-from barnabas.client.fetch.record_scan import scan_records
-from barnabas.client.fetch.record_set import FetchFailure, RecordSet
+from barnabas.client.fetch.fetch_buffer import FetchBuffer, FetchedSet, FetchState
+from barnabas.client.fetch.record_set import FetchFailure, RecordSet, scan_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.builder import BatchBuilder
 

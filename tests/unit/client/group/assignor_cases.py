@@ -11,9 +11,9 @@ from barnabas.client.group.assignors.assignor import (
     Assignor,
     MemberSubscription,
 )
-from barnabas.client.group.assignors.claims import Claim
-from barnabas.client.group.assignors.sticky_user_data import sticky_user_data
-from barnabas.client.group.classic.strategies import resolve_assignors
+from barnabas.client.group.assignors.sticky_assignment import Claim
+from barnabas.client.group.assignors.sticky_assignors import sticky_user_data
+from barnabas.client.group.classic.group_leader import resolve_assignors
 from barnabas.client.topic_partition import TopicPartition
 
 RACKS = ("a", "b", "c")

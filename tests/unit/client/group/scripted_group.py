@@ -21,8 +21,7 @@ from barnabas.client.connections.metadata_cache import (
 )
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError, DisconnectedError
-from barnabas.client.retries.backoff import Backoff
-from barnabas.client.retries.retry_timer import RetryTimer
+from barnabas.client.retries import Backoff, RetryTimer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.errors import ErrorCode

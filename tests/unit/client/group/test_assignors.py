@@ -10,16 +10,16 @@ from barnabas.client.group.assignors.assignor import (
     Assignment,
     Assignor,
     MemberSubscription,
+    RackMatch,
     RebalanceProtocol,
 )
-from barnabas.client.group.assignors.claims import Claim
-from barnabas.client.group.assignors.rack_match import RackMatch
-from barnabas.client.group.assignors.sticky_assignor import StickyAssignor
-from barnabas.client.group.assignors.sticky_user_data import (
+from barnabas.client.group.assignors.sticky_assignment import Claim
+from barnabas.client.group.assignors.sticky_assignors import (
+    StickyAssignor,
     read_sticky_user_data,
     sticky_user_data,
 )
-from barnabas.client.group.classic.strategies import BUILT_IN, common_protocol, resolve_assignors
+from barnabas.client.group.classic.group_leader import BUILT_IN, common_protocol, resolve_assignors
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
 

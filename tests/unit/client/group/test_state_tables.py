@@ -14,17 +14,13 @@ from barnabas.client.group.classic.classic_member_state import (
     JoinEvent,
     JoinStep,
 )
-from barnabas.client.group.consumer_protocol.consumer_member_state import (
+from barnabas.client.group.consumer_member import (
     CONSUMER_MEMBER_STATES,
     ConsumerMemberEvent,
     ConsumerMemberState,
 )
-from barnabas.client.group.heartbeat_schedule import (
-    HEARTBEAT_STATES,
-    HeartbeatEvent,
-    HeartbeatState,
-)
-from barnabas.client.share.share_member_state import (
+from barnabas.client.group.heartbeats import HEARTBEAT_STATES, HeartbeatEvent, HeartbeatState
+from barnabas.client.share.share_membership import (
     SHARE_MEMBER_STATES,
     ShareMemberEvent,
     ShareMemberState,

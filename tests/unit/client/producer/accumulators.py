@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.client.config import ClientConfig
-from barnabas.client.producer.batches.accumulator import Accumulator
+from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.topic_partition import TopicPartition
 from unit.client.scripted_cluster import HandTime
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.producer.producer_parts import take_parts
-from barnabas.client.producer.shared_producer import SharedProducer
+from barnabas.client.producer.producer import SharedProducer
+from barnabas.client.producer.user_objects import take_parts
 from barnabas.client.session.lifetime import Lifetime
 from unit.client.scripted_cluster import HandStepper, ScriptedCluster
 

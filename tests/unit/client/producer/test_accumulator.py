@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.errors import RecordTooLargeError
-from barnabas.client.producer.batches.accumulator import Accumulator
-from barnabas.client.producer.batches.producer_batch import ProducerBatch
+from barnabas.client.producer.accumulator import Accumulator
+from barnabas.client.producer.producer_batch import ProducerBatch
 from barnabas.record.batch import read_header
 from barnabas.record.compression import NAMES
 from barnabas.record.reader import read_batches

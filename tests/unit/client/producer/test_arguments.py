@@ -21,7 +21,7 @@ from barnabas.record.reader import records
 from unit.client.producer.producer_setup import Setup
 
 if TYPE_CHECKING:
-    from barnabas.client.producer.interceptors import ProducerRecord
+    from barnabas.client.producer.user_objects import ProducerRecord
 
 # Arguments of `send`, the kind of error, and the words that name the argument.
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [

@@ -14,14 +14,14 @@ from barnabas.client.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from barnabas.client.producer.batches.producer_batch import RecordMetadata
 from barnabas.client.producer.partitioner import partition_for_key
+from barnabas.client.producer.producer_batch import RecordMetadata
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.reader import records
 from unit.client.producer.producer_setup import Setup
 
 if TYPE_CHECKING:
-    from barnabas.client.producer.interceptors import ProducerRecord
+    from barnabas.client.producer.user_objects import ProducerRecord
 
 RECORD = (None, b"x", (), None)
 TURNS = cycle([0, 1])

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.connections.deliver_response import deliver_response
+from barnabas.client.connections.connections import deliver_response
 from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.client.errors import ClientError, DeliveryTimeoutError, UnusableResponseError
-from barnabas.client.producer.batches.accumulator import Accumulator
-from barnabas.client.producer.batches.producer_batch import ProducerBatch
+from barnabas.client.producer.accumulator import Accumulator
+from barnabas.client.producer.producer_batch import ProducerBatch
 from barnabas.client.producer.sender import Sender
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

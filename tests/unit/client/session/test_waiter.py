@@ -13,7 +13,7 @@ from barnabas.client.session.waiter import Waiter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.runtime.stepper import LoopStepper
 
 TIMEOUT_MS = 10_000

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from barnabas.client.share.acknowledge_type import GAP, AcknowledgeType
-from barnabas.client.share.acknowledgements import AckBatch, Acknowledgements
+from barnabas.client.share.acknowledgements import GAP, AckBatch, Acknowledgements, AcknowledgeType
 
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 

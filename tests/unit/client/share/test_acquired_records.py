@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from barnabas.client.consumer.records.deserializing import Deserializing
+from barnabas.client.consumer.user_objects import Deserializing
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
-from barnabas.client.share.acknowledge_type import GAP, AcknowledgeType
-from barnabas.client.share.acknowledgements import AckBatch
+from barnabas.client.share.acknowledgements import GAP, AckBatch, AcknowledgeType
 from barnabas.client.share.acquired_records import (
     AcquiredRange,
     AcquiredRecords,

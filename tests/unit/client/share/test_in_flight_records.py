@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.errors import CorruptRecordsError, DisconnectedError
-from barnabas.client.share.acknowledge_type import AcknowledgeType
-from barnabas.client.share.acknowledgements import AckBatch, Acknowledgements
-from barnabas.client.share.acquired_records import AcquiredPart, ShareSource
-from barnabas.client.share.errors import IllegalAcknowledgementError
-from barnabas.client.share.in_flight_records import InFlightRecords
-from barnabas.client.share.share_records import ShareRecord
+from barnabas.client.share.acknowledgements import (
+    AckBatch,
+    Acknowledgements,
+    AcknowledgeType,
+    IllegalAcknowledgementError,
+)
+from barnabas.client.share.acquired_records import (
+    AcquiredPart,
+    InFlightRecords,
+    ShareRecord,
+    ShareSource,
+)
 from barnabas.client.topic_partition import TopicPartition
 
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType

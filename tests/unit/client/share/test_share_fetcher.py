@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo
-from barnabas.client.consumer.records.deserializing import Deserializing
+from barnabas.client.consumer.user_objects import Deserializing
 from barnabas.client.errors import ClientError
-from barnabas.client.share.acknowledge_type import AcknowledgeType
-from barnabas.client.share.acknowledgements import Acknowledgements
+from barnabas.client.share.acknowledgements import Acknowledgements, AcknowledgeType
 from barnabas.client.share.acquired_records import Decoding, ShareSource
 from barnabas.client.share.share_fetcher import ShareFetcher, ShareFetchListener
-from barnabas.client.share.share_requests import ShareRequests
-from barnabas.client.share.share_session import AckGroup
+from barnabas.client.share.share_session import AckGroup, ShareRequests
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode

@@ -13,7 +13,7 @@ from barnabas.client.errors import (
     IllegalTransactionStateError,
     UnsupportedVersionError,
 )
-from barnabas.client.transactions.prepared_transaction import PreparedTransaction
+from barnabas.client.transactions.state import PreparedTransaction
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse

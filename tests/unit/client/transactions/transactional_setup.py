@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.client.connections.coordinators import Coordinators
-from barnabas.client.producer.batches.delivery import Delivery
+from barnabas.client.producer.producer_batch import Delivery
 from barnabas.client.producer.producer_core import ProducerCore
-from barnabas.client.producer.producer_parts import ProducerParts
+from barnabas.client.producer.user_objects import ProducerParts
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from barnabas.protocol.messages.add_partitions_to_txn import (

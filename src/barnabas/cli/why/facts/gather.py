@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.partitions.snapshot import PartitionSnapshot, take_snapshots
 from barnabas.cli.transactions.held_back import HeldBack, gather_held_back
 from barnabas.cli.why.facts.facts import BrokerFacts, PartitionFacts
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.cli.why.facts.facts import BrokerFacts
-    from barnabas.client.admin.configs.quotas import QuotaEntity
-    from barnabas.client.admin.groups.groups import GroupDescription
-    from barnabas.client.admin.groups.streams_groups import StreamsGroupDescription
+    from barnabas.client.admin.configs import QuotaEntity
+    from barnabas.client.admin.groups import GroupDescription
+    from barnabas.client.admin.streams_groups import StreamsGroupDescription
     from barnabas.client.facade import Client
 
 __all__ = ["gather_groups", "lowest_fetch_quotas"]

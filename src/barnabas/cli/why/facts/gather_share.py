@@ -15,13 +15,13 @@ from barnabas.cli.why.facts.share_facts import (
     ShareReading,
     processed_between,
 )
-from barnabas.client.admin.configs.configs import ConfigResource, ResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.groups.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.groups import GroupDescription, GroupMember
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
-    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["LogOffsets", "log_offsets"]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.groups.share_groups import ShareOffset
-from barnabas.client.admin.groups.share_states import ShareState
+from barnabas.client.admin.share_groups import ShareOffset, ShareState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.cli.transactions.held_back import HeldBack
     from barnabas.cli.why.facts.log_offsets import LogOffsets
-    from barnabas.client.admin.groups.groups import GroupMember
+    from barnabas.client.admin.groups import GroupMember
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.why.facts.members import listed
 from barnabas.cli.why.reasons.reason import Reason, note, wrong
-from barnabas.client.admin.groups.share_states import ShareRecordState
+from barnabas.client.admin.share_groups import ShareRecordState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.cli.why.facts.share_facts import ShareLimits
-    from barnabas.client.admin.groups.share_states import ShareState, ShareStateBatch
+    from barnabas.client.admin.share_groups import ShareState, ShareStateBatch
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["record_reasons"]

@@ -11,7 +11,7 @@ from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from barnabas.cli.transactions.held_back import HeldBack, Owner
-    from barnabas.client.admin.topics.partitions import ActiveProducer
+    from barnabas.client.admin.partitions import ActiveProducer
     from barnabas.client.admin.transactions import TransactionDescription
 
 __all__ = ["transaction_reasons"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.cluster import cluster_info, features, quorum, registrations
-from barnabas.client.admin.results import raise_failed
-from barnabas.client.admin.topics import log_dirs
+from barnabas.client.admin import cluster, log_dirs
+from barnabas.client.admin.call import raise_failed
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import K, as_partition
@@ -15,14 +14,14 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.plan import Plan
+    from barnabas.client.admin.call import Plan
     from barnabas.client.admin.sender import AdminSender
     from barnabas.client.topic_partition import TopicPartition
 
 
-def describe_cluster(sender: AdminSender) -> Plan[cluster_info.ClusterDescription]:
+def describe_cluster(sender: AdminSender) -> Plan[cluster.ClusterDescription]:
     """Describe the cluster: its id, its controller and its brokers."""
-    return sender.send(ANY_NODE, cluster_info.describe_cluster())
+    return sender.send(ANY_NODE, cluster.describe_cluster())
 
 
 def broker_ids(sender: AdminSender) -> Plan[list[int]]:
@@ -48,17 +47,17 @@ def require_broker(sender: AdminSender, node: int) -> Plan[None]:
     yield from sender.refresh()
 
 
-def describe_versions(sender: AdminSender, node: int = ANY_NODE) -> Plan[cluster_info.Versions]:
+def describe_versions(sender: AdminSender, node: int = ANY_NODE) -> Plan[cluster.Versions]:
     """Return the API versions and feature levels of a broker; by default of any broker."""
     yield from require_broker(sender, node)
-    return (yield from sender.send(node, cluster_info.describe_versions()))
+    return (yield from sender.send(node, cluster.describe_versions()))
 
 
 def update_features(
     sender: AdminSender,
     levels: Mapping[str, int],
     *,
-    kind: features.UpgradeType = features.UpgradeType.UPGRADE,
+    kind: cluster.UpgradeType = cluster.UpgradeType.UPGRADE,
     validate_only: bool = False,
 ) -> Plan[None]:
     """Set finalized feature levels; a level of 0 removes the feature (KIP-584).
@@ -66,36 +65,36 @@ def update_features(
     Raises:
         BrokerError: FEATURE_UPDATE_FAILED or INVALID_UPDATE_VERSION; no feature was changed.
     """
-    call = features.update_features(levels, kind, sender.timeout_ms, validate_only=validate_only)
+    call = cluster.update_features(levels, kind, sender.timeout_ms, validate_only=validate_only)
     yield from sender.send(CONTROLLER, call)
 
 
 def unregister_broker(sender: AdminSender, node: int) -> Plan[None]:
     """Remove a broker from the cluster metadata after it was shut down permanently."""
-    yield from sender.send(CONTROLLER, registrations.unregister_broker(node))
+    yield from sender.send(CONTROLLER, cluster.unregister_broker(node))
 
 
 def unregister_controller(sender: AdminSender, node: int) -> Plan[None]:
     """Remove a controller from the cluster metadata after it was shut down permanently."""
-    yield from sender.send(CONTROLLER, registrations.unregister_controller(node))
+    yield from sender.send(CONTROLLER, cluster.unregister_controller(node))
 
 
-def describe_quorum(sender: AdminSender, *, once: bool = False) -> Plan[quorum.QuorumDescription]:
+def describe_quorum(sender: AdminSender, *, once: bool = False) -> Plan[cluster.QuorumDescription]:
     """Describe the metadata quorum; `once` makes one attempt only."""
-    return sender.send(ANY_NODE, quorum.describe_quorum(), once=once)
+    return sender.send(ANY_NODE, cluster.describe_quorum(), once=once)
 
 
 def add_voter(
-    sender: AdminSender, node: int, directory_id: bytes, endpoints: Sequence[quorum.VoterEndpoint]
+    sender: AdminSender, node: int, directory_id: bytes, endpoints: Sequence[cluster.VoterEndpoint]
 ) -> Plan[None]:
     """Make a controller that is an observer of the metadata log a voter of the quorum."""
-    call = quorum.add_voter(node, directory_id, endpoints, sender.timeout_ms)
+    call = cluster.add_voter(node, directory_id, endpoints, sender.timeout_ms)
     yield from sender.send(ANY_NODE, call)
 
 
 def remove_voter(sender: AdminSender, node: int, directory_id: bytes) -> Plan[None]:
     """Remove a voter from the metadata quorum."""
-    yield from sender.send(ANY_NODE, quorum.remove_voter(node, directory_id))
+    yield from sender.send(ANY_NODE, cluster.remove_voter(node, directory_id))
 
 
 def describe_log_dirs(

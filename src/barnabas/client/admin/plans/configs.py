@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.configs import configs, quotas
+from barnabas.client.admin import configs
 from barnabas.client.admin.plans.cluster import require_broker
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.admin.call import AdminCall
-    from barnabas.client.admin.configs.configs import ConfigEntry, ConfigResource, ResourceType
-    from barnabas.client.admin.configs.quotas import QuotaEntity
-    from barnabas.client.admin.plan import Plan
+    from barnabas.client.admin.call import AdminCall, Plan
+    from barnabas.client.admin.configs import ConfigEntry, ConfigResource, QuotaEntity, ResourceType
     from barnabas.client.admin.sender import AdminSender
     from barnabas.client.errors import ClientError
 
@@ -126,7 +124,7 @@ def describe_quotas(
         The quotas by entity, in Kafka's units: bytes per second for `producer_byte_rate` and
         `consumer_byte_rate`, percent for `request_percentage`.
     """
-    return sender.send(ANY_NODE, quotas.describe_quotas(components, strict=strict))
+    return sender.send(ANY_NODE, configs.describe_quotas(components, strict=strict))
 
 
 def alter_quotas(
@@ -141,5 +139,5 @@ def alter_quotas(
     Raises:
         BrokerError: the change was refused.
     """
-    call = quotas.alter_quotas(entity, changes, validate_only=validate_only)
+    call = configs.alter_quotas(entity, changes, validate_only=validate_only)
     yield from sender.send(CONTROLLER, call)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.admin.results import checked
-from barnabas.client.admin.security import acls, scram, tokens
+from barnabas.client.admin import acls, credentials
+from barnabas.client.admin.call import checked
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.plan import Plan
+    from barnabas.client.admin.call import Plan
     from barnabas.client.admin.sender import AdminSender
     from barnabas.client.errors import BrokerError
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 
 # Randomness of the salts of one call.
@@ -58,19 +58,19 @@ def delete_acls(
 
 def describe_scram_credentials(
     sender: AdminSender, users: Sequence[str] | None = None
-) -> Plan[dict[str, list[scram.ScramCredential] | BrokerError]]:
+) -> Plan[dict[str, list[credentials.ScramCredential] | BrokerError]]:
     """Describe mechanisms and iterations by user; None means all users.
 
     Returns:
         The credentials, or an error (RESOURCE_NOT_FOUND without any), for each user.
     """
-    return sender.send(ANY_NODE, scram.describe_scram_credentials(users))
+    return sender.send(ANY_NODE, credentials.describe_scram_credentials(users))
 
 
 def alter_scram_credentials(
     sender: AdminSender,
-    upsertions: Sequence[scram.ScramUpsertion] = (),
-    deletions: Sequence[scram.ScramDeletion] = (),
+    upsertions: Sequence[credentials.ScramUpsertion] = (),
+    deletions: Sequence[credentials.ScramDeletion] = (),
     *,
     raise_errors: bool = True,
 ) -> Plan[dict[str, BrokerError | None]]:
@@ -87,7 +87,7 @@ def alter_scram_credentials(
 
     def hash_passwords() -> list[ScramCredentialUpsertion] | ValueError | OverflowError:
         try:
-            return [scram.salted_upsertion(each, random) for each in upsertions]
+            return [credentials.salted_upsertion(each, random) for each in upsertions]
         except (ValueError, OverflowError) as error:
             # The number of iterations is invalid.
             return error
@@ -103,7 +103,7 @@ def alter_scram_credentials(
     made = (yield {"hash": start})["hash"]
     if isinstance(made, Exception):
         raise made
-    call = scram.alter_scram_credentials(made, deletions)
+    call = credentials.alter_scram_credentials(made, deletions)
     sending: Plan[dict[str, BrokerError | None]] = sender.send(CONTROLLER, call)
     return (yield from checked(sending, raise_errors=raise_errors))
 
@@ -114,13 +114,13 @@ def create_delegation_token(
     *,
     owner: str | None = None,
     max_lifetime_ms: int = -1,
-) -> Plan[tokens.DelegationToken]:
+) -> Plan[credentials.DelegationToken]:
     """Create a delegation token.
 
     Principals are "User:NAME"; without `owner` the caller owns the token. A lifetime of -1 means
     the broker's maximum.
     """
-    return sender.send(CONTROLLER, tokens.create_token(owner, renewers, max_lifetime_ms))
+    return sender.send(CONTROLLER, credentials.create_token(owner, renewers, max_lifetime_ms))
 
 
 def renew_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1) -> Plan[int]:
@@ -129,7 +129,7 @@ def renew_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1
     Returns:
         The new expiry time in ms since 1970.
     """
-    return sender.send(CONTROLLER, tokens.renew_token(hmac, period_ms))
+    return sender.send(CONTROLLER, credentials.renew_token(hmac, period_ms))
 
 
 def expire_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1) -> Plan[int]:
@@ -138,11 +138,11 @@ def expire_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -
     Returns:
         The new expiry time in ms since 1970.
     """
-    return sender.send(CONTROLLER, tokens.expire_token(hmac, period_ms))
+    return sender.send(CONTROLLER, credentials.expire_token(hmac, period_ms))
 
 
 def describe_delegation_tokens(
     sender: AdminSender, owners: Sequence[str] | None = None
-) -> Plan[list[tokens.DelegationToken]]:
+) -> Plan[list[credentials.DelegationToken]]:
     """Describe the tokens of these owners; None means all tokens that the caller may see."""
-    return sender.send(ANY_NODE, tokens.describe_tokens(owners))
+    return sender.send(ANY_NODE, credentials.describe_tokens(owners))

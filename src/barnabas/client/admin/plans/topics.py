@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.plan import names_of
-from barnabas.client.admin.results import checked, errors_of, raise_failed
-from barnabas.client.admin.topics import (
-    offsets,
-    partitions,
-    reassignments,
-    topic_partitions,
-    topics,
-)
+from barnabas.client.admin import partitions, topics
+from barnabas.client.admin.call import checked, errors_of, names_of, raise_failed
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
-from barnabas.client.fetch.list_offsets import offset_spec
+from barnabas.client.fetch.offset_lookups import offset_spec
 from barnabas.client.topic_partition import K, as_partitions, by_partition
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.call import AdminCall
-    from barnabas.client.admin.plan import Plan
+    from barnabas.client.admin.call import AdminCall, Plan
     from barnabas.client.admin.sender import AdminSender
-    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.client.topic_partition import TopicPartition
 
 
@@ -137,7 +129,7 @@ def create_partitions(
 
 def describe_topic_partitions(
     sender: AdminSender, names: Iterable[str] = ()
-) -> Plan[dict[str, topic_partitions.TopicState | ClientError]]:
+) -> Plan[dict[str, topics.TopicState | ClientError]]:
     """Describe topics with their partitions; no names means all topics.
 
     Returns:
@@ -147,16 +139,16 @@ def describe_topic_partitions(
         ClientError: the call as a whole failed.
     """
     names = names_of(names)
-    found: dict[str, topic_partitions.TopicState | ClientError] = {}
-    cursor: topic_partitions.Cursor | None = None
+    found: dict[str, topics.TopicState | ClientError] = {}
+    cursor: topics.Cursor | None = None
     clock = sender.cluster.runtime.clock
     deadline_ms = clock.monotonic_ms() + sender.cluster.config.default_api_timeout_ms
     while True:
-        call = topic_partitions.describe_topic_partitions(names, cursor)
+        call = topics.describe_topic_partitions(names, cursor)
         try:
             page = yield from sender.send(ANY_NODE, call)
         except UnsupportedVersionError:
-            call = topic_partitions.describe_topics_by_metadata(names)
+            call = topics.describe_topics_by_metadata(names)
             return (yield from sender.send(ANY_NODE, call)).topics
         for name, topic in page.topics.items():
             known = found.get(name)
@@ -179,15 +171,15 @@ def describe_topic_partitions(
 
 def list_topics(
     sender: AdminSender, *, internal: bool = False
-) -> Plan[dict[str, topic_partitions.TopicListing]]:
+) -> Plan[dict[str, topics.TopicListing]]:
     """List the topics that the user may see, by name; `internal` includes internal topics."""
-    found = yield from sender.send(ANY_NODE, topic_partitions.list_topics())
+    found = yield from sender.send(ANY_NODE, topics.list_topics())
     return {name: found[name] for name in sorted(found) if internal or not found[name].is_internal}
 
 
 def describe_topics(
     sender: AdminSender, names: Iterable[str] | None = None
-) -> Plan[dict[str, topic_partitions.TopicState]]:
+) -> Plan[dict[str, topics.TopicState]]:
     """Describe topics with their partitions, leaders and replicas; None means all topics.
 
     `describe_topic_partitions` returns an error for a missing topic instead of raising it.
@@ -205,11 +197,7 @@ def describe_topics(
                 ErrorCode.UNKNOWN_SERVER_ERROR, name, "missing in the response"
             )
     raise_failed(found)
-    return {
-        name: state
-        for name, state in found.items()
-        if isinstance(state, topic_partitions.TopicState)
-    }
+    return {name: state for name, state in found.items() if isinstance(state, topics.TopicState)}
 
 
 def delete_records(
@@ -283,7 +271,7 @@ def list_offsets(
         part: list[TopicPartition],
     ) -> AdminCall[dict[TopicPartition, ListedOffset | ClientError]]:
         wanted = {tp: times[tp] for tp in part}
-        return offsets.list_offsets(wanted, sender.timeout_ms, read_committed=read_committed)
+        return partitions.list_offsets(wanted, sender.timeout_ms, read_committed=read_committed)
 
     return sender.send_to_leaders(times, call_for, once=True)
 
@@ -301,10 +289,10 @@ def list_replica_offsets(
     """
     yield from sender.refresh()
     calls = {
-        node: offsets.list_offsets(
+        node: partitions.list_offsets(
             {tp: offset_spec(spec) for tp, spec in by_partition(wanted).items()},
             sender.timeout_ms,
-            replica_id=offsets.DEBUGGING_CONSUMER,
+            replica_id=partitions.DEBUGGING_CONSUMER,
         )
         for node, wanted in specs.items()
     }
@@ -322,14 +310,14 @@ def alter_reassignments(
     Raises:
         AdminResultsError: a partition failed; not raised with `raise_errors=False`.
     """
-    call = reassignments.alter_reassignments(by_partition(targets), sender.timeout_ms)
+    call = partitions.alter_reassignments(by_partition(targets), sender.timeout_ms)
     return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
 
 def list_reassignments(
     sender: AdminSender, wanted: Iterable[tuple[str, int]] | None = None, *, once: bool = False
-) -> Plan[dict[TopicPartition, reassignments.Reassignment]]:
+) -> Plan[dict[TopicPartition, partitions.Reassignment]]:
     """List active reassignments; None means all partitions. `once` makes one attempt only."""
     chosen = None if wanted is None else as_partitions(wanted)
-    call = reassignments.list_reassignments(chosen, sender.timeout_ms)
+    call = partitions.list_reassignments(chosen, sender.timeout_ms)
     return sender.send(CONTROLLER, call, once=once)

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin import transactions
-from barnabas.client.admin.plan import names_of
+from barnabas.client.admin.call import names_of, raise_failed
 from barnabas.client.admin.plans.cluster import broker_ids
-from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.connections.coordinators import TRANSACTION
 from barnabas.client.errors import ClientError
-from barnabas.client.transactions.reaction import fenced
+from barnabas.client.transactions.state import fenced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from barnabas.client.admin.plan import Plan
+    from barnabas.client.admin.call import Plan
     from barnabas.client.admin.sender import AdminSender
-    from barnabas.client.transactions.open_transaction import OpenTransaction
     from barnabas.client.transactions.requests import ProducerIdAndEpoch
+    from barnabas.client.transactions.state import OpenTransaction
 
 
 def list_transactions(

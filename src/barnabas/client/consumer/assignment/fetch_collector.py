@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.client.consumer.assignment.topic_partition_state import TopicPartitionState
+    from barnabas.client.fetch.fetch_buffer import FetchedSet
     from barnabas.client.fetch.fetched_batch import Piece
-    from barnabas.client.fetch.fetched_set import FetchedSet
     from barnabas.client.fetch.fetcher import Fetcher
     from barnabas.client.topic_partition import TopicPartition
 

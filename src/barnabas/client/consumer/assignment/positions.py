@@ -14,8 +14,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.connections.metadata_cache import ZERO_ID
-from barnabas.client.consumer.assignment.offset_reset import OffsetReset
-from barnabas.client.consumer.assignment.position_state import PositionState
+from barnabas.client.consumer.assignment.topic_partition_state import OffsetReset, PositionState
 from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
 from barnabas.client.errors import (
     ClientError,
@@ -23,8 +22,12 @@ from barnabas.client.errors import (
     UnknownTopicError,
     broker_error,
 )
-from barnabas.client.fetch.epoch_ends import EpochEnd, request_epoch_ends
-from barnabas.client.fetch.list_offsets import ListedOffset, OffsetLookup
+from barnabas.client.fetch.offset_lookups import (
+    EpochEnd,
+    ListedOffset,
+    OffsetLookup,
+    request_epoch_ends,
+)
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import CorruptRecordsError
     from barnabas.client.fetch.fetcher import Fetcher
     from barnabas.client.group.group_offsets import CommittedOffset
-    from barnabas.client.retries.retrying import OnDone
+    from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import TopicPartition
 
     Committed = dict[TopicPartition, CommittedOffset]

@@ -1,4 +1,4 @@
-"""Subscription and assignment of a consumer (Kafka's SubscriptionState).
+"""Subscription and assignment of a consumer (Kafka's SubscriptionState), and rebalance callbacks.
 
 A consumer subscribes to topics by name, to a pattern that the client matches, or to a regex that
 the broker matches (KIP-848). Instead it can be assigned partitions by hand. These kinds are
@@ -16,13 +16,34 @@ from barnabas.client.consumer.errors import SubscriptionError
 from barnabas.client.topic_partition import as_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from barnabas.client.connections.metadata_cache import TopicInfo
-    from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["Subscription", "SubscriptionKind", "SubscriptionPattern", "Topics"]
+__all__ = ["RebalanceListener", "Subscription", "SubscriptionKind", "SubscriptionPattern", "Topics"]
+
+
+class RebalanceListener:
+    """Base class of rebalance callbacks; override the methods that you need.
+
+    All methods run inside `poll`, `unsubscribe` or `close`, on the thread of that call. They may
+    call the consumer, for example to commit, to seek or to read positions. With
+    `barnabas.aio.Consumer` they may be `async def`.
+    """
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> object:
+        """Handle the revocation of partitions; the last chance to commit their offsets."""
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> object:
+        """Handle newly assigned partitions, before any of their records are fetched."""
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> object:
+        """Handle partitions that other members may already own.
+
+        The default calls `on_partitions_revoked`.
+        """
+        return self.on_partitions_revoked(lost)
 
 
 class SubscriptionPattern(str):
@@ -36,7 +57,7 @@ Topics: TypeAlias = "Iterable[str] | str | re.Pattern[str] | SubscriptionPattern
 
 
 class SubscriptionKind(Enum):
-    """How the partitions of a consumer are chosen."""
+    """The way in which the partitions of a consumer are chosen."""
 
     NONE = "nothing"
     TOPICS = "topics"

@@ -2,22 +2,124 @@
 
 It has the position of the user, pause and revocation, and, as a `FetchState`, the fetch position
 and the fetched records that the user has not received.
+
+The states of its position follow Kafka's SubscriptionState. A partition begins without a position
+and gets one from the group's committed offsets or by a reset (`OffsetReset`). If the leader epoch
+is known, the position is validated. Only partitions in state FETCHING are fetched from. A seek is
+allowed in every state.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.consumer.assignment.position_state import TRANSITIONS, PositionState
-from barnabas.client.fetch.fetch_state import FetchState
+from barnabas.client.errors import ClientConfigError
+from barnabas.client.fetch.fetch_buffer import FetchState
+from barnabas.client.fetch.offset_lookups import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from barnabas.client.consumer.assignment.offset_reset import OffsetReset
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["TopicPartitionState"]
+__all__ = ["TRANSITIONS", "OffsetReset", "PositionState", "TopicPartitionState"]
+
+_BY_DURATION = "by_duration:"
+# ISO 8601 durations as Java's Duration parses them: days, hours, minutes and decimal seconds.
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
+    r"(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+_UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
+
+
+class OffsetReset(NamedTuple):
+    """A strategy to choose the first offset of a partition."""
+
+    # EARLIEST or LATEST; 0 for a duration.
+    spec: int
+    # For a duration: how far before the current time reading begins (ms).
+    duration_ms: int = 0
+    # auto.offset.reset=none: a missing offset is an error.
+    is_none: bool = False
+
+    @classmethod
+    def earliest(cls) -> OffsetReset:
+        """Begin at the first available record."""
+        return cls(EARLIEST)
+
+    @classmethod
+    def latest(cls) -> OffsetReset:
+        """Begin after the last record."""
+        return cls(LATEST)
+
+    @classmethod
+    def parse(cls, text: str) -> OffsetReset:
+        """Parse "earliest", "latest", "none" or "by_duration:PnDTnHnMn.nS".
+
+        Raises:
+            ClientConfigError: The text is none of these.
+        """
+        lowered = text.strip().lower()
+        if lowered in ("earliest", "smallest"):
+            return cls.earliest()
+        if lowered in ("latest", "largest"):
+            return cls.latest()
+        if lowered == "none":
+            return cls(0, is_none=True)
+        if lowered.startswith(_BY_DURATION):
+            found = _DURATION.fullmatch(text.strip()[len(_BY_DURATION) :])
+            if found is not None and any(found.groups()):
+                parts = found.groupdict()
+                total = sum(float(parts[unit] or 0) * size for unit, size in _UNITS_MS.items())
+                return cls(0, int(total))
+        raise ClientConfigError(
+            f"auto.offset.reset={text} is not one of: earliest, latest, none, "
+            f"by_duration:PnDTnHnMn.nS"
+        )
+
+    def timestamp(self, now_ms: int) -> int:
+        """Return the ListOffsets timestamp: EARLIEST, LATEST or ms since the epoch."""
+        assert not self.is_none
+        return self.spec or max(0, now_ms - self.duration_ms)
+
+
+class PositionState(Enum):
+    """The event that a partition waits for."""
+
+    # Waits for the group's committed offset, or for the start of a reset.
+    INITIALIZING = "initializing"
+    # Waits for the offset that its reset strategy selects.
+    AWAIT_RESET = "await reset"
+    # Waits for the leader to confirm that its log contains the position's history (KIP-320).
+    AWAIT_VALIDATION = "await validation"
+    # Waits for records.
+    FETCHING = "fetching"
+
 
 _S = PositionState
+
+_SEEK = "seek, by the user or to the offset that was found"
+_RESET = "reset, by the user or because there is no valid offset"
+_LEADER = "another leader or a seek, when the leader epoch of the position is known"
+_CONFIRMED = "the leader confirms the position, or a seek without a leader epoch"
+
+# Each allowed transition with its trigger.
+TRANSITIONS = {
+    (_S.INITIALIZING, _S.AWAIT_RESET): _RESET,
+    (_S.INITIALIZING, _S.AWAIT_VALIDATION): _SEEK,
+    (_S.INITIALIZING, _S.FETCHING): _SEEK,
+    (_S.AWAIT_RESET, _S.AWAIT_RESET): _RESET,
+    (_S.AWAIT_RESET, _S.AWAIT_VALIDATION): _SEEK,
+    (_S.AWAIT_RESET, _S.FETCHING): _SEEK,
+    (_S.AWAIT_VALIDATION, _S.AWAIT_RESET): _RESET,
+    (_S.AWAIT_VALIDATION, _S.AWAIT_VALIDATION): _SEEK,
+    (_S.AWAIT_VALIDATION, _S.FETCHING): _CONFIRMED,
+    (_S.FETCHING, _S.AWAIT_RESET): _RESET,
+    (_S.FETCHING, _S.AWAIT_VALIDATION): _LEADER,
+    (_S.FETCHING, _S.FETCHING): _SEEK,
+}
 
 
 class TopicPartitionState(FetchState):

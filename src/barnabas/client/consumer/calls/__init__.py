@@ -1,1 +1,1 @@
-"""How calls of a consumer begin, wait and end; iteration and look-ups."""
+"""Calls of a consumer: their begin, wait and end; iteration and look-ups."""

@@ -1,4 +1,4 @@
-"""How calls of the blocking consumer begin, wait and end: thread check, wake-ups and close."""
+"""Begin, wait and end of the blocking consumer's calls: thread check, wake-ups and close."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.client.consumer.errors import ConcurrentUseError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.consumer.calls.consumer_iterator import ConsumerIterator
+    from barnabas.client.consumer.calls.consumer_calls import ConsumerIterator
     from barnabas.client.consumer.calls.lookups import Start
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.errors import ClientError

@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from barnabas.client.connections.topic_lookup import TopicLookup
-from barnabas.client.consumer.assignment.offset_reset import OffsetReset
-from barnabas.client.consumer.group.commits import as_offsets
-from barnabas.client.fetch.list_offsets import OffsetLookup
-from barnabas.client.retries.retrying import OnDone, RetryingCall
+from barnabas.client.consumer.assignment.topic_partition_state import OffsetReset
+from barnabas.client.consumer.commits import as_offsets
+from barnabas.client.fetch.offset_lookups import OffsetLookup
+from barnabas.client.retries import OnDone, RetryingCall
 from barnabas.client.topic_partition import (
     TopicPartition,
     as_partition,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.errors import ClientError
-    from barnabas.client.fetch.list_offsets import ListedOffset
+    from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import K
 

@@ -44,7 +44,7 @@ class ClassicMemberState(enum.Enum):
 
 
 class JoinStep(enum.Enum):
-    """What `poll` does next when the member must join."""
+    """The next step of `poll` when the member must join."""
 
     MATCH_PATTERN = "match the pattern against fresh metadata"
     GIVE_UP_PARTITIONS = "give up partitions"
@@ -168,7 +168,7 @@ class ClassicMemberStatus:
 
     @property
     def step(self) -> JoinStep:
-        """What `poll` does next when the member must join."""
+        """The next step of `poll` when the member must join."""
         return self._steps.state
 
     @property

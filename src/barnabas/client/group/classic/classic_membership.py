@@ -22,17 +22,21 @@ from barnabas.client.group.classic.classic_member_state import (
     ClassicMemberStatus,
     JoinStep,
 )
-from barnabas.client.group.classic.group_leader import GroupLeader
-from barnabas.client.group.classic.heartbeat import Heartbeat, HeartbeatCallbacks
+from barnabas.client.group.classic.group_leader import (
+    GroupLeader,
+    common_protocol,
+    resolve_assignors,
+)
 from barnabas.client.group.classic.member_payloads import read_assignment, write_subscription
-from barnabas.client.group.classic.partition_transfer import PartitionTransfer
-from barnabas.client.group.classic.rebalance import Rebalance, RebalanceDependencies
-from barnabas.client.group.classic.strategies import common_protocol, resolve_assignors
-from barnabas.client.group.coordinator_search import CoordinatorSearch
-from barnabas.client.group.group_calls import GroupCalls
+from barnabas.client.group.classic.rebalance import (
+    PartitionTransfer,
+    Rebalance,
+    RebalanceDependencies,
+)
+from barnabas.client.group.group_calls import CoordinatorSearch, GroupCalls
+from barnabas.client.group.heartbeats import Heartbeat, HeartbeatCallbacks
+from barnabas.client.group.member_polls import PollSteps, PollWatch
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group.poll_steps import PollSteps
-from barnabas.client.group.poll_watch import PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

@@ -1,14 +1,16 @@
-"""The leader of a classic group: assign partitions, and watch the assigned topics.
+"""The leader of a classic group: its assignors, its assignment, and the topics that it watches.
 
 Other members watch only the topics that they subscribe to. The leader rejoins when a topic of any
-member has changed: its number of partitions, its racks (KIP-881), or whether it exists.
+member has changed: its number of partitions, its racks (KIP-881), or whether it exists. The
+assignors come from `partition.assignment.strategy`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+import importlib
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.errors import ClientConfigError, ClientError, broker_error
 from barnabas.client.group.assignors.assignor import (
     AssignablePartition,
     Assignment,
@@ -18,7 +20,7 @@ from barnabas.client.group.assignors.assignor import (
     RebalanceProtocol,
 )
 from barnabas.client.group.classic.member_payloads import read_subscription, write_assignment
-from barnabas.client.group.user_code import UserCode
+from barnabas.client.user_code import UserCode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sync_group import SyncGroupRequestAssignment
 from barnabas.protocol.protocol_error import ProtocolError
@@ -31,14 +33,78 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.runtime.timer import Cancellable
 
-__all__ = ["GroupLeader"]
+__all__ = ["BUILT_IN", "GroupLeader", "common_protocol", "resolve_assignors"]
 
+_KEY = "partition.assignment.strategy"
+_PACKAGE = "barnabas.client.group.assignors."
+# Module and class of the built-in assignors, by the name that members agree on.
+BUILT_IN: Mapping[str, tuple[str, str]] = {
+    "range": ("range_and_round_robin", "RangeAssignor"),
+    "roundrobin": ("range_and_round_robin", "RoundRobinAssignor"),
+    "sticky": ("sticky_assignors", "StickyAssignor"),
+    "cooperative-sticky": ("sticky_assignors", "CooperativeStickyAssignor"),
+}
+# Java class names, as configurations for Java, kafka-python and librdkafka contain them.
+_OTHER_NAMES = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
 # Called once with the assignments for SyncGroup, or with an error.
 OnAssigned: TypeAlias = "Callable[[list[SyncGroupRequestAssignment], BaseException | None], None]"
 Topics: TypeAlias = "dict[str, tuple[AssignablePartition, ...]]"
-
 # This assignor never assigns a partition before its owner has given it up.
 _CHECKS_ITSELF = "cooperative-sticky"
+
+
+def resolve_assignors(given: Sequence[object]) -> dict[str, Assignor]:
+    """Return new assignors by name, in the given order.
+
+    Args:
+        given: Names, classes (created without arguments) or objects.
+
+    Raises:
+        ClientConfigError: A name is unknown, an object is not an assignor, or a name occurs twice.
+    """
+    found: dict[str, Assignor] = {}
+    for each in given:
+        assignor = _resolve(each)
+        if assignor.name in found:
+            raise ClientConfigError(f"{_KEY} has {assignor.name} twice")
+        found[assignor.name] = assignor
+    if not found:
+        raise ClientConfigError(f"{_KEY} is empty: name an assignor")
+    return found
+
+
+def common_protocol(assignors: Mapping[str, Assignor]) -> RebalanceProtocol:
+    """Return the most advanced rebalance protocol that all assignors support.
+
+    Raises:
+        ClientConfigError: The assignors have no common protocol.
+    """
+    common = set(RebalanceProtocol)
+    for assignor in assignors.values():
+        common &= set(assignor.protocols)
+    if not common:
+        names = ", ".join(assignors)
+        raise ClientConfigError(f"{_KEY}: {names} have no rebalance protocol in common")
+    return max(common)
+
+
+def _resolve(given: object) -> Assignor:
+    if isinstance(given, str):
+        name = _OTHER_NAMES.get(given, given)
+        if name not in BUILT_IN:
+            known = ", ".join(BUILT_IN)
+            raise ClientConfigError(f"{_KEY}: {given} is neither a class nor one of {known}")
+        module, class_name = BUILT_IN[name]
+        given = getattr(importlib.import_module(_PACKAGE + module), class_name)
+    made = given() if isinstance(given, type) else given
+    if not isinstance(getattr(made, "name", None), str) or not hasattr(made, "assign"):
+        raise ClientConfigError(f"{_KEY}: {given!r} has no `name` or no `assign`: extend Assignor")
+    return cast("Assignor", made)
 
 
 class GroupLeader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from barnabas.client.consumer.assignment.position_state import PositionState
+from barnabas.client.consumer.assignment.topic_partition_state import PositionState
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.topic_partition import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.consumer.assignment.position_state import PositionState
+from barnabas.client.consumer.assignment.topic_partition_state import PositionState
 from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.builder import BatchBuilder

@@ -6,10 +6,9 @@ import pytest
 
 from barnabas.client.consumer.records.partition_records import PartitionRecords
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.fetch.fetched_set import FetchedSet
+from barnabas.client.fetch.fetch_buffer import FetchedSet
 from barnabas.client.fetch.record_decoding import ConsumerRecord, decode_record_set
-from barnabas.client.fetch.record_scan import scan_records
-from barnabas.client.fetch.record_set import RecordSet
+from barnabas.client.fetch.record_set import RecordSet, scan_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import RECORDS_PER_SLICE

@@ -1,1 +1,0 @@
-"""Admin calls on nodes, features and the quorum."""

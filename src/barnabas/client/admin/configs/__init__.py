@@ -1,1 +1,0 @@
-"""Admin calls on configs and quotas."""

@@ -1,1 +1,0 @@
-"""Admin calls on classic, consumer, share and streams groups."""

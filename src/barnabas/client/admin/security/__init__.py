@@ -1,1 +1,0 @@
-"""Admin calls on ACLs, SCRAM credentials and delegation tokens."""

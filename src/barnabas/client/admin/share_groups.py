@@ -1,0 +1,379 @@
+"""Share groups: describe them, read and change their offsets, and read stored states (KIP-932).
+
+Share coordinators answer ReadShareGroupState for brokers, and for users with the right
+CLUSTER_ACTION. They store the state of a record when a delivery of it ends. Which member has a
+record now is known to the leader of the partition only. Lag of share groups: KIP-1226.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.admin.groups import GroupDescription, GroupMember
+from barnabas.client.errors import BrokerError, ClientError, broker_error
+from barnabas.client.topic_partition import TopicPartition, by_topic
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages import (
+    read_share_group_state as state,
+    read_share_group_state_summary as summary,
+)
+from barnabas.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+)
+from barnabas.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+)
+from barnabas.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+)
+from barnabas.protocol.messages.share_group_describe import (
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from barnabas.protocol.primitives import uuid_to_string
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.protocol.schema import Message
+
+__all__ = ["ShareOffset", "ShareRecordState", "ShareState", "ShareStateBatch"]
+
+Offsets = dict[TopicPartition, "ShareOffset | ClientError"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOffset:
+    """The start offset of a share group in one partition."""
+
+    start_offset: int
+    leader_epoch: int
+    # Number of records not yet delivered; -1 if the broker does not send it.
+    lag: int
+
+
+def describe_share_groups(
+    groups: Sequence[str],
+) -> AdminCall[dict[str, GroupDescription | ClientError]]:
+    """Describe share groups with their members; other groups get GROUP_ID_NOT_FOUND."""
+
+    def build(_version: int) -> Message:
+        return ShareGroupDescribeRequest(
+            group_ids=list(groups), include_authorized_operations=False
+        )
+
+    def read(response: Message) -> dict[str, GroupDescription | ClientError]:
+        assert isinstance(response, ShareGroupDescribeResponse)
+        return {group.group_id: _group(group) for group in response.groups}
+
+    return AdminCall(ApiKey.SHARE_GROUP_DESCRIBE, build, read)
+
+
+def _group(group: DescribedGroup) -> GroupDescription | ClientError:
+    if group.error_code:
+        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            None,
+            member.client_id,
+            member.client_host.removeprefix("/"),
+            tuple(sorted(member.subscribed_topic_names)),
+            tuple(
+                TopicPartition(topic.topic_name, number)
+                for topic in member.assignment.topic_partitions
+                for number in topic.partitions
+            ),
+            epoch=member.member_epoch,
+        )
+        for member in group.members
+    )
+    return GroupDescription(
+        group.group_id,
+        "share",
+        group.group_state,
+        "share",
+        group.assignor_name,
+        members,
+        group.group_epoch,
+    )
+
+
+def describe_share_offsets(groups: Sequence[str]) -> AdminCall[dict[str, Offsets | ClientError]]:
+    """Describe the offsets of share groups in all their partitions."""
+
+    def build(_version: int) -> Message:
+        return DescribeShareGroupOffsetsRequest(
+            groups=[
+                DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in groups
+            ]
+        )
+
+    def read(response: Message) -> dict[str, Offsets | ClientError]:
+        assert isinstance(response, DescribeShareGroupOffsetsResponse)
+        return {group.group_id: _offsets(group) for group in response.groups}
+
+    return AdminCall(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, build, read)
+
+
+def _offsets(group: DescribeShareGroupOffsetsResponseGroup) -> Offsets | ClientError:
+    if group.error_code:
+        subject = f"offsets of share group {group.group_id}"
+        return broker_error(group.error_code, subject, group.error_message)
+    found: Offsets = {}
+    for topic in group.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.topic_name, each.partition_index)
+            found[tp] = ShareOffset(each.start_offset, each.leader_epoch, each.lag)
+            if each.error_code:
+                found[tp] = broker_error(each.error_code, f"offset of {tp}", each.error_message)
+    return found
+
+
+def alter_share_offsets(
+    group: str, offsets: Mapping[TopicPartition, int]
+) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
+    """Set start offsets of a share group without members; an error or None for each partition."""
+
+    def build(_version: int) -> Message:
+        entries = by_topic(
+            (
+                tp,
+                AlterShareGroupOffsetsRequestPartition(
+                    partition_index=tp.partition, start_offset=offset
+                ),
+            )
+            for tp, offset in offsets.items()
+        )
+        return AlterShareGroupOffsetsRequest(
+            group_id=group,
+            topics=[
+                AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=found)
+                for name, found in entries.items()
+            ],
+        )
+
+    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
+        assert isinstance(response, AlterShareGroupOffsetsResponse)
+        subject = f"offsets of share group {group}"
+        raise_error(response.error_code, subject, response.error_message)
+        found: dict[TopicPartition, BrokerError | None] = {}
+        for topic in response.responses:
+            for each in topic.partitions:
+                tp = TopicPartition(topic.topic_name, each.partition_index)
+                code, text = each.error_code, each.error_message
+                found[tp] = broker_error(code, f"offset of {tp}", text) if code else None
+        return found
+
+    return AdminCall(ApiKey.ALTER_SHARE_GROUP_OFFSETS, build, read)
+
+
+def delete_share_offsets(
+    group: str, topics: Sequence[str]
+) -> AdminCall[dict[str, BrokerError | None]]:
+    """Delete the offsets of topics in a share group without members; an error or None for each."""
+
+    def build(_version: int) -> Message:
+        return DeleteShareGroupOffsetsRequest(
+            group_id=group,
+            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics],
+        )
+
+    def read(response: Message) -> dict[str, BrokerError | None]:
+        assert isinstance(response, DeleteShareGroupOffsetsResponse)
+        subject = f"offsets of share group {group}"
+        raise_error(response.error_code, subject, response.error_message)
+        found: dict[str, BrokerError | None] = {}
+        for topic in response.responses:
+            code, text = topic.error_code, topic.error_message
+            found[topic.topic_name] = (
+                broker_error(code, f"offsets of {topic.topic_name}", text) if code else None
+            )
+        return found
+
+    return AdminCall(ApiKey.DELETE_SHARE_GROUP_OFFSETS, build, read)
+
+
+class ShareRecordState(IntEnum):
+    """The stored state of a record."""
+
+    # The record is delivered again; a member may have it at this moment.
+    AVAILABLE = 0
+    ACKNOWLEDGED = 2
+    # The group has given the record up, and its dead letter is being written (KIP-1191).
+    ARCHIVING = 3
+    # The record was rejected, or its deliveries have reached the limit.
+    ARCHIVED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStateBatch:
+    """Records with one state. Both offsets are inclusive."""
+
+    first_offset: int
+    last_offset: int
+    # A value of ShareRecordState, or one that this client does not know.
+    delivery_state: int
+    # Number of deliveries that have ended.
+    delivery_count: int
+
+    @property
+    def count(self) -> int:
+        """Number of offsets."""
+        return self.last_offset - self.first_offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSummary:
+    """The offsets of a share partition, without its batches."""
+
+    # All records before it are processed; -1 if no member has fetched from the partition yet.
+    start_offset: int
+    # The leader epoch of the leader that has read the state last.
+    leader_epoch: int
+    # Number of processed records from the start offset on; -1 if the broker does not send it.
+    delivery_complete_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """The stored state of a share partition.
+
+    Records from the start offset on that are in no batch were not delivered yet, or were acquired
+    by a member for the first time.
+    """
+
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[ShareStateBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareKey:
+    """A share partition: a group and a partition of a topic."""
+
+    group: str
+    partition: TopicPartition
+    topic_id: bytes
+
+    @property
+    def coordinator_key(self) -> str:
+        """The key by which FindCoordinator finds the share coordinator."""
+        return f"{self.group}:{uuid_to_string(self.topic_id)}:{self.partition.partition}"
+
+
+def read_summaries(keys: Sequence[ShareKey]) -> AdminCall[dict[str, ShareSummary | ClientError]]:
+    """Read the offsets of share partitions of one group, by coordinator key."""
+
+    def build(_version: int) -> Message:
+        return summary.ReadShareGroupStateSummaryRequest(
+            group_id=keys[0].group,
+            topics=[
+                summary.ReadStateSummaryData(
+                    topic_id=each.topic_id,
+                    partitions=[
+                        summary.PartitionData(partition=each.partition.partition, leader_epoch=0)
+                    ],
+                )
+                for each in keys
+            ],
+        )
+
+    def read(response: Message) -> dict[str, ShareSummary | ClientError]:
+        assert isinstance(response, summary.ReadShareGroupStateSummaryResponse)
+        found: dict[str, ShareSummary | ClientError] = {}
+        names = _names(keys)
+        for topic in response.results:
+            for each in topic.partitions:
+                key = names.get((topic.topic_id, each.partition))
+                if key is None:
+                    continue
+                found[key.coordinator_key] = (
+                    _error(key, each.error_code, each.error_message)
+                    if each.error_code
+                    else ShareSummary(
+                        each.start_offset, each.leader_epoch, each.delivery_complete_count
+                    )
+                )
+        return found
+
+    return AdminCall(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, build, read)
+
+
+def read_states(
+    wanted: Sequence[tuple[ShareKey, ShareSummary]],
+) -> AdminCall[dict[str, ShareState | ClientError]]:
+    """Read the states of share partitions of one group, by coordinator key.
+
+    A coordinator stores a newer leader epoch than the one it has. The epoch of the summary changes
+    nothing; if a leader has read the state since, the result is FENCED_LEADER_EPOCH.
+    """
+
+    def build(_version: int) -> Message:
+        return state.ReadShareGroupStateRequest(
+            group_id=wanted[0][0].group,
+            topics=[
+                state.ReadStateData(
+                    topic_id=key.topic_id,
+                    partitions=[
+                        state.PartitionData(
+                            partition=key.partition.partition, leader_epoch=each.leader_epoch
+                        )
+                    ],
+                )
+                for key, each in wanted
+            ],
+        )
+
+    def read(response: Message) -> dict[str, ShareState | ClientError]:
+        assert isinstance(response, state.ReadShareGroupStateResponse)
+        found: dict[str, ShareState | ClientError] = {}
+        names = _names(key for key, _ in wanted)
+        summaries = {key.coordinator_key: each for key, each in wanted}
+        for topic in response.results:
+            for each in topic.partitions:
+                key = names.get((topic.topic_id, each.partition))
+                if key is None:
+                    continue
+                name = key.coordinator_key
+                found[name] = (
+                    _error(key, each.error_code, each.error_message)
+                    if each.error_code
+                    else _state(each, summaries[name])
+                )
+        return found
+
+    return AdminCall(ApiKey.READ_SHARE_GROUP_STATE, build, read)
+
+
+def _state(found: state.PartitionResult, offsets: ShareSummary) -> ShareState:
+    return ShareState(
+        found.start_offset,
+        offsets.delivery_complete_count,
+        tuple(
+            ShareStateBatch(
+                each.first_offset, each.last_offset, each.delivery_state, each.delivery_count
+            )
+            for each in found.state_batches
+        ),
+    )
+
+
+def _names(keys: Iterable[ShareKey]) -> dict[tuple[bytes, int], ShareKey]:
+    return {(key.topic_id, key.partition.partition): key for key in keys}
+
+
+def _error(key: ShareKey, code: int, detail: str | None) -> ClientError:
+    return broker_error(code, f"state of {key.partition} in share group {key.group}", detail)

@@ -1,1 +1,0 @@
-"""Admin calls on topics, partitions and replicas."""

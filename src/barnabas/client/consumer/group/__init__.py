@@ -1,1 +1,0 @@
-"""The consumer as a member of its group, and its commits."""

@@ -1,1 +1,0 @@
-"""Membership under the consumer group protocol (KIP-848)."""

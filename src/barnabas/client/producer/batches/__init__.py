@@ -1,1 +1,0 @@
-"""Batches of records that wait to be sent, and their results."""

@@ -1,1 +1,0 @@
-"""Repeated attempts: backoff, timers and calls that are retried."""

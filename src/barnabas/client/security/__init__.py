@@ -1,1 +1,0 @@
-"""Security of the client's connections."""
