@@ -87,10 +87,13 @@ class Node:
         if self._child is not None:
             self._child.poll()
         kept = self._read()
+        while kept is not None and process_identity(kept.pid) != kept.identity:
+            # Another command may have ended the process after this read its record.
+            before, kept = kept, self._read()
+            if kept == before:
+                return NodeState({"start": "died", "stop": "stopped"}.get(kept.asked, "killed"))
         if kept is None:
             return NodeState("stopped")
-        if process_identity(kept.pid) != kept.identity:
-            return NodeState({"start": "died", "stop": "stopped"}.get(kept.asked, "killed"))
         name = "running" if self._is_ready() else "starting"
         if is_paused(kept.pid):
             name = "paused"
