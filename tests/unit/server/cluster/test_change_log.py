@@ -91,13 +91,13 @@ def test_segments_are_logged_at_debug_only(caplog: pytest.LogCaptureFixture) -> 
     for _ in range(5):
         assert broker.produce("t", bytes(500_000)).error_code == 0
     broker.world.run_for(600_000)
-    lines = lines_of(caplog, "barnabas.storage.log.log")
+    lines = lines_of(caplog, "barnabas.storage.log.roll_and_retention")
     assert "Rolled to a new segment: directory=/data/t-0 base_offset=2" in lines
     assert any(line.startswith("Deleted segments:") for line in lines)
     caplog.clear()
     caplog.set_level(logging.INFO)
     broker.produce("t", bytes(1_000_000))
-    assert not lines_of(caplog, "barnabas.storage.log.log")
+    assert not lines_of(caplog, "barnabas.storage.log.roll_and_retention")
 
 
 def test_changes_from_before_the_start_are_not_logged_again(
