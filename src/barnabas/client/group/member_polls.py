@@ -1,8 +1,8 @@
 """Steps inside the polls of a member, in both group protocols, and their supervision.
 
 A step calls the host, which may need several polls to finish it: it commits, or it runs a callback
-of the user. The next step starts only after the current step has ended. `PollWatch` reports a user
-who does not poll (max.poll.interval.ms, KIP-62).
+of the user. The next step starts only after the current step has ended. `PollWatch` reports
+that the user does not poll (max.poll.interval.ms, KIP-62).
 """
 
 from __future__ import annotations
