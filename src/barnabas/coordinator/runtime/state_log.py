@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.protocol.errors import ErrorCode
-    from barnabas.replication.partition.high_watermark_listeners import HighWatermarkListeners
     from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import HighWatermarkListeners
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.storage.results import AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition

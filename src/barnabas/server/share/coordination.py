@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.share.config import ShareCoordinatorConfig
     from barnabas.protocol.errors import ErrorCode
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
+    from barnabas.replication.requests.delayed_writes import DeleteRecordsResult
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.storage.topic_partition import TopicPartition
 

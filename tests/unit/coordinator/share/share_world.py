@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.share.share_shard import ShareShard
     from barnabas.protocol.errors import ErrorCode
-    from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
+    from barnabas.replication.requests.delayed_writes import DeleteRecordsResult
     from barnabas.storage.log.log import Log
 
 GROUP, TOPIC_ID = "g", b"the topic's id.."

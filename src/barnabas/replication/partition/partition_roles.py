@@ -1,22 +1,127 @@
-"""The role of a replica that follows a leader: it appends the leader's records.
+"""The roles of a replica without leadership: offline, and following a leader.
 
-Part of Kafka's cluster.Partition and ReplicaFetcherThread.
+Part of Kafka's cluster.Partition and ReplicaFetcherThread. All roles, with `leader_role`, share the
+identity, log and assignment of the replica in `PartitionState`.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
 
 from barnabas.storage.errors import UnexpectedAppendOffsetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.partition.partition_state import PartitionState
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.log.log import Log
     from barnabas.storage.results import AppendInfo
+    from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
+
+
+class BrokersView(Protocol):
+    """The state of other brokers, as leaders need it."""
+
+    def is_isr_eligible(self, broker_id: int) -> bool:
+        """Whether the broker is registered, not fenced, and not in controlled shutdown."""
+        ...
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker is registered and not fenced."""
+        ...
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """Return the epoch of the broker's registration, or None if unknown."""
+        ...
+
+
+class PartitionSettings(msgspec.Struct, frozen=True):
+    """Settings that all partitions of a broker share."""
+
+    node_id: int
+    clock: Clock
+    brokers: BrokersView
+    replica_lag_time_max_ms: int
+
+
+class PartitionState:
+    """The facts that outlast a leader epoch."""
+
+    __slots__ = (
+        "adding_replicas",
+        "is_syncing",
+        "leader_recovery_state",
+        "log",
+        "partition_epoch",
+        "removing_replicas",
+        "replicas",
+        "settings",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        log: Log,
+        settings: PartitionSettings,
+    ) -> None:
+        # The identity. Never changes.
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        # The log of this replica. `Partition.on_moved` replaces it after a move to another
+        # directory, by a log with the same records.
+        self.log = log
+        self.settings = settings
+        # Number of changes of the registration, including ISR changes. Moved by metadata, and by
+        # the controller's response to a leader's proposal. Never decreases.
+        self.partition_epoch = -1
+        # The assignment, broker ids. Moved by metadata only. The added and the removed replicas of
+        # a reassignment in progress belong to `replicas`.
+        self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
+        # Whether the leader still has to recover its log after an unclean election. Moved by
+        # metadata, by `become_leader`, and by the controller's response to a proposal.
+        self.leader_recovery_state = 0
+        # Whether a sync for flush.messages runs off the event loop. At most one at a time. Moved by
+        # `ReplicaAppends`.
+        self.is_syncing = False
+
+    def assign(self, registration: PartitionRegistration) -> None:
+        """Adopt the assignment and the epoch of a registration."""
+        known, new = self.partition_epoch, registration.partition_epoch
+        assert new >= known, f"{self.topic_partition}: partition_epoch={known} new={new}"
+        self.partition_epoch = new
+        self.replicas = registration.replicas
+        self.adding_replicas = registration.adding_replicas
+        self.removing_replicas = registration.removing_replicas
+        self.leader_recovery_state = registration.leader_recovery_state
+
+
+NO_LEADER = -1
+NO_LEADER_EPOCH = -1
+
+
+class OfflineRole:
+    """Nothing is appended. Also the role before the first metadata."""
+
+    __slots__ = ("leader_epoch",)
+
+    # As in the other roles.
+    leader_id = NO_LEADER
+
+    def __init__(self, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        # The epoch of the change that took the leader away. Never changes. -1 before the first
+        # metadata.
+        self.leader_epoch = leader_epoch
 
 
 class Fetched(NamedTuple):
