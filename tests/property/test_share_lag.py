@@ -15,9 +15,8 @@ from typing import Any, cast
 import pytest
 
 from barnabas.coordinator.share import state_api
-from barnabas.coordinator.share.share_metrics import ShareMetrics
-from barnabas.coordinator.share.share_partition_key import SharePartitionKey as CoordinatorKey
-from barnabas.coordinator.share.share_shard import ShareShard
+from barnabas.coordinator.share.share_partition_state import SharePartitionKey as CoordinatorKey
+from barnabas.coordinator.share.share_shard import ShareMetrics, ShareShard
 from barnabas.metrics.histogram import Histogram
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch

@@ -24,7 +24,7 @@ from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
 from barnabas.coordinator.group.group_map import GroupMap
 from barnabas.coordinator.group.offsets import offset_changes
 from barnabas.coordinator.group.offsets.offset_changes import check_consumer_commit
-from barnabas.coordinator.runtime.loading.loader import Loader
+from barnabas.coordinator.runtime.loader import Loader
 from barnabas.coordinator.share.share_shard import ShareShard
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.share.records import acknowledgement, lock_timeouts, record_run

@@ -14,8 +14,8 @@ from barnabas.coordinator.group.group_coordinator import (
     ShareServices,
 )
 from barnabas.coordinator.group.requests.offset_requests import InTransaction
+from barnabas.coordinator.runtime.coordinator_record import TransactionalProducer, TransactionEnding
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer, TransactionEnding
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,

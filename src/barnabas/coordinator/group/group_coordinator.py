@@ -33,7 +33,7 @@ from barnabas.coordinator.group.share.share_group import ShareGroupState
 from barnabas.coordinator.group.streams.streams_group import StreamsGroupState
 from barnabas.coordinator.group.topics import TopicHashes
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from barnabas.coordinator.runtime.loading.load_times import load_time_families
+from barnabas.coordinator.runtime.loader import load_time_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.share.share_state import ShareStateStore
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shard import ShardContext
     from barnabas.metrics.family import Tags
     from barnabas.runtime.rng import Rng
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.topics import TopicHashes, TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 

@@ -32,7 +32,7 @@ from barnabas.coordinator.group.share.share_state import ShareOffsets, StateChan
 from barnabas.coordinator.group.streams.group_epochs import delay_key
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
 from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, read_prefix
 from barnabas.protocol.records.group_metadata import GroupMetadataKey
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_kind import GroupDependencies
     from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.group.group_map import GroupsOfKind
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shard import ShardTimers
 
 R = TypeVar("R", bound=ReplayedGroup[Any, Any])
 

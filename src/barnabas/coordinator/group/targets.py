@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.waiting.steps import SHORT_SLICE_MS, Unfinished, run_slice
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
 
     # Returns the new targets of the members of a copy, by member id. Yields.

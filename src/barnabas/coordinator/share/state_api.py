@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.coordinator.share.share_partition_state import NO_DELIVERY_COMPLETE_COUNT
+from barnabas.coordinator.share.share_partition_state import (
+    NO_DELIVERY_COMPLETE_COUNT,
+    NO_START_OFFSET,
+    StateChange,
+    StateOutcome,
+)
 from barnabas.coordinator.share.share_record import state_batches
 from barnabas.coordinator.share.share_shard import STATE_BATCHES_MAX, ShareShard
-from barnabas.coordinator.share.state_batches import NO_START_OFFSET
-from barnabas.coordinator.share.state_change import StateChange
-from barnabas.coordinator.share.state_outcome import StateOutcome
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.messages import (
     delete_share_group_state as delete,
@@ -27,8 +29,8 @@ from barnabas.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-    from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+    from barnabas.coordinator.share.share_partition_state import SharePartitionKey
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Message
 

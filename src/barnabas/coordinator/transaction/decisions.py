@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.coordinator.transaction.transaction_metadata import (
     EPOCH_BUMP_VERSION,
     EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    Producer,
     TransactionMetadata,
+    TransactionState,
     is_epoch_exhausted,
 )
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

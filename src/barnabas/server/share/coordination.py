@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareSurroundings
+from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareDependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def make_share_coordinator(
     return ShareCoordinator(
         config,
         dependencies,
-        ShareSurroundings(
+        ShareDependencies(
             lambda topic_id, partition: _has_partition(cluster, topic_id, partition),
             lambda: cluster.image.features.has_share_groups,
             delete_records,

@@ -9,9 +9,9 @@ from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.share.share_coordinator import (
     SHARE_GROUP_TOPIC,
     ShareCoordinator,
-    ShareSurroundings,
+    ShareDependencies,
 )
-from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+from barnabas.coordinator.share.share_partition_state import SharePartitionKey
 from barnabas.coordinator.share.state_api import INITIALIZE, READ, READ_SUMMARY, WRITE, StateApi
 from barnabas.protocol.messages import (
     initialize_share_group_state as initialize,
@@ -89,7 +89,7 @@ class ShareWorld:
                 wheel=self.replicas.wheel,
                 executor=runtime.executor,
             ),
-            ShareSurroundings(self._has_partition, lambda: self.is_enabled, self._delete_records),
+            ShareDependencies(self._has_partition, lambda: self.is_enabled, self._delete_records),
         )
         self.coordinator.runtime.on_elected(0, leader_epoch)
         self.run_for(50)

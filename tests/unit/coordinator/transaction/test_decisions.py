@@ -16,14 +16,17 @@ from barnabas.coordinator.transaction.decisions import (
     is_fenced_by,
     verify_partitions,
 )
-from barnabas.coordinator.transaction.producer import Producer
-from barnabas.coordinator.transaction.transaction_metadata import EPOCH_MAX, TransactionMetadata
+from barnabas.coordinator.transaction.transaction_metadata import (
+    EPOCH_MAX,
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.coordinator.transaction.transaction_record import (
     read_transaction,
     read_transactional_id,
     transaction_record,
 )
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.topic_partition import TopicPartition
 

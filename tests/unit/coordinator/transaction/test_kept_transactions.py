@@ -11,10 +11,13 @@ from barnabas.coordinator.transaction.decisions import (
     Initialization,
     NeedsProducerIdError,
 )
-from barnabas.coordinator.transaction.producer import Producer
-from barnabas.coordinator.transaction.transaction_metadata import EPOCH_MAX, TransactionMetadata
+from barnabas.coordinator.transaction.transaction_metadata import (
+    EPOCH_MAX,
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.coordinator.transaction.transaction_record import read_transaction, transaction_record
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.topic_partition import TopicPartition
 

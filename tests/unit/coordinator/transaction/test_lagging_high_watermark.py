@@ -9,10 +9,12 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.transaction.decisions import Ending, Initialization
-from barnabas.coordinator.transaction.producer import Producer
 from barnabas.coordinator.transaction.transaction_coordinator import TRANSACTION_TOPIC
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import (
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData

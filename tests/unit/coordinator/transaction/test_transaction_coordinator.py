@@ -8,9 +8,12 @@ import msgspec
 import pytest
 
 from barnabas.coordinator.transaction.decisions import NO_TIMEOUT_MS, Ending, Initialization
-from barnabas.coordinator.transaction.producer import Producer
-from barnabas.coordinator.transaction.transaction_metadata import EPOCH_MAX, TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import (
+    EPOCH_MAX,
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.topic_partition import TopicPartition
 from unit.coordinator.transaction.transaction_world import CONFIG, ID, P0, P1, TIMEOUT_MS, World

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.coordinator.transaction.config import TransactionConfig
 from barnabas.coordinator.transaction.decisions import Ending, Initialization
-from barnabas.coordinator.transaction.markers import Markers
-from barnabas.coordinator.transaction.producer import Producer
 from barnabas.coordinator.transaction.transaction_coordinator import (
     TRANSACTION_TOPIC,
     TransactionCoordinator,
 )
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import (
+    Markers,
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.topic_record import TopicRecord

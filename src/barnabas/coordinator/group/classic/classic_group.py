@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
     from barnabas.coordinator.group.group_memory import GroupMemory
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses import PendingResponse
 
 
 class GroupState(Enum):

@@ -25,7 +25,7 @@ from barnabas.protocol.records.consumer_protocol_subscription import ConsumerPro
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.protocol.messages.sync_group import SyncGroupResponse
 

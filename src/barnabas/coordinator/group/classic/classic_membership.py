@@ -33,8 +33,8 @@ from barnabas.coordinator.group.classic.group_record import (
 )
 from barnabas.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, nothing
 from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX, member_bytes
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
@@ -42,7 +42,7 @@ from barnabas.protocol.primitives import STRING_BYTES_MAX
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from barnabas.protocol.messages.leave_group import (

@@ -42,7 +42,7 @@ from barnabas.coordinator.group.consumer.heartbeats import (
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     Assignment,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerMember
     from barnabas.coordinator.group.group_kind import GroupDependencies
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 
 
 # Limits on the kept matches of a shard: expressions, and names of topics.

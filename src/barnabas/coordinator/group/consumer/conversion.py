@@ -44,7 +44,7 @@ from barnabas.coordinator.group.consumer.consumer_group import (
 from barnabas.coordinator.group.consumer.consumer_records import group_records, group_tombstones
 from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 

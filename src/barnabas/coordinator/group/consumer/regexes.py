@@ -20,7 +20,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
 from barnabas.coordinator.group.consumer.consumer_shard import Matched
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.targets import GroupSlices
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.pattern import Pattern, PatternError
 

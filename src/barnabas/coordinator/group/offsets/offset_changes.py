@@ -11,7 +11,7 @@ from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, Co
 from barnabas.coordinator.group.offsets.offset_store import offset_tombstone
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_member import StreamsMember
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

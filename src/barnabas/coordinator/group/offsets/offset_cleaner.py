@@ -15,7 +15,7 @@ import msgspec
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.kinds import tombstones_of
 from barnabas.coordinator.group.offsets.offset_store import offset_tombstone
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         PartitionKey,
     )
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
 
     # Whether the offsets of a partition are removed. Arguments: the partition, its committed offset

@@ -9,7 +9,7 @@ from barnabas.coordinator.group.consumer.consumer_membership import failed_heart
 from barnabas.coordinator.group.consumer.heartbeats import check_request
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.group.requests.group_requests import describe_groups
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
 from barnabas.coordinator.group.classic.classic_membership import Joining
 from barnabas.coordinator.group.group_memory import PROTOCOLS_MAX
-from barnabas.coordinator.runtime.responses.append_errors import client_error
-from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+from barnabas.coordinator.runtime.responses import PendingResponse, client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse
 from barnabas.protocol.messages.leave_group import (

@@ -25,7 +25,7 @@ from barnabas.coordinator.group.offsets.offset_fetch import (
 )
 from barnabas.coordinator.group.offsets.offset_store import CommittedOffset
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponse,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.offsets.offset_store import PartitionKey
     from barnabas.coordinator.group.topics import TopicsView
+    from barnabas.coordinator.runtime.coordinator_record import TransactionalProducer
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer
     from barnabas.protocol.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,

@@ -13,8 +13,8 @@ from barnabas.coordinator.group.share.share_membership import (
     check_share_heartbeat,
     failed_share_heartbeat,
 )
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_group_describe import (
     Assignment,

@@ -17,7 +17,7 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
 )
 from barnabas.coordinator.group.streams.streams_member import MemberOffsets
 from barnabas.coordinator.group.streams.topology import topology_value
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.java_collections import (
     JavaTable,

@@ -22,7 +22,7 @@ from barnabas.coordinator.group.share.share_group import (
     subtract,
 )
 from barnabas.coordinator.group.share.share_records import state_topics_record
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,

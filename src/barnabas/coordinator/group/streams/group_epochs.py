@@ -40,7 +40,7 @@ from barnabas.coordinator.group.streams.streams_records import (
 )
 from barnabas.coordinator.group.streams.topology import StreamsTopology
 from barnabas.coordinator.group.targets import SlicedTargets, TargetRecords, differing
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.waiting.steps import run_to_end
 

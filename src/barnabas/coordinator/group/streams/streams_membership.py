@@ -53,7 +53,7 @@ from barnabas.coordinator.group.streams.task_reconciliation import (
     TaskReconciliation,
     reconcile_tasks,
 )
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,9 +8,11 @@ rest. A batch that may be large is decompressed off the event loop.
 from __future__ import annotations
 
 import logging
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.metrics.family import MetricFamily
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
 from barnabas.record.compression import NONE, decompressed_bytes_max
@@ -23,9 +25,10 @@ from barnabas.storage.results import FetchIsolation
 from barnabas.waiting.off_loop import OffLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from barnabas.coordinator.runtime.shards.shard import Shard
+    from barnabas.coordinator.runtime.shard import Shard
+    from barnabas.metrics.sampled import SampledValues
     from barnabas.record.batch import BatchHeader
     from barnabas.record.record import Record
     from barnabas.runtime.executor import Executor
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from barnabas.waiting.off_loop import Steps
 
 _log = logging.getLogger(__name__)
+
 
 # Bytes per read, and records per slice: a thousand committed offsets take some milliseconds.
 _READ_BYTES = 1 << 16
@@ -229,3 +233,19 @@ def _may_be_large(header: BatchHeader) -> bool:
     if header.compression == NONE:
         return False
     return decompressed_bytes_max(header.compression, header.size) > _ON_LOOP_BYTES_MAX
+
+
+def load_time_families(
+    load_times: SampledValues, now_ms: float, called: tuple[str, str]
+) -> Iterator[MetricFamily]:
+    """Yield the average and the maximum of the last minute; NaN if nothing was loaded.
+
+    Args:
+        load_times: the durations of loading, in ms.
+        now_ms: the monotonic clock.
+        called: the names of the average and of the maximum.
+    """
+    for name, value in zip(
+        called, (load_times.average(now_ms), load_times.maximum(now_ms)), strict=True
+    ):
+        yield MetricFamily(name, [((), math.nan if value is None else value)])
