@@ -16,7 +16,7 @@ import pytest
 from barnabas.client.fetch import fetcher
 from barnabas.client.transactions import manager as client_manager
 from barnabas.client.transactions.manager import TransactionManager
-from barnabas.coordinator.group.offsets.offset_store import OffsetStore
+from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.requests.offset_requests import OffsetRequests
 from barnabas.coordinator.runtime.responses import HeldResponse
 from barnabas.coordinator.runtime.state_partition import StatePartition

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from barnabas.coordinator.group import offset_changes
 from barnabas.coordinator.group.consumer import (
     consumer_membership,
+    consumer_targets,
     heartbeats,
-    reconciliation,
 )
 from barnabas.coordinator.group.consumer.consumer_group import JOIN_EPOCH, ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
 from barnabas.coordinator.group.group_map import GroupMap
-from barnabas.coordinator.group.offsets import offset_changes
-from barnabas.coordinator.group.offsets.offset_changes import check_consumer_commit
+from barnabas.coordinator.group.offset_changes import check_consumer_commit
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.coordinator.share.share_shard import ShareShard
 from barnabas.protocol.errors import ErrorCode
@@ -267,7 +267,7 @@ def a_partition_is_assigned_before_its_owner_has_revoked_it(patch: pytest.Monkey
 
 @member_rule("owned twice", style="members", is_long=True)
 def revocations_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reconciliation, "_reports_any", lambda *_: False)
+    patch.setattr(consumer_targets, "_reports_any", lambda *_: False)
 
 
 @member_rule("unassigned", "unprocessed", INVARIANT, style="members", seconds=SHORT, is_long=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.configs.kind_configs import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
+from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupSettings
 from barnabas.coordinator.group.group_coordinator import (
     OFFSETS_TOPIC,
     GroupCoordinator,

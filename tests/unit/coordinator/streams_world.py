@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.configs.kind_configs import StreamsGroupConfig
+from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.kind_configs import StreamsGroupConfig
 from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient, StreamsHeartbeat
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 from barnabas.protocol.messages.streams_group_heartbeat import (

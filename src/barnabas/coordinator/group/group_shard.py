@@ -22,16 +22,15 @@ from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMemb
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
 from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
 from barnabas.coordinator.group.kinds import tombstones_of
-from barnabas.coordinator.group.offsets.offset_changes import OffsetChanges
-from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
-from barnabas.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
-from barnabas.coordinator.group.share.share_group import ShareGroup
+from barnabas.coordinator.group.offset_changes import OffsetChanges
+from barnabas.coordinator.group.offset_cleaner import OffsetCleaner
+from barnabas.coordinator.group.offset_store import CommittedOffset, OffsetStore
+from barnabas.coordinator.group.share.share_group import ShareGroup, ShareShard
 from barnabas.coordinator.group.share.share_membership import ShareMembership
-from barnabas.coordinator.group.share.share_shard import ShareShard
 from barnabas.coordinator.group.share.share_state import ShareOffsets, StateChanges
 from barnabas.coordinator.group.streams.group_epochs import delay_key
+from barnabas.coordinator.group.streams.streams_group import StreamsShard
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
-from barnabas.coordinator.group.streams.streams_shard import StreamsShard
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, read_prefix
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from barnabas.coordinator.group.classic.classic_membership import Joining
-    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
-    from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
+    from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
     from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord

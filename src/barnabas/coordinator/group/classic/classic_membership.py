@@ -32,7 +32,7 @@ from barnabas.coordinator.group.classic.group_record import (
     new_group_record,
 )
 from barnabas.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, nothing
-from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX, member_bytes
+from barnabas.coordinator.group.group_base import PENDING_IDS_MAX, member_bytes
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode

@@ -22,9 +22,9 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
-    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_base import GroupMetrics
+    from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_map import GroupsOfKind
-    from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
 

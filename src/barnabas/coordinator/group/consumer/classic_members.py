@@ -23,7 +23,6 @@ from barnabas.coordinator.group.classic.classic_member import (
     encode_assignment,
     read_version,
 )
-from barnabas.coordinator.group.configs.config import MigrationPolicy
 from barnabas.coordinator.group.consumer.consumer_group import (
     JOIN_EPOCH,
     ClassicMetadata,
@@ -37,7 +36,8 @@ from barnabas.coordinator.group.consumer.heartbeats import (
     find_member,
     replace_static,
 )
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_config import MigrationPolicy
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignment import NOTHING_OWNED, Target
 from barnabas.coordinator.group.consumer.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -29,7 +28,12 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_epoch_record,
 )
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
-from barnabas.coordinator.group.consumer.consumer_targets import ConsumerTargets, compute_targets
+from barnabas.coordinator.group.consumer.consumer_targets import (
+    ConsumerTargets,
+    Reconciliation,
+    compute_targets,
+    reconcile,
+)
 from barnabas.coordinator.group.consumer.conversion import Departure
 from barnabas.coordinator.group.consumer.heartbeats import (
     check_instance,
@@ -39,9 +43,9 @@ from barnabas.coordinator.group.consumer.heartbeats import (
     find_static,
     quiet_consumer_heartbeat,
 )
-from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChange
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.topics import NOTHING_OWNED, Target
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.assignment import NOTHING, target_of
 from barnabas.coordinator.group.classic.classic_group import (
     CONSUMER_PROTOCOL_TYPE,
     ClassicGroup,
@@ -42,8 +41,8 @@ from barnabas.coordinator.group.consumer.consumer_group import (
     ConsumerMember,
 )
 from barnabas.coordinator.group.consumer.consumer_records import group_records, group_tombstones
-from barnabas.coordinator.group.group_memory import GroupMemory
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import GroupMemory, RefusalError
+from barnabas.coordinator.group.topics import NOTHING, target_of
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
@@ -51,12 +50,11 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.classic.rebalance import Rebalance
-    from barnabas.coordinator.group.configs.config import MigrationPolicy
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+    from barnabas.coordinator.group.group_config import MigrationPolicy
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.group.topics import TopicsView
+    from barnabas.coordinator.group.topics import Target, TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.records.consumer_protocol_subscription import (
         ConsumerProtocolSubscription,

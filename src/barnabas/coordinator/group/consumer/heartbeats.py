@@ -24,7 +24,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     member_tombstones,
     target_record,
 )
-from barnabas.coordinator.group.refusal import (
+from barnabas.coordinator.group.group_base import (
     TOPIC_NAMES_MAX,
     RefusalError,
     check_topic_names,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
-    from barnabas.coordinator.group.configs.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard, ConsumerTimers
+    from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 

@@ -18,7 +18,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     regex_tombstone,
 )
 from barnabas.coordinator.group.consumer.consumer_shard import Matched
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.targets import GroupSlices
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.requests.group_requests import describe_groups
 from barnabas.coordinator.group.share.share_membership import (
     ASSIGNOR,

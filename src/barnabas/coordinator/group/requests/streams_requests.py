@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.requests.group_requests import describe_groups
 from barnabas.coordinator.group.streams.configuring import configuring_topology, is_large
 from barnabas.coordinator.group.streams.group_epochs import ASSIGNOR
@@ -15,7 +15,7 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     check_streams_heartbeat,
     failed_streams_heartbeat,
 )
-from barnabas.coordinator.group.streams.streams_member import MemberOffsets
+from barnabas.coordinator.group.streams.task_reconciliation import MemberOffsets
 from barnabas.coordinator.group.streams.topology import topology_value
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.task_reconciliation import StreamsMember
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest

@@ -16,12 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.assignors.assignor_input import STEP, AssignorInput, MemberInput
-from barnabas.coordinator.group.assignors.simple_assignor import assign_simply
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity  # noqa: TC001 - field type
-from barnabas.coordinator.group.member_timers import MemberTimers
-from barnabas.coordinator.group.refusal import RefusalError, check_topic_names, fenced_epoch
+from barnabas.coordinator.group.group_base import RefusalError, check_topic_names, fenced_epoch
+from barnabas.coordinator.group.group_kind import MemberTimers
 from barnabas.coordinator.group.share.share_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -36,13 +33,18 @@ from barnabas.coordinator.group.share.share_records import (
     target_epoch_record,
     target_record,
 )
+from barnabas.coordinator.group.share.simple_assignor import assign_simply
 from barnabas.coordinator.group.targets import (
+    STEP,
+    AssignorInput,
     GroupCopy,
+    MemberInput,
     SlicedTargets,
     TargetRecords,
     differing,
     is_large,
 )
+from barnabas.coordinator.group.topics import NOTHING, Target
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest  # noqa: TC001 - field type
@@ -58,9 +60,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, TypeAlias
 
-    from barnabas.coordinator.group.assignors.assignor_input import Assigning
-    from barnabas.coordinator.group.share.share_shard import ShareShard
+    from barnabas.coordinator.group.share.share_group import ShareShard
     from barnabas.coordinator.group.share.share_state import StateChanges
+    from barnabas.coordinator.group.targets import Assigning
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
     _Copy: TypeAlias = GroupCopy[ShareGroup, ShareMember, Target]

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignors.sticky_task_assignor import assign_sticky
-from barnabas.coordinator.group.assignors.task_input import (
-    NO_MEMBER_TASKS,
-    MemberTasks,
-    StreamsInput,
-    StreamsMemberInput,
-)
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.replayed_group import NO_EPOCH
 from barnabas.coordinator.group.streams.configuring import (
     StreamsStatus,
@@ -31,13 +24,20 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     Prepared,
     UnpreparedTopologyError,
 )
-from barnabas.coordinator.group.streams.streams_member import StreamsMember
 from barnabas.coordinator.group.streams.streams_records import (
     epoch_record,
     target_epoch_record,
     target_record,
     topology_record,
 )
+from barnabas.coordinator.group.streams.task_assignors import (
+    NO_MEMBER_TASKS,
+    MemberTasks,
+    StreamsInput,
+    StreamsMemberInput,
+    assign_sticky,
+)
+from barnabas.coordinator.group.streams.task_reconciliation import StreamsMember
 from barnabas.coordinator.group.streams.topology import StreamsTopology
 from barnabas.coordinator.group.targets import SlicedTargets, TargetRecords, differing
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
+    from barnabas.coordinator.group.streams.streams_group import StreamsShard
     from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
-    from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.group.targets import GroupCopy
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord

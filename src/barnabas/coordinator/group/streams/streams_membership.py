@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignors.task_input import TaskAssignorError
-from barnabas.coordinator.group.member_timers import MemberTimers
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_kind import MemberTimers
 from barnabas.coordinator.group.streams.configuring import StreamsStatus
 from barnabas.coordinator.group.streams.group_epochs import GroupEpochs
 from barnabas.coordinator.group.streams.streams_heartbeat import (
@@ -33,14 +32,6 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     require_static,
     task_ids,
 )
-from barnabas.coordinator.group.streams.streams_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    MemberOffsets,
-    StreamsMember,
-    UserEndpoint,
-)
 from barnabas.coordinator.group.streams.streams_records import (
     current_record,
     epoch_record,
@@ -49,8 +40,15 @@ from barnabas.coordinator.group.streams.streams_records import (
     target_epoch_record,
     target_record,
 )
+from barnabas.coordinator.group.streams.task_assignors import TaskAssignorError
 from barnabas.coordinator.group.streams.task_reconciliation import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    MemberOffsets,
+    StreamsMember,
     TaskReconciliation,
+    UserEndpoint,
     reconcile_tasks,
 )
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
@@ -58,13 +56,12 @@ from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
-    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+    from barnabas.coordinator.group.streams.streams_group import StreamsGroup, StreamsShard
     from barnabas.coordinator.group.streams.streams_heartbeat import (
         GivenTopology,
         Prepared,
         StreamsClient,
     )
-    from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.streams_group_heartbeat import (
         StreamsGroupHeartbeatRequest,

@@ -14,7 +14,7 @@ import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.kinds import tombstones_of
-from barnabas.coordinator.group.offsets.offset_store import offset_tombstone
+from barnabas.coordinator.group.offset_store import offset_tombstone
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import ZERO_UUID
@@ -23,15 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.classic.rebalance import Written
-    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_base import Group, GroupMetrics
+    from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.group.group_memory import Group
-    from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.offsets.offset_store import (
-        CommittedOffset,
-        OffsetStore,
-        PartitionKey,
-    )
+    from barnabas.coordinator.group.offset_store import CommittedOffset, OffsetStore, PartitionKey
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
@@ -41,6 +36,7 @@ if TYPE_CHECKING:
     Test = Callable[[PartitionKey, CommittedOffset | None, list[CommittedOffset] | None], bool]
     # Returns the test for the offsets of a group, or None to keep all of them.
     Rule = Callable[[Group], Test | None]
+
 
 # Maximum number of offsets checked, and of records created, per turn: some milliseconds.
 SLICE_OFFSETS = 1_000

@@ -1,4 +1,4 @@
-"""What groups of all kinds have, and the memory limits for their members.
+"""What groups of all kinds have: members in limited memory, counters, and refusals of requests.
 
 A member sends a subscription for each of its protocols, and chooses their number and size. Kafka
 limits only the size of a request and `group.max.size`. The record of a group has the subscriptions
@@ -14,7 +14,43 @@ from typing import TYPE_CHECKING, ClassVar
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+
+class RefusalError(Exception):
+    """The request is refused, and its records are not written."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+def fenced_epoch(member_id: str, received: int, known: int) -> RefusalError:
+    """Return the error for a heartbeat whose member epoch is not that of the member."""
+    return RefusalError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The heartbeat has epoch {received}, but member {member_id} has epoch {known}. Give up "
+        "all partitions and tasks, and join again.",
+    )
+
+
+# Topic names of a subscription, and topics of which a member owns partitions. A heartbeat with so
+# many takes about 15 ms. A regular expression may match more topics.
+TOPIC_NAMES_MAX = 10_000
+# Total length of the topic names of a subscription: enough for TOPIC_NAMES_MAX valid names.
+NAMES_LENGTH_MAX = TOPIC_NAMES_MAX * 249
+
+
+def check_topic_names(names: Collection[str] | None) -> None:
+    """Check the number and length of topic names in a subscription. Raises RefusalError."""
+    if names is not None and len(names) > TOPIC_NAMES_MAX:
+        message = f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name."
+        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
+    if names is not None and sum(map(len, names)) > NAMES_LENGTH_MAX:
+        message = f"Topic names of a member may have {NAMES_LENGTH_MAX} characters in total."
+        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
+
 
 # Limit of one group.
 GROUP_BYTES_MAX = 64 << 20
@@ -132,3 +168,32 @@ def member_bytes(names: int, protocols: Mapping[str, bytes]) -> int:
 def pending_id_bytes(member_id: str) -> int:
     """Return the estimated memory size of an issued member id, in bytes."""
     return _MEMBER_BYTES + len(member_id)
+
+
+class GroupMetrics:
+    """Counters of all shards together, since the start."""
+
+    __slots__ = (
+        "completed_rebalances",
+        "consumer_rebalances",
+        "offset_commits",
+        "offset_deletions",
+        "offset_expirations",
+        "share_rebalances",
+        "streams_rebalances",
+    )
+
+    def __init__(self) -> None:
+        # Rebalances whose assignments all members received.
+        self.completed_rebalances = 0
+        # Increases of the epochs of consumer groups.
+        self.consumer_rebalances = 0
+        # Increases of the epochs of share groups by heartbeats.
+        self.share_rebalances = 0
+        # Increases of the epochs of streams groups by heartbeats.
+        self.streams_rebalances = 0
+        # Number of offsets, not of requests.
+        self.offset_commits = 0
+        # Deletions by administrators, or with a group or topic.
+        self.offset_deletions = 0
+        self.offset_expirations = 0

@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.assignors.assignor_input import STEP
+from barnabas.coordinator.group.targets import STEP
+from barnabas.coordinator.group.topics import NOTHING, Target
 from barnabas.protocol.java_collections import (
     JavaTable,
     member_order,
@@ -25,7 +25,7 @@ from barnabas.protocol.java_collections import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from barnabas.coordinator.group.assignors.assignor_input import Assigning, AssignorInput
+    from barnabas.coordinator.group.targets import Assigning, AssignorInput
 
 
 P = TypeVar("P")

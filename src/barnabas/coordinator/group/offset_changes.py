@@ -8,9 +8,9 @@ import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
-from barnabas.coordinator.group.offsets.offset_store import offset_tombstone
+from barnabas.coordinator.group.offset_store import offset_tombstone
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-from barnabas.coordinator.group.streams.streams_member import StreamsMember
+from barnabas.coordinator.group.streams.task_reconciliation import StreamsMember
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
@@ -18,13 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.coordinator.group.classic.rebalance import Rebalance
+    from barnabas.coordinator.group.group_base import GroupMetrics
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.group.offsets.offset_store import (
-        CommittedOffset,
-        OffsetStore,
-        PartitionKey,
-    )
+    from barnabas.coordinator.group.offset_store import CommittedOffset, OffsetStore, PartitionKey
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
 
