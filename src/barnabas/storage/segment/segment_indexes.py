@@ -1,14 +1,15 @@
-"""Sparse index from offsets to positions in a segment (Kafka's OffsetIndex, `.index`).
+"""Sparse indexes of a segment: from offsets to positions, and from timestamps to offsets (KIP-33).
 
-An entry has 8 bytes: the last offset of a batch, relative to the segment's base offset, and the
-position where the batch begins.
+An entry of the offset index (`.index`) has 8 bytes: the last offset of a batch, relative to the
+segment's base offset, and the position where the batch begins. An entry of the time index
+(`.timeindex`) has 12 bytes: a timestamp, and the relative last offset of a batch. No batch up to
+that offset has a larger timestamp.
 
-`IndexFile` is the file of an offset index or a time index: fixed-size entries, written in groups,
-possibly followed by zeros. Entries are buffered until there are enough for a write, or until the
-segment is rolled, synced or closed. A crash may lose buffered entries, but recovery rebuilds every
-index above the recovery point, and a sync writes them first. Kafka maps its index files into
-memory. It pads them with zeros while they are open, and after a kill; this class removes the
-padding.
+`IndexFile` is the file of either: fixed-size entries, written in groups, possibly followed by
+zeros. Entries are buffered until there are enough for a write, or until the segment is rolled,
+synced or closed. A crash may lose buffered entries, but recovery rebuilds every index above the
+recovery point, and a sync writes them first. Kafka maps its index files into memory. It pads them
+with zeros while they are open, and after a kill; this class removes the padding.
 """
 
 from __future__ import annotations
@@ -184,9 +185,9 @@ class IndexFile:
         return tail if size else None
 
 
-ENTRY_BYTES = 8
+_OFFSET_ENTRY_BYTES = 8
 RELATIVE_OFFSET_MAX = 0x7FFF_FFFF
-_ENTRY = Struct(">ii")
+_OFFSET_ENTRY = Struct(">ii")
 _SWAP = sys.byteorder == "little"
 
 
@@ -196,9 +197,9 @@ class OffsetIndex:
     __slots__ = ("_max_entries", "_offsets", "_positions", "_trimmed", "base_offset", "file")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
-        self.file = IndexFile(disk, path, ENTRY_BYTES)
+        self.file = IndexFile(disk, path, _OFFSET_ENTRY_BYTES)
         self.base_offset = base_offset
-        self._max_entries = max_bytes // ENTRY_BYTES
+        self._max_entries = max_bytes // _OFFSET_ENTRY_BYTES
         # Relative offsets, strictly increasing, and positions; None until loaded.
         self._offsets: array[int] | None = None
         self._positions: array[int] = array("i")
@@ -279,14 +280,14 @@ class OffsetIndex:
         )
         offsets.append(relative)
         self._positions.append(position)
-        self.file.append(_ENTRY.pack(relative, position))
+        self.file.append(_OFFSET_ENTRY.pack(relative, position))
 
     def last_position(self) -> int:
         """Return the position of the last entry, 0 without one; does not read the whole file."""
         if self._offsets is not None:
             return self._positions[-1] if self._positions else 0
         entry = self.file.last_entry()
-        return int(_ENTRY.unpack(entry)[1]) if entry else 0
+        return int(_OFFSET_ENTRY.unpack(entry)[1]) if entry else 0
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries from `offset` on."""
@@ -350,9 +351,159 @@ class OffsetIndex:
         return offsets
 
     def _encoded(self) -> bytes:
-        entries = array("i", bytes(ENTRY_BYTES * len(self._positions)))
+        entries = array("i", bytes(_OFFSET_ENTRY_BYTES * len(self._positions)))
         entries[0::2] = self._loaded()
         entries[1::2] = self._positions
         if _SWAP:
             entries.byteswap()
         return entries.tobytes()
+
+
+_TIME_ENTRY_BYTES = 12
+_TIME_ENTRY = Struct(">qi")
+NO_TIMESTAMP = -1
+# Index of the high half of a timestamp in memory.
+_HIGH = 1 if _SWAP else 0
+
+
+class TimeIndex:
+    """Time index; loaded on first use, cut to its end by `trim` and unloaded by `unload`."""
+
+    __slots__ = (
+        "_last",
+        "_max_entries",
+        "_offsets",
+        "_timestamps",
+        "_trimmed",
+        "base_offset",
+        "file",
+    )
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
+        self.file = IndexFile(disk, path, _TIME_ENTRY_BYTES)
+        self.base_offset = base_offset
+        self._max_entries = max_bytes // _TIME_ENTRY_BYTES
+        # Timestamps, strictly increasing, and relative offsets; None until loaded.
+        self._timestamps: array[int] | None = None
+        self._offsets: array[int] = array("i")
+        # Number of entries before the arrays, which are only in the file. If there are any, the
+        # arrays are not empty.
+        self._trimmed = 0
+        # Timestamp and offset of the last entry; None until it is read.
+        self._last: tuple[int, int] | None = None
+
+    def create(self) -> None:
+        """Start empty, for a new segment, whose file is created separately."""
+        self.file.start_empty()
+        self._timestamps = array("q")
+        self._offsets = array("i")
+        self._trimmed = 0
+        self._last = (NO_TIMESTAMP, self.base_offset)
+
+    def __len__(self) -> int:
+        return len(self._loaded_end()) + self._trimmed
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further entry fits; one place is reserved for the entry written on sealing."""
+        timestamps = self._timestamps
+        count = len(self._loaded() if timestamps is None else timestamps) + self._trimmed
+        return count >= self._max_entries - 1
+
+    def last_entry(self) -> tuple[int, int]:
+        """Return timestamp and offset of the last entry; (-1, base offset) without one."""
+        if self._last is None:
+            entry = self.file.last_entry()
+            if entry is None:
+                self._last = (NO_TIMESTAMP, self.base_offset)
+            else:
+                timestamp, relative = _TIME_ENTRY.unpack(entry)
+                self._last = (timestamp, self.base_offset + relative)
+        return self._last
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """Return timestamp and offset of the last entry up to `timestamp`.
+
+        A forward scan from that offset finds the first record at or after `timestamp`. Without such
+        an entry, the result is (-1, base offset).
+        """
+        timestamps = self._loaded_end()
+        if self._trimmed and timestamp < timestamps[0]:
+            timestamps = self._loaded()
+        slot = bisect_right(timestamps, timestamp)
+        if not slot:
+            return NO_TIMESTAMP, self.base_offset
+        return timestamps[slot - 1], self.base_offset + self._offsets[slot - 1]
+
+    def maybe_append(self, timestamp: int, offset: int) -> bool:
+        """Append an entry if its timestamp is larger than the last one; return whether it was."""
+        if timestamp <= self.last_entry()[0]:
+            return False
+        timestamps = self._loaded_end()
+        timestamps.append(timestamp)
+        relative = offset - self.base_offset
+        self._offsets.append(relative)
+        self._last = (timestamp, offset)
+        self.file.append(_TIME_ENTRY.pack(timestamp, relative))
+        return True
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries from `offset` on."""
+        timestamps = self._loaded()
+        count = bisect_left(self._offsets, offset - self.base_offset)
+        if count < len(timestamps):
+            del timestamps[count:]
+            del self._offsets[count:]
+            self._last = None
+            self.file.replace(b"".join(map(_TIME_ENTRY.pack, timestamps, self._offsets)))
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._timestamps = array("q")
+        self._offsets = array("i")
+        self._trimmed = 0
+        self._last = (NO_TIMESTAMP, self.base_offset)
+        self.file.replace(b"")
+
+    def is_sane(self) -> bool:
+        """Return whether the entries are in order."""
+        timestamps, offsets = self._loaded(), self._offsets
+        return (not offsets or offsets[0] >= 0) and (
+            all(map(int.__lt__, timestamps, timestamps[1:]))
+            and all(map(int.__le__, offsets, offsets[1:]))
+        )
+
+    def unload(self) -> None:
+        """Write buffered entries and free the memory; the next use reads the file."""
+        self.file.write_out()
+        self._timestamps = None
+        self._offsets = array("i")
+        self._trimmed = 0
+
+    def trim(self) -> None:
+        """Keep only the last TAIL_ENTRIES entries in memory; a lookup before them loads all."""
+        timestamps = self._timestamps
+        if timestamps is not None and len(timestamps) > TAIL_ENTRIES:
+            surplus = len(timestamps) - TAIL_ENTRIES
+            del timestamps[:surplus]
+            del self._offsets[:surplus]
+            self._trimmed += surplus
+
+    def _loaded_end(self) -> array[int]:
+        """Return the timestamps in memory, which begin with entry `_trimmed`."""
+        timestamps = self._timestamps
+        return self._loaded() if timestamps is None else timestamps
+
+    def _loaded(self) -> array[int]:
+        timestamps = self._timestamps
+        if timestamps is None or self._trimmed:
+            self._trimmed = 0
+            # A full segment has hundreds of thousands of entries, so there is no loop over them.
+            words = array("i", self.file.read())
+            if _SWAP:
+                words.byteswap()
+            halves = array("i", bytes(8 * (len(words) // 3)))
+            halves[_HIGH::2], halves[1 - _HIGH :: 2] = words[0::3], words[1::3]
+            timestamps = self._timestamps = array("q", halves.tobytes())
+            self._offsets = words[2::3]
+        return timestamps
