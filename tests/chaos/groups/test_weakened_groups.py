@@ -25,7 +25,7 @@ from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
 from barnabas.coordinator.group.group_map import GroupMap
 from barnabas.coordinator.group.offset_changes import check_consumer_commit
 from barnabas.coordinator.runtime.loader import Loader
-from barnabas.coordinator.share.share_shard import ShareShard
+from barnabas.coordinator.share.share_shard import ShareStateShard
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.share.records import acknowledgement, lock_timeouts, record_run
 from barnabas.server.share.records.acknowledgement import Acknowledgement
@@ -243,13 +243,13 @@ def a_new_leader_forgets_acknowledged_records(patch: pytest.MonkeyPatch) -> None
 @share_rule("delivered again", style="kills", is_long=True)
 def a_new_share_coordinator_forgets_updates(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
-    real = ShareShard._replay_update
+    real = ShareStateShard._replay_update
 
-    def replay_update(self: ShareShard, *args: Any) -> None:
+    def replay_update(self: ShareStateShard, *args: Any) -> None:
         if not IS_LOADING:
             real(self, *args)
 
-    patch.setattr(ShareShard, "_replay_update", replay_update)
+    patch.setattr(ShareStateShard, "_replay_update", replay_update)
 
 
 @share_rule("lost", "locked for ever", INVARIANT, style="kills")

@@ -1,4 +1,4 @@
-"""What groups of all kinds have: members in limited memory, counters, and refusals of requests.
+"""The base of all groups: members in limited memory, counters, and refusals of requests.
 
 A member sends a subscription for each of its protocols, and chooses their number and size. Kafka
 limits only the size of a request and `group.max.size`. The record of a group has the subscriptions

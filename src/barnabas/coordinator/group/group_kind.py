@@ -183,7 +183,7 @@ C = TypeVar("C")
 
 
 class GroupDependencies(msgspec.Struct, frozen=True):
-    """What the groups of all kinds in a shard use."""
+    """The objects that the groups of all kinds in a shard share."""
 
     groups: GroupMap
     topics: TopicsView

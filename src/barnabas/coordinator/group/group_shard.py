@@ -41,7 +41,7 @@ from barnabas.record.batch import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from barnabas.coordinator.group.classic.classic_membership import Joining
+    from barnabas.coordinator.group.classic.classic_membership import JoinRequest
     from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
     from barnabas.coordinator.group.group_map import GroupsOfKind
@@ -133,7 +133,7 @@ class GroupShard:
         modern = (self.consumer_groups, self.share_groups, self.streams_groups)
         return [self.classic_groups, *(each.groups for each in modern)]
 
-    def join(self, joining: Joining) -> CoordinatorResult[None]:
+    def join(self, joining: JoinRequest) -> CoordinatorResult[None]:
         """Handle JoinGroup: a member of a classic or a consumer group joins.
 
         A consumer or streams group without members becomes a classic group.

@@ -137,7 +137,7 @@ class GroupCopy(msgspec.Struct, Generic[G, M, T], frozen=True):
 
 
 class TargetRecords(msgspec.Struct, Generic[M, T], frozen=True):
-    """What the types of groups do differently when targets are written."""
+    """The steps in which the types of groups differ when targets are written."""
 
     # Returns the record of a target. Arguments: group id, member id, target.
     of_member: Callable[[str, str, T], CoordinatorRecord]

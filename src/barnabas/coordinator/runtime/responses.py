@@ -2,7 +2,7 @@
 
 A write operation returns most responses, and the runtime sends them after the commit of the
 operation's records (`HeldResponse`, Kafka's DeferredEvent). Some responses need another client's
-request or a timer first: a JoinGroup request is answered when all members have joined. Such a
+request or a timer first: a JoinGroup request has its response when all members have joined. Such a
 response is a `PendingResponse`.
 
 An append costs as much as several heartbeats. When thousands of members join their groups, one turn
@@ -135,7 +135,7 @@ class HeldResponse:
 
     def reject(self) -> None:
         """Send the error with which the log has rejected the batch."""
-        assert self.outcome is not None, "the log has not answered"
+        assert self.outcome is not None, "the log has no result"
         self.finish(self.outcome.error)
 
     def finish(self, error: ErrorCode) -> None:

@@ -1,9 +1,9 @@
 """The share coordinator of a broker (Kafka's ShareCoordinatorService, KIP-932).
 
-The path of a request: handler or persister -> `StateRequest` -> runtime -> `ShareShard` -> response
-and records. A `StateRequest` has a window of its share partitions at a time. Periodic tasks write
-snapshots of cold share partitions, and delete old records. They run only while share groups are
-enabled, as in Kafka.
+The path of a request: handler or persister -> `StateRequest` -> runtime -> `ShareStateShard` ->
+response and records. A `StateRequest` has a window of its share partitions at a time. Periodic
+tasks write snapshots of cold share partitions, and delete old records. They run only while share
+groups are enabled, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.runtime.loader import load_time_families
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.coordinator.share.share_partition_state import SharePartitionKey
-from barnabas.coordinator.share.share_shard import ShareMetrics, ShareShard
+from barnabas.coordinator.share.share_shard import ShareMetrics, ShareStateShard
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.protocol.api_table import ApiKey
@@ -68,7 +68,7 @@ class StateRequest:
 
     def __init__(
         self,
-        runtime: CoordinatorRuntime[ShareShard],
+        runtime: CoordinatorRuntime[ShareStateShard],
         metrics: ShareMetrics,
         api: StateApi,
         request: Any,
@@ -126,7 +126,7 @@ class StateRequest:
         self._pending += 1
         api = self._api
 
-        def operation(shard: ShareShard) -> CoordinatorResult[StateOutcome]:
+        def operation(shard: ShareStateShard) -> CoordinatorResult[StateOutcome]:
             return api.operation(shard, key, requested)
 
         on_done = partial(self._on_done, number, key)
@@ -187,7 +187,7 @@ class ShareTasks:
         "pruned_offset",
     )
 
-    _shard: ShareShard
+    _shard: ShareStateShard
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class ShareTasks:
         # Records below this offset are deleted; -1 before the first deletion. Only increases.
         self.pruned_offset = -1
 
-    def start(self, shard: ShareShard) -> None:
+    def start(self, shard: ShareStateShard) -> None:
         """Schedule the tasks of a loaded shard."""
         self._shard = shard
         self._schedule_prune()
@@ -315,12 +315,12 @@ class ShareCoordinator:
         # Tasks of the state partitions by index, of the last leader epoch in which each was led.
         self.tasks: dict[int, ShareTasks] = {}
 
-        def make_shard(context: ShardContext) -> ShareShard:
+        def make_shard(context: ShardContext) -> ShareStateShard:
             tasks = ShareTasks(
                 context, config, dependencies.is_enabled, dependencies.delete_records
             )
             self.tasks[context.topic_partition.partition] = tasks
-            return ShareShard(
+            return ShareStateShard(
                 config.share_coordinator_snapshot_update_records_per_snapshot,
                 runtime_dependencies.clock,
                 dependencies.has_partition,
@@ -328,7 +328,7 @@ class ShareCoordinator:
                 tasks.start,
             )
 
-        self.runtime: CoordinatorRuntime[ShareShard] = CoordinatorRuntime(
+        self.runtime: CoordinatorRuntime[ShareStateShard] = CoordinatorRuntime(
             SHARE_GROUP_TOPIC, runtime_dependencies, make_shard
         )
 

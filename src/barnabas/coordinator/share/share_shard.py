@@ -136,7 +136,7 @@ class SharePartition:
             self.state_epoch = state_epoch
 
 
-class ShareShard(Shard):
+class ShareStateShard(Shard):
     """The state of the share partitions of one state partition."""
 
     __slots__ = (
@@ -156,7 +156,7 @@ class ShareShard(Shard):
         clock: Clock,
         has_partition: HasPartition,
         metrics: ShareMetrics,
-        on_loaded: Callable[[ShareShard], None] = lambda _: None,
+        on_loaded: Callable[[ShareStateShard], None] = lambda _: None,
     ) -> None:
         """Create the empty shard.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.coordinator.runtime.shard import ShardContext
     from barnabas.coordinator.transaction.config import TransactionConfig
-    from barnabas.coordinator.transaction.decisions import Ending, Initialization
+    from barnabas.coordinator.transaction.decisions import EndRequest, Initialization
     from barnabas.coordinator.transaction.transaction_metadata import (
         Markers,
         MarkerSender,
@@ -121,7 +121,7 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT
         return ErrorCode.NONE
 
-    def end(self, request: Ending, on_done: OnState) -> None:
+    def end(self, request: EndRequest, on_done: OnState) -> None:
         """Handle EndTxn: decide the result. The markers follow after the response."""
         self._decide(
             request.transactional_id,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shard import ShardContext
     from barnabas.coordinator.transaction.config import TransactionConfig
-    from barnabas.coordinator.transaction.decisions import Ending, Initialization
+    from barnabas.coordinator.transaction.decisions import EndRequest, Initialization
     from barnabas.coordinator.transaction.transaction_metadata import (
         MarkerSender,
         Producer,
@@ -224,7 +224,7 @@ class TransactionShard(Shard):
         return self._change(after, ErrorCode.NONE)
 
     def end(
-        self, request: Ending, new_producer_id: int | None
+        self, request: EndRequest, new_producer_id: int | None
     ) -> CoordinatorResult[TransactionMetadata | ErrorCode]:
         """Handle EndTxn. The response is the state after it, or an error.
 

@@ -1,6 +1,6 @@
 """Truncates a follower's log where it diverges from the leader's log (KIP-101, KIP-595).
 
-The log also diverges if the leader answers a fetch with OFFSET_OUT_OF_RANGE. If the leader's log
+The log also diverges if the response to a fetch is OFFSET_OUT_OF_RANGE. If the leader's log
 ends below the follower's log, an unclean election took place. The follower truncates to the
 leader's end. If the leader's log starts above the follower's end, retention has deleted the records
 between them. The follower empties its log and starts at the leader's start. Otherwise it fetches

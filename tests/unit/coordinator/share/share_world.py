@@ -29,7 +29,7 @@ from unit.replication.replica_set import LEADER, ReplicaSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.share.share_shard import ShareShard
+    from barnabas.coordinator.share.share_shard import ShareStateShard
     from barnabas.protocol.errors import ErrorCode
     from barnabas.replication.requests.delayed_writes import DeleteRecordsResult
     from barnabas.storage.log.log import Log
@@ -115,7 +115,7 @@ class ShareWorld:
         return log
 
     @property
-    def shard(self) -> ShareShard:
+    def shard(self) -> ShareStateShard:
         (shard,) = self.coordinator.runtime.shards()
         return shard
 

@@ -7,7 +7,7 @@ import pytest
 from barnabas.coordinator.transaction import decisions
 from barnabas.coordinator.transaction.decisions import (
     NO_TIMEOUT_MS,
-    Ending,
+    EndRequest,
     Initialization,
     NeedsProducerIdError,
 )
@@ -55,7 +55,7 @@ def ended(
     *,
     is_commit: bool = True,
 ) -> TransactionMetadata | ErrorCode:
-    request = Ending(ID, producer, is_commit, version)
+    request = EndRequest(ID, producer, is_commit, version)
     error = decisions.check_ending(metadata, request)
     if error is not ErrorCode.NONE:
         return error

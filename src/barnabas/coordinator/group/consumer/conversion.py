@@ -266,7 +266,7 @@ _MAYBE_COMMITTED = frozenset(
 )
 
 
-class Departure(msgspec.Struct, frozen=True):
+class LeavingMembers(msgspec.Struct, frozen=True):
     """The members of the consumer protocol that leave, and the state after them."""
 
     leaving: Collection[ConsumerMember] = ()
@@ -297,7 +297,7 @@ class Downgrade:
         self._groups = groups
         self._rebalance = rebalance
 
-    def is_due(self, group: ConsumerGroup, departure: Departure) -> bool:
+    def is_due(self, group: ConsumerGroup, departure: LeavingMembers) -> bool:
         """Whether the group becomes a classic group when these members leave or are replaced."""
         joining = departure.joining
         if joining is None:
@@ -317,7 +317,7 @@ class Downgrade:
         )
 
     def convert(
-        self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: Departure
+        self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: LeavingMembers
     ) -> Callable[[ErrorCode], None]:
         """Replace the group, and append the records of the conversion, which are not replayed.
 
@@ -349,7 +349,7 @@ class Downgrade:
         return partial(self._on_appended, converted, bring_back)
 
     def _converted(
-        self, group: ConsumerGroup, departure: Departure, replacements: dict[str, str]
+        self, group: ConsumerGroup, departure: LeavingMembers, replacements: dict[str, str]
     ) -> ClassicGroup:
         now_ms = self._shard.clock.wall_ms()
         converted = ClassicGroup(group.group_id, GroupState.STABLE, now_ms, group.memory)
@@ -375,7 +375,7 @@ class Downgrade:
             bring_back()
 
 
-def _members_after(group: ConsumerGroup, departure: Departure) -> list[ConsumerMember]:
+def _members_after(group: ConsumerGroup, departure: LeavingMembers) -> list[ConsumerMember]:
     """Return the members of the classic group."""
     gone = {each.member_id for each in departure.leaving}
     joining = departure.joining

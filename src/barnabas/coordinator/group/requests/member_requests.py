@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
-from barnabas.coordinator.group.classic.classic_membership import Joining
+from barnabas.coordinator.group.classic.classic_membership import JoinRequest
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.consumer.heartbeats import check_request
 from barnabas.coordinator.group.group_base import PROTOCOLS_MAX, RefusalError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
-    from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
+    from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
     from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupTypeSettings
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
@@ -118,7 +118,7 @@ class ConsumerRequests:
 
     def heartbeat(
         self,
-        heartbeat: Heartbeating,
+        heartbeat: ConsumerHeartbeat,
         version: int,
         on_done: Callable[[ConsumerGroupHeartbeatResponse], None],
     ) -> None:
@@ -199,7 +199,7 @@ class MemberRequests:
         response: PendingResponse[JoinGroupResponse] = PendingResponse(
             lambda answer: on_done(in_version(answer, version))
         )
-        joining = Joining(request, version, client, response)
+        joining = JoinRequest(request, version, client, response)
         error = self._check_join(request)
         if error is not ErrorCode.NONE:
             joining.refuse(request.member_id, error)

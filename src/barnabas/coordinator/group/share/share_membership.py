@@ -186,7 +186,7 @@ class ShareHeartbeat(msgspec.Struct):
     initialization: InitializeShareGroupStateRequest | None = None
 
 
-class _Heartbeating(msgspec.Struct):
+class _Heartbeat(msgspec.Struct):
     """One heartbeat in progress."""
 
     request: ShareGroupHeartbeatRequest
@@ -222,14 +222,14 @@ class ShareMembership:
         try:
             if request.member_epoch == LEAVE_EPOCH:
                 return self._leave(request)
-            return self._continue(_Heartbeating(request, client))
+            return self._continue(_Heartbeat(request, client))
         except RefusalError as error:
             failed = failed_share_heartbeat(error.error, error.message)
             return CoordinatorResult(ShareHeartbeat(failed))
 
     # Joining and continuing.
 
-    def _continue(self, heartbeat: _Heartbeating) -> CoordinatorResult[ShareHeartbeat]:
+    def _continue(self, heartbeat: _Heartbeat) -> CoordinatorResult[ShareHeartbeat]:
         request = heartbeat.request
         is_joining = request.member_epoch == JOIN_EPOCH
         # 2. Find or create the group.
@@ -277,7 +277,7 @@ class ShareMembership:
     def _update_epoch(
         self,
         group: ShareGroup,
-        heartbeat: _Heartbeating,
+        heartbeat: _Heartbeat,
         member: ShareMember,
         updated: ShareMember,
     ) -> tuple[int, bool, set[str] | None]:
@@ -303,7 +303,7 @@ class ShareMembership:
         return epoch, is_bumped, names
 
     def _update_target(
-        self, group: ShareGroup, heartbeat: _Heartbeating, group_epoch: int, updated: ShareMember
+        self, group: ShareGroup, heartbeat: _Heartbeat, group_epoch: int, updated: ShareMember
     ) -> tuple[int, Target]:
         """Return epoch and target assignment of the member. Compute them if they are outdated."""
         if group.assignment_epoch >= group_epoch:
@@ -321,7 +321,7 @@ class ShareMembership:
     def _assign(
         self,
         group: ShareGroup,
-        heartbeat: _Heartbeating,
+        heartbeat: _Heartbeat,
         member: ShareMember,
         target: tuple[int, Target],
     ) -> ShareMember:
@@ -414,7 +414,7 @@ def _unknown_member(group: ShareGroup, member_id: str) -> RefusalError:
     )
 
 
-def _updated(member: ShareMember, heartbeat: _Heartbeating) -> ShareMember:
+def _updated(member: ShareMember, heartbeat: _Heartbeat) -> ShareMember:
     """Return the member with the fields that the request has."""
     request, client = heartbeat.request, heartbeat.client
     after = member

@@ -123,7 +123,7 @@ def _partitions(
                 yield TopicPartition(topic=name, partitions=partitions)
 
 
-class StreamsHeartbeat(msgspec.Struct):
+class StreamsHeartbeatResult(msgspec.Struct):
     """The response to a heartbeat, and the topics that the broker creates after it."""
 
     response: StreamsGroupHeartbeatResponse
@@ -155,7 +155,7 @@ class UnpreparedTopologyError(Exception):
     """The topology must be configured first, in slices, since it is large."""
 
 
-class Heartbeating(msgspec.Struct):
+class StreamsHeartbeat(msgspec.Struct):
     """One heartbeat in progress."""
 
     request: StreamsGroupHeartbeatRequest

@@ -214,7 +214,7 @@ class _Candidate(NamedTuple):
 
 
 class _Quota:
-    """How many tasks a member may have so that the rest of the tasks fills the other members."""
+    """The largest number of tasks of a member with which the rest fills the other members."""
 
     __slots__ = ("_members", "_tasks", "limit")
 
