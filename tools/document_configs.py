@@ -11,7 +11,7 @@ from pathlib import Path
 from barnabas.client.accepted_keys import IGNORED, UNSUPPORTED
 from barnabas.client.config import CHOICES, RANGES, ClientConfig
 from barnabas.controller.config import CONTROLLER_CONFIGS
-from barnabas.coordinator.group.configs.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.group.group_config import DEFINITION as COORDINATOR_KEYS
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.record.batch import BatchHeader, CorruptBatchError, UnsupportedMagicError, batches
-from barnabas.storage.file_names import LEADER_EPOCH_CHECKPOINT
+from barnabas.storage.topic_partition import LEADER_EPOCH_CHECKPOINT
 from scenario.segments import segments
 
 if TYPE_CHECKING:

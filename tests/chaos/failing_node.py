@@ -189,7 +189,7 @@ def failing_operation(
 
 def fail_timers(fault_control: FaultControl) -> None:
     """Let all timers of coordinators have failing operations."""
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shard import ShardTimers
 
     schedule = ShardTimers.schedule
 

@@ -10,7 +10,7 @@ from chaos.judgment import unexpected_in, watched_clients
 INJECTED = """\
 2026-11-29 00:00:29,756 ERROR asyncio: Exception in callback on_due()
     Traceback (most recent call last):
-      File "shard_timers.py", line 1, in run
+      File "shard.py", line 1, in run
     chaos.failing_node.InjectedTimerError: session"""
 OWN = INJECTED.replace("chaos.failing_node.InjectedTimerError: session", "KeyError: 'session'")
 LINE = "2026-11-29 00:00:29,756 INFO barnabas: Started"

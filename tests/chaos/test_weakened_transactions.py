@@ -16,15 +16,17 @@ import pytest
 from barnabas.client.fetch import fetcher
 from barnabas.client.transactions import manager as client_manager
 from barnabas.client.transactions.manager import TransactionManager
-from barnabas.coordinator.group.offsets.offset_store import OffsetStore
+from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.requests.offset_requests import OffsetRequests
-from barnabas.coordinator.runtime.responses.held_response import HeldResponse
+from barnabas.coordinator.runtime.responses import HeldResponse
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.coordinator.transaction import decisions, transaction_shard
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
+from barnabas.coordinator.transaction.transaction_metadata import (
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.coordinator.transaction.transaction_record import read_transaction
 from barnabas.coordinator.transaction.transaction_shard import TransactionShard
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.controller_access.producer_ids import ProducerIds
 from barnabas.server.transactions.marker_writer import MarkerWriter

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.client.facade import Client
-from barnabas.coordinator.group.assignors.assignor_input import (
+from barnabas.coordinator.group.consumer.consumer_assignors import assign_uniformly
+from barnabas.coordinator.group.targets import (
     AssignorInput,
     MemberInput,
 )
-from barnabas.coordinator.group.assignors.uniform_assignor import assign_uniformly
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest

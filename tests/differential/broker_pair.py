@@ -65,11 +65,23 @@ def started_pair(directory: Path) -> Iterator[Pair]:
         kafka.launch()
         barnabas.start()
         kafka.await_ready()
-        made = Pair(Side("kafka", kafka.bootstrap), Side("barnabas", barnabas.bootstrap))
-        warm_up(made)
-        describe_first_share_offsets(made)
-        yield made
-        made.close()
+        with warmed_up_pair(kafka.bootstrap, barnabas.bootstrap) as made:
+            yield made
     finally:
         kafka.close()
         barnabas.close()
+
+
+@contextlib.contextmanager
+def warmed_up_pair(kafka: str, barnabas: str) -> Iterator[Pair]:
+    """Connect to two running brokers, which serve all requests when this returns.
+
+    Args:
+        kafka: HOST:PORT of Apache Kafka.
+        barnabas: HOST:PORT of Barnabas.
+    """
+    made = Pair(Side("kafka", kafka), Side("barnabas", barnabas))
+    warm_up(made)
+    describe_first_share_offsets(made)
+    yield made
+    made.close()

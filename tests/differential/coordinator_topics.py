@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.runtime.partitioner import partition_for
+from barnabas.coordinator.runtime.coordinator_runtime import partition_for
 from barnabas.protocol.api_table import ApiKey
 from differential.broker_pair import SETTINGS
 from differential.scene import exchange

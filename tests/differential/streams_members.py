@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from barnabas.coordinator.runtime.partitioner import partition_for
+from barnabas.coordinator.runtime.coordinator_runtime import partition_for
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue

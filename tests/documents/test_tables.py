@@ -8,7 +8,7 @@ from dataclasses import fields
 import barnabas
 from barnabas.client.config import ALIASES, ClientConfig
 from barnabas.client.producer.producer_batch import Delivery
-from barnabas.replication.fetcher.fetch_state import FetchPhase
+from barnabas.replication.fetcher.fetch_states import FetchPhase
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 from documents.blocks import ROOT, sections_of
 

@@ -84,6 +84,11 @@ class KafkaProcess:
         return f"{self.host}:{self.port}"
 
     @property
+    def controller(self) -> str:
+        """HOST:PORT of the controller listener."""
+        return f"{self.host}:{self._controller_port}"
+
+    @property
     def pid(self) -> int:
         """The id of the process."""
         assert self._process is not None, "Kafka does not run"
@@ -96,12 +101,11 @@ class KafkaProcess:
 
     def settings(self) -> dict[str, str]:
         """Return all keys of server.properties."""
-        controller = f"{self.host}:{self._controller_port}"
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@{controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "controller.quorum.voters": f"1@{self.controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.controller}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data_directory),

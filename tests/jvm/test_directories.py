@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.storage.file_names import LARGEST_TIMESTAMPS
+from barnabas.storage.topic_partition import LARGEST_TIMESTAMPS
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.directory_contents import (
     COMPACTED,

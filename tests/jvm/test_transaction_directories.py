@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.facade import Client
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import TransactionState
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.directory_dump import Dump
 from jvm.directory_settings import SETTINGS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings, strategies as st
 
-from barnabas.coordinator.runtime.shards.shard_state import ShardState
+from barnabas.coordinator.runtime.shard import ShardState
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
 from barnabas.protocol.records.group_metadata import (
     GroupMetadataKey,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings, strategies as st
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import AlterPartitionResult
+from barnabas.replication.partition.isr import AlterPartitionResult
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 FOLLOWERS = st.sampled_from([2, 3])

@@ -15,9 +15,8 @@ from typing import Any, cast
 import pytest
 
 from barnabas.coordinator.share import state_api
-from barnabas.coordinator.share.share_metrics import ShareMetrics
-from barnabas.coordinator.share.share_partition_key import SharePartitionKey as CoordinatorKey
-from barnabas.coordinator.share.share_shard import ShareShard
+from barnabas.coordinator.share.share_partition_state import SharePartitionKey as CoordinatorKey
+from barnabas.coordinator.share.share_shard import ShareMetrics, ShareStateShard
 from barnabas.metrics.histogram import Histogram
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
@@ -77,7 +76,7 @@ class _Times:
 class _Persister:
     """The way to the share coordinator, in order."""
 
-    def __init__(self, rng: random.Random, shard: ShareShard) -> None:
+    def __init__(self, rng: random.Random, shard: ShareStateShard) -> None:
         self._rng = rng
         self._shard = shard
         self._offset = 0
@@ -134,7 +133,7 @@ class _Group:
         self.rng = random.Random(seed)
         self._times = times = _Times()
         self._key = CoordinatorKey(GROUP, TOPIC_ID, PARTITION)
-        self._shard = ShareShard(3, times, lambda _id, _index: True, ShareMetrics())
+        self._shard = ShareStateShard(3, times, lambda _id, _index: True, ShareMetrics())
         self.persister = _Persister(self.rng, self._shard)
         self.persister.replay(self._shard.initialize(self._key, 0, -1).records)
         self._dependencies = SharePartitionDependencies(

@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-from barnabas.coordinator.runtime.loading.loader import Loader
-from barnabas.coordinator.runtime.shards.shard_context import ShardContext
-from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.runtime.shard import ShardContext, ShardTimers
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import batches
 from unit.coordinator.consumers_world import ConsumersWorld

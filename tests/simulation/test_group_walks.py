@@ -17,7 +17,7 @@ from simulation.groups import member_walk, share_walk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 
 SECONDS = 5.0
 

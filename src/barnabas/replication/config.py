@@ -1,18 +1,27 @@
-"""Broker configuration of replication (Kafka's ReplicationConfigs and related keys)."""
+"""Broker configuration of replication and of its fetchers (Kafka's ReplicationConfigs)."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from barnabas.replication.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
-from barnabas.replication.replication_throttle import UNLIMITED
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType, DynamicMode
 from barnabas.settings.range import at_least, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 NUM_REPLICA_FETCHERS = "num.replica.fetchers"
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
 MOVES_THROTTLED_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+# A throttled rate without a limit.
+UNLIMITED = 0x7FFF_FFFF_FFFF_FFFF
+# Values of `replica.selector.class`: the names of Kafka's own classes.
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _FETCHER_KEYS = [
     ConfigKey(
@@ -195,3 +204,27 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     replication_quota_window_num: int = 11
     replication_quota_window_size_seconds: int = 1
     replica_selector_class: str | None = None
+
+
+class FetcherSettings(msgspec.Struct, frozen=True):
+    """Identity, protocol version and configuration of the fetchers."""
+
+    node_id: int
+    # Returns the epoch of this broker's registration (KIP-903), or -1 while not registered.
+    broker_epoch: Callable[[], int]
+    # Returns the Fetch version that all brokers of the cluster support.
+    fetch_version: Callable[[], int]
+    config: ReplicationConfig
+
+
+# (minimum metadata.version level, Fetch version that all brokers at this level support).
+_FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
+_OLDEST_FETCH_VERSION = 13
+
+
+def fetch_version(metadata_version: int) -> int:
+    """Return the version of Fetch requests between brokers at that level, as in Kafka."""
+    for level, version in _FETCH_VERSIONS:
+        if metadata_version >= level:
+            return version
+    return _OLDEST_FETCH_VERSION

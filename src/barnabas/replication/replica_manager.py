@@ -11,38 +11,42 @@ import msgspec
 
 from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.damaged_replicas import DamageDependencies, DamagedReplicas
 from barnabas.replication.fetcher.followed_partitions import (
     FollowedDependencies,
     FollowedPartitions,
     FollowerLogs,
 )
-from barnabas.replication.partition.high_watermark_listeners import HighWatermarkListeners
 from barnabas.replication.partition.isr_maintenance import IsrMaintenance
 from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition.partition_registry import (
+    DamageDependencies,
+    DamagedReplicas,
+    HighWatermarkListeners,
     ImageBrokers,
     LeadershipChanges,
     LogStore,
     PartitionRegistry,
 )
-from barnabas.replication.partition.partition_settings import PartitionSettings
+from barnabas.replication.partition.partition_roles import PartitionSettings
 from barnabas.replication.partition.results import (
     UNKNOWN_EPOCH,
     UNKNOWN_OFFSET,
     EpochEndOffset,
     ListOffsetResult,
 )
-from barnabas.replication.replication_throttles import ReplicationThrottles
-from barnabas.replication.requests.delayed_delete_records import (
+from barnabas.replication.replication_throttle import ReplicationThrottles
+from barnabas.replication.requests.delayed_writes import (
     DelayedDeleteRecords,
     DeleteRecordsResult,
     PendingDelete,
 )
-from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
-from barnabas.replication.requests.joint_appends import JointAppends
+from barnabas.replication.requests.idle_partitions import IdlePartitionRegistry
 from barnabas.replication.requests.leadership_checks import LeadershipChecks
-from barnabas.replication.requests.replica_appends import AppendDependencies, ReplicaAppends
+from barnabas.replication.requests.replica_appends import (
+    AppendDependencies,
+    JointAppends,
+    ReplicaAppends,
+)
 from barnabas.replication.requests.replica_reads import ReadDependencies, ReplicaReads
 from barnabas.storage.errors import StorageError
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
@@ -56,11 +60,11 @@ if TYPE_CHECKING:
     from barnabas.replication.config import ReplicationConfig
     from barnabas.replication.fetcher.fetcher_manager import FetcherManager
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
-    from barnabas.replication.partition.alter_partition import AlterPartitionSender
+    from barnabas.replication.partition.isr import AlterPartitionSender
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
     from barnabas.replication.replica_metrics import ReplicaMetrics
-    from barnabas.replication.requests.deferred_append import StepQueue
+    from barnabas.replication.requests.delayed_writes import StepQueue
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
@@ -192,8 +196,10 @@ class ReplicaManager:
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:
             return None
-        from barnabas.replication.replica_selector import replica_selector
-        from barnabas.replication.requests.preferred_replicas import PreferredReplicas
+        from barnabas.replication.requests.preferred_replicas import (
+            PreferredReplicas,
+            replica_selector,
+        )
 
         selector = replica_selector(self._config.replica_selector_class)
         if selector is None:

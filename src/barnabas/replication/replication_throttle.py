@@ -1,8 +1,8 @@
-"""A limit on the replication rate of selected partitions (KIP-73).
+"""Limits on the replication rate of selected partitions (KIP-73; Kafka's ReplicationQuotaManager).
 
-Kafka: ReplicationQuotaManager. A leader uses one instance (`leader.replication.throttled.*`), and a
-follower another one (`follower.replication.throttled.*`). The caller exempts partitions: the leader
-exempts ISR members, the follower exempts partitions without lag.
+A leader uses one throttle (`leader.replication.throttled.*`), a follower another one
+(`follower.replication.throttled.*`), and moves between directories a third one (KIP-113). The
+caller exempts partitions: the leader exempts ISR members, the follower partitions without lag.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnabas.replication.config import UNLIMITED
 from barnabas.settings.key import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.replication.config import ReplicationConfig
     from barnabas.runtime.clock import Clock
     from barnabas.storage.topic_partition import TopicPartition
 
-UNLIMITED = 0x7FFF_FFFF_FFFF_FFFF
+
 _MS_PER_S = 1000.0
 _ALL = None
 _EVERY_REPLICA = "*"
@@ -110,3 +112,26 @@ class ReplicationThrottle:
         oldest_ms = now_ms - self._window_count * self._window_ms
         while self._samples and self._samples[0][0] <= oldest_ms:
             self._samples.popleft()
+
+
+class ReplicationThrottles:
+    """The three throttles. Their limits change with the broker's dynamic configuration."""
+
+    __slots__ = ("follower", "leader", "moves")
+
+    def __init__(self, config: ReplicationConfig, clock: Clock) -> None:
+        count = config.replication_quota_window_num
+        window_ms = config.replication_quota_window_size_seconds * _MS_PER_S
+        # Of the records that this broker sends as a leader.
+        self.leader = ReplicationThrottle(clock, count, window_ms)
+        self.leader.bytes_per_second = config.leader_replication_throttled_rate
+        # Of the records that this broker fetches as a follower.
+        self.follower = ReplicationThrottle(clock, count, window_ms)
+        self.follower.bytes_per_second = config.follower_replication_throttled_rate
+        # Of the records that are copied between this broker's data directories.
+        self.moves = ReplicationThrottle(
+            clock,
+            config.alter_log_dirs_replication_quota_window_num,
+            config.alter_log_dirs_replication_quota_window_size_seconds * _MS_PER_S,
+        )
+        self.moves.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second

@@ -14,8 +14,13 @@ import msgspec
 
 from barnabas.metrics.histogram import Histogram
 from barnabas.runtime.disk import is_out_of_descriptors
-from barnabas.storage.damage import DamageKind, DamageRegister
-from barnabas.storage.errors import DamagedLogError, KafkaStorageError, TooManyOpenFilesError
+from barnabas.storage.errors import (
+    DamagedLogError,
+    DamageKind,
+    DamageRegister,
+    KafkaStorageError,
+    TooManyOpenFilesError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

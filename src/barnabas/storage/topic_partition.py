@@ -1,4 +1,4 @@
-"""Name of a partition and of its directory (Kafka's TopicPartition)."""
+"""Names of a partition, of its directory (Kafka's TopicPartition), and of the files in it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
@@ -98,3 +99,34 @@ def parse_future_directory_name(name: str) -> TopicPartition | None:
     if not dot or len(unique_id) != _UNIQUE_ID_DIGITS:
         return None
     return parse_directory_name(directory_name)
+
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+PRODUCER_SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_FILE_SUFFIX = ".deleted"
+CLEANED_FILE_SUFFIX = ".cleaned"
+SWAP_FILE_SUFFIX = ".swap"
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+# Barnabas' own file; Apache Kafka ignores it.
+LARGEST_TIMESTAMPS = "largest-timestamps"
+
+# One digit more than the largest offset, 2**63 - 1, has.
+_OFFSET_DIGITS = 20
+
+
+def offset_file(directory: str, offset: int, suffix: str) -> str:
+    """Return the path of the file that begins at `offset`."""
+    return f"{directory}/{offset:020d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """Return the offset in a file name; None if the name does not have that suffix."""
+    stem = name.removesuffix(suffix)
+    if stem == name or not (stem.isascii() and stem.isdigit()) or len(stem) != _OFFSET_DIGITS:
+        return None
+    return int(stem)

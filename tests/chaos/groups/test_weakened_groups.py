@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from barnabas.coordinator.group import offset_changes
 from barnabas.coordinator.group.consumer import (
     consumer_membership,
+    consumer_targets,
     heartbeats,
-    reconciliation,
 )
 from barnabas.coordinator.group.consumer.consumer_group import JOIN_EPOCH, ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
 from barnabas.coordinator.group.group_map import GroupMap
-from barnabas.coordinator.group.offsets import offset_changes
-from barnabas.coordinator.group.offsets.offset_changes import check_consumer_commit
-from barnabas.coordinator.runtime.loading.loader import Loader
-from barnabas.coordinator.share.share_shard import ShareShard
+from barnabas.coordinator.group.offset_changes import check_consumer_commit
+from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.share.share_shard import ShareStateShard
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.share.records import acknowledgement, lock_timeouts, record_run
 from barnabas.server.share.records.acknowledgement import Acknowledgement
@@ -243,13 +243,13 @@ def a_new_leader_forgets_acknowledged_records(patch: pytest.MonkeyPatch) -> None
 @share_rule("delivered again", style="kills", is_long=True)
 def a_new_share_coordinator_forgets_updates(patch: pytest.MonkeyPatch) -> None:
     patch_loading(patch)
-    real = ShareShard._replay_update
+    real = ShareStateShard._replay_update
 
-    def replay_update(self: ShareShard, *args: Any) -> None:
+    def replay_update(self: ShareStateShard, *args: Any) -> None:
         if not IS_LOADING:
             real(self, *args)
 
-    patch.setattr(ShareShard, "_replay_update", replay_update)
+    patch.setattr(ShareStateShard, "_replay_update", replay_update)
 
 
 @share_rule("lost", "locked for ever", INVARIANT, style="kills")
@@ -267,7 +267,7 @@ def a_partition_is_assigned_before_its_owner_has_revoked_it(patch: pytest.Monkey
 
 @member_rule("owned twice", style="members", is_long=True)
 def revocations_are_not_awaited(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reconciliation, "_reports_any", lambda *_: False)
+    patch.setattr(consumer_targets, "_reports_any", lambda *_: False)
 
 
 @member_rule("unassigned", "unprocessed", INVARIANT, style="members", seconds=SHORT, is_long=True)

@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.coordinator.group.assignors import sticky_task_assignor
-from barnabas.coordinator.group.member_timers import MemberTimers
-from barnabas.coordinator.group.offsets import offset_changes
-from barnabas.coordinator.group.offsets.offset_changes import check_streams_commit
-from barnabas.coordinator.group.streams import streams_membership, task_reconciliation
-from barnabas.coordinator.group.streams.streams_member import StreamsMemberState
+from barnabas.coordinator.group import offset_changes
+from barnabas.coordinator.group.group_kind import MemberTimers
+from barnabas.coordinator.group.offset_changes import check_streams_commit
+from barnabas.coordinator.group.streams import (
+    streams_membership,
+    task_assignors,
+    task_reconciliation,
+)
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
+from barnabas.coordinator.group.streams.task_reconciliation import StreamsMemberState
 from barnabas.protocol.errors import ErrorCode
 from chaos.groups.streams_checker import KINDS
 from simulation.groups.streams_walk import StreamsWalk
@@ -73,7 +76,7 @@ def active_tasks_do_not_wait_for_standby_tasks_of_the_process(patch: pytest.Monk
 
 @rule("wrong standbys")
 def standby_tasks_are_not_assigned(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sticky_task_assignor._Assigning, "assign_standby", lambda _: iter(()))
+    patch.setattr(task_assignors._Assigning, "assign_standby", lambda _: iter(()))
 
 
 @rule("outdated commit")

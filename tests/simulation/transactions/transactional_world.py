@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass
 from enum import Enum
 
-from barnabas.coordinator.runtime.partitioner import partition_for
+from barnabas.coordinator.runtime.coordinator_runtime import partition_for
 from barnabas.metadata.metadata_version import TRANSACTION_VERSION, TRANSACTION_VERSION_MAX
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest

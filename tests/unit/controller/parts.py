@@ -13,7 +13,7 @@ from barnabas.controller.result import ControllerView
 from barnabas.controller.topics.partitions import PartitionControl
 from barnabas.controller.topics.placement import StripedPlacer
 from barnabas.controller.topics.topics import TopicControl
-from barnabas.coordinator.group.configs.config import DEFINITION as GROUP_KEYS
+from barnabas.coordinator.group.group_config import DEFINITION as GROUP_KEYS
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import Provenance
 from barnabas.protocol.codec import decode, encode_bytes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.configs.kind_configs import ConsumerGroupConfig
-from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
+from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
+from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -94,7 +94,7 @@ class ConsumersWorld(MembersWorld):
             group_id=fields.pop("group", "g"), member_id=member, member_epoch=epoch, **fields
         )
         answers: list[ConsumerGroupHeartbeatResponse] = []
-        heartbeat = Heartbeating(request, client, lambda topic: topic not in self.hidden)
+        heartbeat = ConsumerHeartbeat(request, client, lambda topic: topic not in self.hidden)
         self.coordinator.consumers.heartbeat(heartbeat, version, answers.append)
         (answer,) = answers
         return answer

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupSettings
 from barnabas.coordinator.group.group_coordinator import (
     OFFSETS_TOPIC,
     GroupCoordinator,
     ShareServices,
 )
 from barnabas.coordinator.group.requests.offset_requests import InTransaction
+from barnabas.coordinator.runtime.coordinator_record import TransactionalProducer, TransactionEnding
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer, TransactionEnding
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.configs.kind_configs import ShareGroupConfig
+from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.kind_configs import ShareGroupConfig
 from barnabas.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

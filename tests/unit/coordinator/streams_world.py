@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.configs.kind_configs import StreamsGroupConfig
+from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient, StreamsHeartbeat
+from barnabas.coordinator.group.kind_configs import StreamsGroupConfig
+from barnabas.coordinator.group.streams.streams_heartbeat import (
+    StreamsClient,
+    StreamsHeartbeatResult,
+)
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
 from barnabas.protocol.messages.streams_group_heartbeat import (
     EndpointRequest,
@@ -79,7 +82,7 @@ class StreamsWorld(ConsumersWorld):
             **config,
         }
         # The heartbeats that asked for topics, and their topics.
-        self.last: StreamsHeartbeat
+        self.last: StreamsHeartbeatResult
         # Whether the last heartbeat had more work than one turn of the loop may have.
         self.has_sliced = False
         super().__init__(replicas, broker_config)
@@ -122,7 +125,7 @@ class StreamsWorld(ConsumersWorld):
             shutdown_application=bool(fields.pop("shutdown", False)),
         )
         assert not fields, fields
-        found: list[StreamsHeartbeat] = []
+        found: list[StreamsHeartbeatResult] = []
         self.has_sliced = False
 
         def in_slices(steps: Generator[None, None, None]) -> None:

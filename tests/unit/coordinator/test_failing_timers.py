@@ -9,10 +9,12 @@ import pytest
 from barnabas.coordinator.group.consumer import consumer_targets
 from barnabas.coordinator.group.share import share_membership
 from barnabas.coordinator.group.streams import group_epochs
-from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+from barnabas.coordinator.runtime.shard import ShardTimers
 from barnabas.coordinator.runtime.state_partition import StatePartition
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import (
+    TransactionMetadata,
+    TransactionState,
+)
 from unit.coordinator.consumers_world import ConsumersWorld
 from unit.coordinator.group.consumer.mixed_world import MixedWorld
 from unit.coordinator.members_world import (
@@ -36,7 +38,7 @@ from unit.replication.replica_set import TOPIC_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 
     Operation = Callable[[], CoordinatorResult[None]]
 

@@ -36,7 +36,7 @@ from unit.replication.replicated_cluster import (
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetcher.fetch_state import FetchState
+    from barnabas.replication.fetcher.fetch_states import FetchState
     from barnabas.replication.fetcher.fetcher_manager import FetcherManager
 
 SESSION = 77

@@ -30,7 +30,7 @@ from barnabas.waiting.timing_wheel import TimingWheel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.partition.alter_partition import (
+    from barnabas.replication.partition.isr import (
         AlterPartitionProposal,
         AlterPartitionResult,
     )

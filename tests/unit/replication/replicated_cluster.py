@@ -31,7 +31,7 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.fetcher.leader_channels import PeerChannels
-from barnabas.replication.partition.alter_partition import AlterPartitionResult
+from barnabas.replication.partition.isr import AlterPartitionResult
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationDependencies
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
@@ -60,7 +60,7 @@ from barnabas.waiting.timing_wheel import TimingWheel
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.replication.partition.alter_partition import AlterPartitionProposal
+    from barnabas.replication.partition.isr import AlterPartitionProposal
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.storage.log.log import Log

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetcher.fetch_states import FetchStates
-from barnabas.replication.fetcher.fetcher_key import FetcherKey
+from barnabas.replication.fetcher.leader_endpoint import FetcherKey
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting import steps
 from unit.replication.following_broker import FollowingBroker, ScriptedChannel, data, records

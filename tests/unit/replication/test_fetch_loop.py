@@ -9,8 +9,8 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
-from barnabas.replication.fetcher.fetch_state import FetchPhase
-from barnabas.replication.partition.follower_role import Fetched, OffsetMismatchError
+from barnabas.replication.fetcher.fetch_states import FetchPhase
+from barnabas.replication.partition.partition_roles import Fetched, OffsetMismatchError
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.topic_partition import TopicPartition

@@ -10,7 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.fetch_params import FetchPartitionData
 from barnabas.replication.partition.results import FetchResult, failed_fetch
 from barnabas.replication.requests import fetch_session_cache
-from barnabas.replication.requests.fetch_context import answer_in_steps
+from barnabas.replication.requests.fetch_session import answer_in_steps
 from barnabas.replication.requests.fetch_session_cache import (
     SIZE_MAX,
     UNKNOWN_MAX,

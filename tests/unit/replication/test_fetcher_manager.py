@@ -7,8 +7,8 @@ import pytest
 from barnabas.metrics import names
 from barnabas.metrics.registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.fetcher.fetch_state import InitialFetchState
-from barnabas.replication.fetcher.fetcher_key import FetcherKey, fetcher_id
+from barnabas.replication.fetcher.fetch_states import InitialFetchState
+from barnabas.replication.fetcher.leader_endpoint import FetcherKey, fetcher_id
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.sim.disk import DiskFault

@@ -9,10 +9,10 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
-from barnabas.replication.fetcher.fetch_state import FetchPhase
+from barnabas.replication.fetcher.fetch_states import FetchPhase
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-from barnabas.replication.partition.follower_role import Fetched, OffsetMismatchError
 from barnabas.replication.partition.partition import Partition
+from barnabas.replication.partition.partition_roles import Fetched, OffsetMismatchError
 from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition
 from unit.replication.following_broker import FollowingBroker, data, records

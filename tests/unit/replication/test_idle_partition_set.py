@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.fetch_metadata import next_epoch
-from barnabas.replication.partition.alter_partition import AlterPartitionResult
+from barnabas.replication.partition.fetch_params import SessionPartition
+from barnabas.replication.partition.isr import AlterPartitionResult
 from barnabas.replication.partition.results import EpochEndOffset, FetchResult
-from barnabas.replication.requests.session_partition import SessionPartition
 from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 from unit.replication.idle_scene import PARTITIONS, Follower, Scene, at, where

@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
+from barnabas.replication.config import RACK_AWARE_SELECTOR
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-from barnabas.replication.replica_selector import RACK_AWARE_SELECTOR
 from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition
 from unit.replication.replica_set import ReplicaSet

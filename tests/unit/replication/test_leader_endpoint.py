@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from barnabas.protocol.fetch_session_handler import NO_TOPIC_ID
-from barnabas.replication.config import ReplicationConfig
-from barnabas.replication.fetcher.follower_session import FollowerSession, RequestedPartition
-from barnabas.replication.fetcher.leader_endpoint import LeaderEndpoint
-from barnabas.replication.fetcher_settings import FetcherSettings
+from barnabas.replication.config import FetcherSettings, ReplicationConfig
+from barnabas.replication.fetcher.leader_endpoint import (
+    FollowerSession,
+    LeaderEndpoint,
+    RequestedPartition,
+)
 from barnabas.storage.topic_partition import TopicPartition
 from unit.replication.following_broker import ScriptedChannel
 

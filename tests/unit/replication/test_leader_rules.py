@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import AlterPartitionResult
+from barnabas.replication.partition.isr import AlterPartitionResult
 from barnabas.replication.partition.partition import Partition
 from barnabas.storage.errors import CorruptRecordError, KafkaStorageError, StorageError
 from unit.replication.replica_set import LEADER, TOPIC, WHERE, ReplicaSet, batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.replication.partition.log_truncation import OffsetTruncation, truncation_offset
+from barnabas.replication.fetcher.local_replicas import OffsetTruncation, truncation_offset
 from barnabas.replication.partition.results import EpochEndOffset
 from unit.storage.storage_fixtures import Bench, batch
 

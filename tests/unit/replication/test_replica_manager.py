@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import AlterPartitionResult
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.partition.isr import AlterPartitionResult
 from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.delayed_operation import DelayedOperation

@@ -8,10 +8,13 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.partition.fetch_params import (
+    FetchParams,
+    FetchPartitionData,
+    SessionPartition,
+)
 from barnabas.replication.requests import delayed_fetch
-from barnabas.replication.requests.consumer_idle_partitions import ConsumerIdlePartitions
-from barnabas.replication.requests.session_partition import SessionPartition
+from barnabas.replication.requests.idle_partitions import ConsumerIdlePartitions
 from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.steps import run_to_end

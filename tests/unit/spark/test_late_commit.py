@@ -6,8 +6,7 @@ import pytest
 
 from barnabas.client.errors import broker_error
 from barnabas.client.transactions.state import fenced
-from barnabas.coordinator.transaction.producer import Producer
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import Producer, TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.spark.sink.errors import TransactionError, explained
 from barnabas.spark.sink.slices import Slice

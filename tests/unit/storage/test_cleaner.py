@@ -10,8 +10,12 @@ from msgspec.structs import replace
 from barnabas.record.compression import GZIP, LZ4, SNAPPY, ZSTD
 from barnabas.storage.cleaner.log_cleaner import LogCleaner, Pass
 from barnabas.storage.config import CleanerConfig, LogConfig
-from barnabas.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from barnabas.storage.topic_partition import TopicPartition
+from barnabas.storage.topic_partition import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+)
 from barnabas.waiting.off_loop import run_steps
 from unit.storage.cleaner_fixtures import COMPACTED, DAY_MS, CleanerBench, all_batches
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, PARTITION, all_records, batch, read

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.sim.disk import SimDisk
-from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX
+from barnabas.storage.topic_partition import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX
 from unit.storage.cleaner_fixtures import COMPACTED, CleanerBench
 from unit.storage.storage_fixtures import DIRECTORY, PARTITION, all_records
 

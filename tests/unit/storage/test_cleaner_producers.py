@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.record.control import ControlType
 from barnabas.storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from barnabas.storage.file_names import TXN_INDEX_SUFFIX
 from barnabas.storage.results import FetchIsolation
+from barnabas.storage.topic_partition import TXN_INDEX_SUFFIX
 from unit.storage.cleaner_fixtures import DAY_MS, CleanerBench, all_batches, keyed
 from unit.storage.storage_fixtures import NOW_MS, marker, read
 

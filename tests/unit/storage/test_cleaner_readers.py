@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.fetch.record_set import RecordSet, scan_records
-from barnabas.coordinator.runtime.loading.loader import Loader
+from barnabas.coordinator.runtime.loader import Loader
 from barnabas.record.compression import GZIP, NONE, ZSTD
 from barnabas.record.decoded_columns import decode_record_set
 from barnabas.record.down_conversion import down_convert

@@ -7,8 +7,7 @@ import pytest
 from barnabas.record.batch import HEADER_SIZE, check_crc, read_header
 from barnabas.record.reader import read_batches
 from barnabas.storage.config import LogConfig
-from barnabas.storage.damage import DamageKind
-from barnabas.storage.errors import CorruptRecordError
+from barnabas.storage.errors import CorruptRecordError, DamageKind
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     LEADER_EPOCH,

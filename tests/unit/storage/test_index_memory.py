@@ -13,8 +13,7 @@ from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
 from barnabas.storage.results import FetchIsolation
-from barnabas.storage.segment.offset_index import TAIL_ENTRIES, OffsetIndex
-from barnabas.storage.segment.time_index import TimeIndex
+from barnabas.storage.segment.segment_indexes import TAIL_ENTRIES, OffsetIndex, TimeIndex
 from unit.storage.storage_fixtures import NOW_MS, Bench, ManualClock, all_records, batch, read
 
 # One index entry for each batch, and one segment for all of them.

@@ -9,8 +9,8 @@ import pytest
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import KafkaStorageError
-from barnabas.storage.file_names import PARTITION_METADATA
 from barnabas.storage.log.log import Log
+from barnabas.storage.topic_partition import PARTITION_METADATA
 from barnabas.waiting.off_loop import run_steps
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, Bench, all_records, batch, read
 

@@ -23,8 +23,7 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.settings.properties import parse_properties
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
 from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
-from barnabas.storage.segment.offset_index import OffsetIndex
-from barnabas.storage.segment.time_index import TimeIndex
+from barnabas.storage.segment.segment_indexes import OffsetIndex, TimeIndex
 from barnabas.storage.segment.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:

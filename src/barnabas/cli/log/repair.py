@@ -21,16 +21,6 @@ from barnabas.raft.election_state import (
 from barnabas.raft.log.metadata_check import COMMITTED_OFFSET, find_intact_end
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.config import LONG_MAX
-from barnabas.storage.file_names import (
-    INDEX_SUFFIX,
-    LEADER_EPOCH_CHECKPOINT,
-    LOG_SUFFIX,
-    PRODUCER_SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    offset_file,
-    offset_of,
-)
 from barnabas.storage.files.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -44,7 +34,17 @@ from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCac
 from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN
 from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
 from barnabas.storage.recovery.batch_order import BatchOrder
-from barnabas.storage.topic_partition import TopicPartition
+from barnabas.storage.topic_partition import (
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    TopicPartition,
+    offset_file,
+    offset_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

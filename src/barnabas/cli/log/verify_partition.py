@@ -11,7 +11,10 @@ from barnabas.raft.election_state import QuorumStateError, decode_quorum_state
 from barnabas.raft.listener import SnapshotError
 from barnabas.raft.log.snapshot import list_snapshots, read_snapshot, snapshot_name
 from barnabas.runtime.disk import RealDisk
-from barnabas.storage.file_names import (
+from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
+from barnabas.storage.files.metadata_files import read_topic_id
+from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.topic_partition import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -22,9 +25,6 @@ from barnabas.storage.file_names import (
     offset_file,
     offset_of,
 )
-from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
-from barnabas.storage.files.metadata_files import read_topic_id
-from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

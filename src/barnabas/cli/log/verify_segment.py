@@ -11,17 +11,17 @@ from barnabas.cli.log.segment_scan import SegmentScan
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import layouts, records_payload
 from barnabas.runtime.disk import RealDisk
-from barnabas.storage.file_names import (
+from barnabas.storage.segment.segment_indexes import IndexFile
+from barnabas.storage.segment.transaction_index import (
+    ENTRY_BYTES as TXN_ENTRY_BYTES,
+    TransactionIndex,
+)
+from barnabas.storage.topic_partition import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     offset_file,
-)
-from barnabas.storage.segment.offset_index import IndexFile
-from barnabas.storage.segment.transaction_index import (
-    ENTRY_BYTES as TXN_ENTRY_BYTES,
-    TransactionIndex,
 )
 
 if TYPE_CHECKING:

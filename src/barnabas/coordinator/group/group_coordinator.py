@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import GroupState
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroupState
+from barnabas.coordinator.group.group_base import GroupMemory, GroupMetrics
+from barnabas.coordinator.group.group_config import GroupSettings
 from barnabas.coordinator.group.group_kind import GroupDependencies
-from barnabas.coordinator.group.group_memory import GroupMemory
-from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.group_shard import GroupShard
 from barnabas.coordinator.group.kinds import new_group_map
-from barnabas.coordinator.group.requests.consumer_requests import ConsumerRequests
 from barnabas.coordinator.group.requests.group_requests import GroupRequests
-from barnabas.coordinator.group.requests.member_requests import MemberRequests
+from barnabas.coordinator.group.requests.member_requests import ConsumerRequests, MemberRequests
 from barnabas.coordinator.group.requests.offset_requests import OffsetRequests
 from barnabas.coordinator.group.requests.share_offset_requests import (
     ShareOffsetDescriptions,
@@ -33,19 +31,19 @@ from barnabas.coordinator.group.share.share_group import ShareGroupState
 from barnabas.coordinator.group.streams.streams_group import StreamsGroupState
 from barnabas.coordinator.group.topics import TopicHashes
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from barnabas.coordinator.runtime.loading.load_times import load_time_families
+from barnabas.coordinator.runtime.loader import load_time_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
     from barnabas.coordinator.group.requests.share_offset_requests import LatestOffsetFinder
     from barnabas.coordinator.group.share.share_state import ShareStateStore
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shard import ShardContext
     from barnabas.metrics.family import Tags
     from barnabas.runtime.rng import Rng
 

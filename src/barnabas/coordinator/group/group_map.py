@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from barnabas.coordinator.group.group_memory import Group
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import Group, RefusalError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
@@ -22,7 +21,7 @@ from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordi
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_base import GroupMemory
     from barnabas.coordinator.group.replayed_group import RecordReplay, ReplayedGroup
     from barnabas.runtime.clock import Clock
 

@@ -22,17 +22,16 @@ from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMemb
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
 from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
 from barnabas.coordinator.group.kinds import tombstones_of
-from barnabas.coordinator.group.offsets.offset_changes import OffsetChanges
-from barnabas.coordinator.group.offsets.offset_cleaner import OffsetCleaner
-from barnabas.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
-from barnabas.coordinator.group.share.share_group import ShareGroup
+from barnabas.coordinator.group.offset_changes import OffsetChanges
+from barnabas.coordinator.group.offset_cleaner import OffsetCleaner
+from barnabas.coordinator.group.offset_store import CommittedOffset, OffsetStore
+from barnabas.coordinator.group.share.share_group import ShareGroup, ShareShard
 from barnabas.coordinator.group.share.share_membership import ShareMembership
-from barnabas.coordinator.group.share.share_shard import ShareShard
 from barnabas.coordinator.group.share.share_state import ShareOffsets, StateChanges
 from barnabas.coordinator.group.streams.group_epochs import delay_key
+from barnabas.coordinator.group.streams.streams_group import StreamsShard
 from barnabas.coordinator.group.streams.streams_membership import StreamsMembership
-from barnabas.coordinator.group.streams.streams_shard import StreamsShard
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, read_prefix
 from barnabas.protocol.records.group_metadata import GroupMetadataKey
@@ -42,13 +41,12 @@ from barnabas.record.batch import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from barnabas.coordinator.group.classic.classic_membership import Joining
-    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
-    from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
+    from barnabas.coordinator.group.classic.classic_membership import JoinRequest
+    from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
     from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
     from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -135,7 +133,7 @@ class GroupShard:
         modern = (self.consumer_groups, self.share_groups, self.streams_groups)
         return [self.classic_groups, *(each.groups for each in modern)]
 
-    def join(self, joining: Joining) -> CoordinatorResult[None]:
+    def join(self, joining: JoinRequest) -> CoordinatorResult[None]:
         """Handle JoinGroup: a member of a classic or a consumer group joins.
 
         A consumer or streams group without members becomes a classic group.

@@ -18,8 +18,8 @@ from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.group.streams.streams_records import STREAMS_REPLAYS
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.group.group_base import Group, GroupMemory
     from barnabas.coordinator.group.group_map import Replays
-    from barnabas.coordinator.group.group_memory import Group, GroupMemory
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.runtime.clock import Clock
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from barnabas.coordinator.group.assignment import Target, target_of
-from barnabas.coordinator.group.group_memory import Group
+from barnabas.coordinator.group.group_base import Group
+from barnabas.coordinator.group.topics import Target, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_base import GroupMemory
 
 
 # Epoch of a member, a target assignment or a topology without a record.

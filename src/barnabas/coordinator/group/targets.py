@@ -1,4 +1,4 @@
-"""Work for large groups in slices, between other requests: above all their target assignments.
+"""Computes target assignments of large groups in slices, between other requests.
 
 The assignment of a small group is computed within the heartbeat that needs it, as in Kafka. For a
 large group this would hold the event loop for too long. Then the heartbeat starts a computation,
@@ -11,27 +11,57 @@ assignments as well. The next heartbeat sees the newer epoch and starts the next
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.group.topics import NOTHING, Target
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.waiting.steps import SHORT_SLICE_MS, Unfinished, run_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
-    from typing import TypeAlias
 
     from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
 
     # Returns the new targets of the members of a copy, by member id. Yields.
     Assign: TypeAlias = "Callable[[GroupCopy[G, M, T]], Generator[None, None, Mapping[str, T]]]"
     _Computation: TypeAlias = "Generator[None, None, _Computed[G, M, T] | None]"
+
+
+# An assignor in progress: it yields after each step, and returns the target of each member. A step
+# takes at most some tenths of a millisecond.
+Assigning: TypeAlias = "Generator[None, None, dict[str, Target]]"
+
+# Members or partitions that an assignor handles in one step.
+STEP = 64
+
+
+class MemberInput(msgspec.Struct, frozen=True):
+    """One member, as an assignor sees it."""
+
+    # Ids of existing topics only.
+    subscribed_topic_ids: frozenset[bytes]
+    # The member's current target assignment.
+    target: Target = NOTHING
+    instance_id: str | None = None
+
+
+class AssignorInput(msgspec.Struct, frozen=True):
+    """All members by id, and the number of partitions of all subscribed topics by topic id."""
+
+    members: Mapping[str, MemberInput]
+    partition_counts: Mapping[bytes, int]
+    # Whether all members have the same subscription. Subscriptions that differ only by topics that
+    # do not exist are different, as in Kafka.
+    is_homogeneous: bool
+    # The partitions that may be assigned, by topic id; None if all may be. For share groups.
+    assignable: Mapping[bytes, frozenset[int]] | None = None
 
 
 W = TypeVar("W")
@@ -107,7 +137,7 @@ class GroupCopy(msgspec.Struct, Generic[G, M, T], frozen=True):
 
 
 class TargetRecords(msgspec.Struct, Generic[M, T], frozen=True):
-    """What the types of groups do differently when targets are written."""
+    """The steps in which the types of groups differ when targets are written."""
 
     # Returns the record of a target. Arguments: group id, member id, target.
     of_member: Callable[[str, str, T], CoordinatorRecord]

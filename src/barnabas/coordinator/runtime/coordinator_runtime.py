@@ -1,35 +1,60 @@
 """Runs the shards of one coordinator (Kafka's CoordinatorRuntime).
 
 A coordinator keeps its state in an internal topic. Each partition of the topic has a shard on its
-leader. The runtime maps keys to partitions, and each `StatePartition` does the rest.
+leader. The runtime maps keys, such as group ids, to partitions, by Kafka's formula with Java's
+hash, and each `StatePartition` does the rest.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from barnabas.coordinator.runtime.partitioner import partition_for
-from barnabas.coordinator.runtime.shards.shard import Shard
-from barnabas.coordinator.runtime.shards.shard_state import ShardState
+from barnabas.coordinator.runtime.shard import Shard, ShardState
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.metrics.sampled import SampledValues
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.java_collections import string_hash
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-    from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
-    from barnabas.coordinator.runtime.transaction_ending import (
+    from barnabas.coordinator.runtime.coordinator_record import (
+        CoordinatorResult,
         TransactionalProducer,
         TransactionEnding,
     )
+    from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
+    from barnabas.coordinator.runtime.shard import ShardContext
 
 _log = logging.getLogger(__name__)
+
+
+_INT_MIN = -(1 << 31)
+# Hashes are cached, since a member sends its group id with each heartbeat and commit. The limits
+# bound the memory of the cache.
+_CACHED_HASHES_MAX = 1_024
+_CACHED_LENGTH_MAX = 256
+
+
+def java_hash(text: str) -> int:
+    """Return Java's String.hashCode: over UTF-16 code units, as a signed 32-bit integer."""
+    value = string_hash(text)
+    return value - (1 << 32) if value & 0x8000_0000 else value
+
+
+_cached_java_hash = lru_cache(_CACHED_HASHES_MAX)(java_hash)
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Return the state partition of a key. The leader of this partition is its coordinator."""
+    value = java_hash(key) if len(key) > _CACHED_LENGTH_MAX else _cached_java_hash(key)
+    # As in Kafka, 0 replaces the absolute value of the smallest integer, which overflows in Java.
+    return (0 if value == _INT_MIN else abs(value)) % partition_count
+
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")

@@ -7,19 +7,23 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from barnabas.coordinator.runtime.joint_writes import (
+from barnabas.coordinator.runtime.coordinator_record import build_end_marker
+from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.runtime.responses import (
+    HeldResponse,
     JointWrites,
     Write,
     records_of,
     respond_to,
 )
-from barnabas.coordinator.runtime.loading.loader import Loader
-from barnabas.coordinator.runtime.responses.held_response import HeldResponse
-from barnabas.coordinator.runtime.shards.shard import Shard
-from barnabas.coordinator.runtime.shards.shard_context import ShardContext
-from barnabas.coordinator.runtime.shards.shard_state import SHARD_STATES, ShardEvent, ShardState
-from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
-from barnabas.coordinator.runtime.transaction_ending import build_end_marker
+from barnabas.coordinator.runtime.shard import (
+    SHARD_STATES,
+    Shard,
+    ShardContext,
+    ShardEvent,
+    ShardState,
+    ShardTimers,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import NO_PRODUCER_ID
 from barnabas.record.builder import BatchBuilder
@@ -29,13 +33,13 @@ from barnabas.waiting.state_machine import state_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-    from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.transaction_ending import (
+    from barnabas.coordinator.runtime.coordinator_record import (
+        CoordinatorRecord,
+        CoordinatorResult,
         TransactionalProducer,
         TransactionEnding,
     )
+    from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.coordinator.share.share_partition_key import SharePartitionKey
 from barnabas.coordinator.share.share_partition_state import (
+    SharePartitionKey,
     SharePartitionState,
     SharePartitionUpdate,
+    StateBatch,
 )
-from barnabas.coordinator.share.state_batches import StateBatch
 from barnabas.protocol.record_frame import (
     decode_coordinator_key,
     decode_coordinator_value,

@@ -7,17 +7,24 @@ for the commit of the records on which they depend.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.shards.shard import Shard
-from barnabas.coordinator.share.redundant_offsets import RedundantOffsets
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.shard import Shard
 from barnabas.coordinator.share.share_partition_state import (
     NO_DELIVERY_COMPLETE_COUNT,
+    NO_START_OFFSET,
+    InvalidBatchError,
     SharePartitionState,
     SharePartitionUpdate,
+    StateChange,
+    StateOutcome,
+    combine,
+    is_ordered,
+    refused,
 )
 from barnabas.coordinator.share.share_record import (
     SNAPSHOT_TYPE,
@@ -28,14 +35,7 @@ from barnabas.coordinator.share.share_record import (
     tombstone_record,
     update_record,
 )
-from barnabas.coordinator.share.state_batches import (
-    NO_START_OFFSET,
-    InvalidBatchError,
-    combine,
-    is_ordered,
-)
-from barnabas.coordinator.share.state_change import StateChange
-from barnabas.coordinator.share.state_outcome import StateOutcome, refused
+from barnabas.metrics.sampled import SampledValues
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID
@@ -44,13 +44,58 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.share.share_metrics import ShareMetrics
-    from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+    from barnabas.coordinator.share.share_partition_state import SharePartitionKey
     from barnabas.runtime.clock import Clock
 
     Result = CoordinatorResult[StateOutcome]
     # Returns whether the topic with this id has the partition.
     HasPartition = Callable[[bytes, int], bool]
+
+
+class ShareMetrics:
+    """Measurements of all shards together, since the start."""
+
+    __slots__ = ("write_times", "writes", "written")
+
+    def __init__(self) -> None:
+        # Number of share partitions that WriteShareGroupState was applied to, or whose leader epoch
+        # a read has changed; and each of them as a 1, for the rate.
+        self.writes = 0
+        self.written = SampledValues()
+        # Durations of WriteShareGroupState until the commit, in ms.
+        self.write_times = SampledValues()
+
+    def note_write(self, now_ms: float) -> None:
+        """Count a write of one share partition."""
+        self.writes += 1
+        self.written.record(1, now_ms)
+
+
+class RedundantOffsets:
+    """The offset of the last snapshot of each share partition of one state partition.
+
+    Later snapshots replace earlier records, so the log below the oldest last snapshot is not
+    needed. Kafka: ShareCoordinatorOffsetsManager.
+    """
+
+    __slots__ = ("_snapshots", "end_offset")
+
+    def __init__(self) -> None:
+        # Offset of the last snapshot by share partition. Ascending, since `note` appends.
+        self._snapshots: OrderedDict[SharePartitionKey, int] = OrderedDict()
+        # Records below this offset are redundant. Moved by `note`; never decreases.
+        self.end_offset = 0
+
+    def note(self, key: SharePartitionKey, offset: int, *, is_tombstone: bool) -> None:
+        """Note a snapshot or tombstone. Offsets increase from call to call."""
+        self._snapshots[key] = offset
+        self._snapshots.move_to_end(key)
+        oldest = next(iter(self._snapshots.values()))
+        assert oldest >= self.end_offset, f"oldest={oldest} end_offset={self.end_offset}"
+        self.end_offset = oldest
+        if is_tombstone:
+            del self._snapshots[key]
+
 
 # Maximum number of state batches of a share partition, and of one write to it. A share partition
 # has at most group.share.partition.max.record.locks (10,000) records in flight, so it cannot have
@@ -91,7 +136,7 @@ class SharePartition:
             self.state_epoch = state_epoch
 
 
-class ShareShard(Shard):
+class ShareStateShard(Shard):
     """The state of the share partitions of one state partition."""
 
     __slots__ = (
@@ -111,7 +156,7 @@ class ShareShard(Shard):
         clock: Clock,
         has_partition: HasPartition,
         metrics: ShareMetrics,
-        on_loaded: Callable[[ShareShard], None] = lambda _: None,
+        on_loaded: Callable[[ShareStateShard], None] = lambda _: None,
     ) -> None:
         """Create the empty shard.
 

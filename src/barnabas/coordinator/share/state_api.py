@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.coordinator.share.share_partition_state import NO_DELIVERY_COMPLETE_COUNT
+from barnabas.coordinator.share.share_partition_state import (
+    NO_DELIVERY_COMPLETE_COUNT,
+    NO_START_OFFSET,
+    StateChange,
+    StateOutcome,
+)
 from barnabas.coordinator.share.share_record import state_batches
-from barnabas.coordinator.share.share_shard import STATE_BATCHES_MAX, ShareShard
-from barnabas.coordinator.share.state_batches import NO_START_OFFSET
-from barnabas.coordinator.share.state_change import StateChange
-from barnabas.coordinator.share.state_outcome import StateOutcome
+from barnabas.coordinator.share.share_shard import STATE_BATCHES_MAX, ShareStateShard
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.messages import (
     delete_share_group_state as delete,
@@ -27,12 +29,12 @@ from barnabas.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-    from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+    from barnabas.coordinator.share.share_partition_state import SharePartitionKey
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Message
 
-    Operation = Callable[[ShareShard, SharePartitionKey, Any], CoordinatorResult[StateOutcome]]
+    Operation = Callable[[ShareStateShard, SharePartitionKey, Any], CoordinatorResult[StateOutcome]]
 
 
 class StateApi(msgspec.Struct, frozen=True):
@@ -80,19 +82,19 @@ class StateApi(msgspec.Struct, frozen=True):
 
 
 def _initialize(
-    shard: ShareShard, key: SharePartitionKey, requested: initialize.PartitionData
+    shard: ShareStateShard, key: SharePartitionKey, requested: initialize.PartitionData
 ) -> CoordinatorResult[StateOutcome]:
     return shard.initialize(key, requested.state_epoch, requested.start_offset)
 
 
 def _read(
-    shard: ShareShard, key: SharePartitionKey, requested: read.PartitionData
+    shard: ShareStateShard, key: SharePartitionKey, requested: read.PartitionData
 ) -> CoordinatorResult[StateOutcome]:
     return shard.read(key, requested.leader_epoch)
 
 
 def _write(
-    shard: ShareShard, key: SharePartitionKey, requested: write.PartitionData
+    shard: ShareStateShard, key: SharePartitionKey, requested: write.PartitionData
 ) -> CoordinatorResult[StateOutcome]:
     # Batches beyond the limit are not converted, since the shard refuses the change.
     batches = requested.state_batches[: STATE_BATCHES_MAX + 1]
@@ -107,13 +109,13 @@ def _write(
 
 
 def _delete(
-    shard: ShareShard, key: SharePartitionKey, _requested: delete.PartitionData
+    shard: ShareStateShard, key: SharePartitionKey, _requested: delete.PartitionData
 ) -> CoordinatorResult[StateOutcome]:
     return shard.delete(key)
 
 
 def _read_summary(
-    shard: ShareShard, key: SharePartitionKey, _requested: summary.PartitionData
+    shard: ShareStateShard, key: SharePartitionKey, _requested: summary.PartitionData
 ) -> CoordinatorResult[StateOutcome]:
     return shard.read_summary(key)
 

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.coordinator.transaction.transaction_metadata import (
     EPOCH_BUMP_VERSION,
     EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    Producer,
     TransactionMetadata,
+    TransactionState,
     is_epoch_exhausted,
 )
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class Initialization(msgspec.Struct, frozen=True):
         return NO_TIMEOUT_MS if self.has_two_phases else self.timeout_ms
 
 
-class Ending(msgspec.Struct, frozen=True):
+class EndRequest(msgspec.Struct, frozen=True):
     """An EndTxn request."""
 
     transactional_id: str
@@ -209,7 +211,7 @@ def verify_partitions(
     }
 
 
-def check_ending(metadata: TransactionMetadata | None, request: Ending) -> ErrorCode:
+def check_ending(metadata: TransactionMetadata | None, request: EndRequest) -> ErrorCode:
     """Return whether the producer may end a transaction; a retry of version 2 may be late."""
     if metadata is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -255,7 +257,7 @@ def _is_retry(metadata: TransactionMetadata, producer: Producer) -> bool:
 
 
 def end(
-    metadata: TransactionMetadata, request: Ending, new_producer_id: int | None, now_ms: int
+    metadata: TransactionMetadata, request: EndRequest, new_producer_id: int | None, now_ms: int
 ) -> TransactionMetadata | ErrorCode:
     """Return the state after EndTxn; NONE if the transaction already ended with this result.
 

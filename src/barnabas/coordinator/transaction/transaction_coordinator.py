@@ -10,9 +10,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.coordinator.transaction import decisions
 from barnabas.coordinator.transaction.decisions import NeedsProducerIdError
 from barnabas.coordinator.transaction.transaction_metadata import EPOCH_BUMP_VERSION
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shard import ShardContext
     from barnabas.coordinator.transaction.config import TransactionConfig
-    from barnabas.coordinator.transaction.decisions import Ending, Initialization
-    from barnabas.coordinator.transaction.markers import Markers, MarkerSender
-    from barnabas.coordinator.transaction.producer import Producer
-    from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
+    from barnabas.coordinator.transaction.decisions import EndRequest, Initialization
+    from barnabas.coordinator.transaction.transaction_metadata import (
+        Markers,
+        MarkerSender,
+        Producer,
+        TransactionMetadata,
+    )
     from barnabas.storage.topic_partition import TopicPartition
 
     # Calls its argument with a new producer id and NONE, or with -1 and an error.
@@ -118,7 +121,7 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT
         return ErrorCode.NONE
 
-    def end(self, request: Ending, on_done: OnState) -> None:
+    def end(self, request: EndRequest, on_done: OnState) -> None:
         """Handle EndTxn: decide the result. The markers follow after the response."""
         self._decide(
             request.transactional_id,

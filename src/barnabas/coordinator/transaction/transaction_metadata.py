@@ -1,20 +1,121 @@
-"""The coordinator's state of one transactional id (Kafka's TransactionMetadata)."""
+"""The coordinator's state of one transactional id (Kafka's TransactionMetadata; KIP-98, 890, 939).
+
+Kafka has two more states. DEAD is never written: a tombstone removes an expired id.
+PREPARE_EPOCH_FENCE is never written either: fencing aborts the transaction in the same record.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID, Producer
-from barnabas.coordinator.transaction.transaction_state import (
-    TRANSACTION_STATES,
-    TransactionEvent,
-    TransactionState,
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.storage.topic_partition import TopicPartition
+
+
+class TransactionState(IntEnum):
+    """The state of a transactional id, with Kafka's numbers."""
+
+    # No transaction since the last InitProducerId.
+    EMPTY = 0
+    # Partitions were added.
+    ONGOING = 1
+    # The result is decided, and markers are being written.
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    # All markers are written.
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def label(self) -> str:
+        """The name in responses, such as PrepareCommit."""
+        return self.name.title().replace("_", "")
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the result is decided, and markers are being written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def has_transaction(self) -> bool:
+        """Whether a transaction is ongoing or ending."""
+        return self is TransactionState.ONGOING or self.is_prepared
+
+
+# All names that ListTransactions accepts as filters.
+STATE_LABELS = frozenset(
+    {*(state.label for state in TransactionState), "Dead", "PrepareEpochFence"}
 )
 
-if TYPE_CHECKING:
-    from barnabas.storage.topic_partition import TopicPartition
+
+class TransactionEvent(Enum):
+    """An event that changes the state of a transactional id."""
+
+    # InitProducerId: a producer begins with a new epoch.
+    INITIALIZED = "initialized"
+    # AddPartitionsToTxn, AddOffsetsToTxn, or a Produce request of a client of version 2.
+    PARTITIONS_ADDED = "partitions added"
+    # InitProducerId with keepPreparedTxn: the producer may end its predecessor's transaction.
+    KEPT = "kept"
+    # EndTxn of the producer.
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    # Another producer with the same id, or a timeout: the transaction is aborted.
+    FENCED = "fenced"
+    # Every partition has its marker.
+    MARKERS_WRITTEN = "markers written"
+
+
+# Events of an id without an ongoing transaction.
+_WITHOUT_TRANSACTION = {
+    TransactionEvent.INITIALIZED: TransactionState.EMPTY,
+    TransactionEvent.PARTITIONS_ADDED: TransactionState.ONGOING,
+    # A client of version 2 may abort a transaction that has not begun, which raises its epoch.
+    TransactionEvent.ABORTED: TransactionState.PREPARE_ABORT,
+}
+
+# Next state by event. All other events are refused.
+TRANSACTION_STATES: dict[TransactionState, dict[TransactionEvent, TransactionState]] = {
+    TransactionState.EMPTY: _WITHOUT_TRANSACTION,
+    TransactionState.ONGOING: {
+        TransactionEvent.PARTITIONS_ADDED: TransactionState.ONGOING,
+        TransactionEvent.KEPT: TransactionState.ONGOING,
+        TransactionEvent.COMMITTED: TransactionState.PREPARE_COMMIT,
+        TransactionEvent.ABORTED: TransactionState.PREPARE_ABORT,
+        TransactionEvent.FENCED: TransactionState.PREPARE_ABORT,
+    },
+    TransactionState.PREPARE_COMMIT: {
+        TransactionEvent.MARKERS_WRITTEN: TransactionState.COMPLETE_COMMIT
+    },
+    TransactionState.PREPARE_ABORT: {
+        TransactionEvent.MARKERS_WRITTEN: TransactionState.COMPLETE_ABORT
+    },
+    TransactionState.COMPLETE_COMMIT: _WITHOUT_TRANSACTION,
+    TransactionState.COMPLETE_ABORT: _WITHOUT_TRANSACTION,
+}
+
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+
+
+class Producer(msgspec.Struct, frozen=True):
+    """A producer id and epoch; -1 and -1 for none."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a producer id."""
+        return self.producer_id != NO_PRODUCER_ID
+
 
 NO_TIME = -1
 # Only the coordinator uses the last epoch, to fence the producer.
@@ -203,3 +304,45 @@ class TransactionMetadata(msgspec.Struct, frozen=True):
             f"OneTransactionPerId: event={event.value} state={self.state.label}"
         )
         return msgspec.structs.replace(self, state=after, update_ms=now_ms, **changes)
+
+
+class Markers(msgspec.Struct, frozen=True):
+    """The markers that end one transaction."""
+
+    transactional_id: str
+    # The partition of __transaction_state that has the id, and its leader epoch.
+    coordinator_partition: int
+    coordinator_epoch: int
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    # Version of the client's transactions: 0, 1 or 2.
+    transaction_version: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class MarkerSender(Protocol):
+    """Sends markers to the leaders of partitions until each partition has its marker."""
+
+    def send(
+        self,
+        markers: Markers,
+        on_written: Callable[[TopicPartition], None],
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Send the markers.
+
+        Args:
+            markers: the markers.
+            on_written: called for each partition that has its marker or no longer exists.
+            on_done: called once: with NONE when each partition has its marker or no longer exists,
+                else with the error that ends the attempt, such as NOT_COORDINATOR.
+        """
+        ...
+
+    def forget(self, coordinator_partition: int) -> None:
+        """Drop the markers of a state partition that this broker no longer leads.
+
+        `on_done` is not called for them.
+        """
+        ...

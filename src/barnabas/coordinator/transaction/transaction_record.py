@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
 from barnabas.protocol.records.transaction_log import (

@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.shards.shard import Shard
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.shard import Shard
 from barnabas.coordinator.transaction import decisions
 from barnabas.coordinator.transaction.decisions import NO_TIMEOUT_MS
-from barnabas.coordinator.transaction.markers import Markers
-from barnabas.coordinator.transaction.transaction_metadata import EPOCH_BUMP_VERSION
+from barnabas.coordinator.transaction.transaction_metadata import (
+    EPOCH_BUMP_VERSION,
+    Markers,
+    TransactionState,
+)
 from barnabas.coordinator.transaction.transaction_record import (
     read_transaction,
     read_transactional_id,
     transaction_record,
     transaction_tombstone,
 )
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import read_prefix
 from barnabas.record.batch import NO_PRODUCER_ID
@@ -36,12 +38,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.shards.shard_context import ShardContext
+    from barnabas.coordinator.runtime.shard import ShardContext
     from barnabas.coordinator.transaction.config import TransactionConfig
-    from barnabas.coordinator.transaction.decisions import Ending, Initialization
-    from barnabas.coordinator.transaction.markers import MarkerSender
-    from barnabas.coordinator.transaction.producer import Producer
-    from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
+    from barnabas.coordinator.transaction.decisions import EndRequest, Initialization
+    from barnabas.coordinator.transaction.transaction_metadata import (
+        MarkerSender,
+        Producer,
+        TransactionMetadata,
+    )
     from barnabas.runtime.clock import Clock
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -220,7 +224,7 @@ class TransactionShard(Shard):
         return self._change(after, ErrorCode.NONE)
 
     def end(
-        self, request: Ending, new_producer_id: int | None
+        self, request: EndRequest, new_producer_id: int | None
     ) -> CoordinatorResult[TransactionMetadata | ErrorCode]:
         """Handle EndTxn. The response is the state after it, or an error.
 

@@ -26,20 +26,19 @@ from barnabas.raft.log.snapshot import (
 )
 from barnabas.record.errors import CorruptBatchError
 from barnabas.storage.config import LONG_MAX
-from barnabas.storage.damage import DamageKind
-from barnabas.storage.errors import StorageError
-from barnabas.storage.file_names import LOG_SUFFIX, offset_file, offset_of
+from barnabas.storage.errors import DamageKind, StorageError
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines, encode_lines
 from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
 from barnabas.storage.files.metadata_files import read_marker
 from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.segment.batch_scan import describe_end, valid_batches
+from barnabas.storage.topic_partition import LOG_SUFFIX, offset_file, offset_of
 
 if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
     from barnabas.runtime.disk import Disk, File
     from barnabas.runtime.timer import Cancellable
-    from barnabas.storage.damage import DamageRegister
+    from barnabas.storage.errors import DamageRegister
     from barnabas.storage.log_dependencies import LogDependencies
 
 

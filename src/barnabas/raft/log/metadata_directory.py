@@ -34,7 +34,7 @@ from barnabas.record.batch import LOG_OVERHEAD, check_crc, read_header
 from barnabas.record.control import ControlType, parse_control_key
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records_of
-from barnabas.storage.file_names import LOG_SUFFIX, offset_file, offset_of
+from barnabas.storage.topic_partition import LOG_SUFFIX, offset_file, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

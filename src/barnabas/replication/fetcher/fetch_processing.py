@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import HEADER_SIZE, CorruptBatchError, read_header
-from barnabas.replication.fetcher.fetch_state import FetchPhase
-from barnabas.replication.partition.follower_role import Fetched, OffsetMismatchError
+from barnabas.replication.fetcher.fetch_states import FetchPhase
+from barnabas.replication.partition.partition_roles import Fetched, OffsetMismatchError
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, EpochEndOffset
 from barnabas.storage.errors import (
     CorruptRecordError,
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from barnabas.protocol.messages.fetch import PartitionData
-    from barnabas.replication.fetcher.fetch_state import FetchState
-    from barnabas.replication.fetcher.fetch_states import FetchStates
-    from barnabas.replication.fetcher.follower_session import RequestedPartition
+    from barnabas.replication.fetcher.fetch_states import FetchState, FetchStates
+    from barnabas.replication.fetcher.leader_endpoint import RequestedPartition
     from barnabas.replication.fetcher.local_replicas import LocalReplicas
     from barnabas.storage.topic_partition import TopicPartition
 

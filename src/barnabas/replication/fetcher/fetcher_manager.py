@@ -16,9 +16,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metrics.meter import Meter
-from barnabas.replication.fetcher.fetch_state import FetchState, InitialFetchState
-from barnabas.replication.fetcher.fetcher_key import FetcherKey, fetcher_id
-from barnabas.replication.fetcher.leader_endpoint import LeaderEndpoint
+from barnabas.replication.fetcher.fetch_states import FetchState, InitialFetchState
+from barnabas.replication.fetcher.leader_endpoint import FetcherKey, LeaderEndpoint, fetcher_id
 from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies, ReplicaFetcher
 
 if TYPE_CHECKING:

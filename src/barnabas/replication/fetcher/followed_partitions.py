@@ -138,7 +138,7 @@ class FollowedPartitions:
         self.close_idle()
 
     def _fetch(self, followed: list[Partition], channels: LeaderChannels) -> None:
-        from barnabas.replication.fetcher.fetch_state import InitialFetchState
+        from barnabas.replication.fetcher.fetch_states import InitialFetchState
 
         if self.fetchers is None:
             self.fetchers = self._make_fetchers(channels)
@@ -187,11 +187,11 @@ class FollowedPartitions:
             self.fetchers.close()
 
     def _make_fetchers(self, channels: LeaderChannels) -> FetcherManager:
+        from barnabas.replication.config import FetcherSettings
         from barnabas.replication.fetcher.fetch_states import FailedPartitions
         from barnabas.replication.fetcher.fetcher_manager import FetcherManager
         from barnabas.replication.fetcher.local_replicas import LocalReplicas
         from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies
-        from barnabas.replication.fetcher_settings import FetcherSettings
 
         given = self._dependencies
         logs: TruncatableLogs = given.logs

@@ -1,6 +1,6 @@
-"""A fetcher's requests to a leader (Kafka's RemoteLeaderEndPoint).
+"""A fetcher's identity, and its requests to a leader (Kafka's RemoteLeaderEndPoint).
 
-They fetch records, end offsets of epochs, and offsets at timestamps.
+The requests fetch records within a session, end offsets of epochs, and offsets at timestamps.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.fetch_session_handler import FetchSessionHandler, FetchSessionRequest
+from barnabas.protocol.java_collections import string_hash
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -35,9 +37,8 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.fetch import FetchResponse
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetcher.follower_session import FollowerRequest, RequestedPartition
+    from barnabas.replication.config import FetcherSettings
     from barnabas.replication.fetcher.leader_channels import LeaderChannel
-    from barnabas.replication.fetcher_settings import FetcherSettings
 
     T = TypeVar("T")
 
@@ -51,6 +52,46 @@ if TYPE_CHECKING:
     ]
 
 _log = logging.getLogger(__name__)
+
+_HASH_MASK = 0xFFFF_FFFF
+_HASH_SIGN = 0x8000_0000
+
+
+class FetcherKey(NamedTuple):
+    """The leader and the number of a fetcher."""
+
+    leader_id: int
+    fetcher_id: int
+
+    @property
+    def name(self) -> str:
+        """The name of the corresponding thread in Kafka, for metrics."""
+        return f"ReplicaFetcherThread-{self.fetcher_id}-{self.leader_id}"
+
+
+def fetcher_id(topic_partition: TopicPartition, fetchers: int) -> int:
+    """Return the fetcher id of a partition, by Kafka's formula with Java's string hash."""
+    hashed = (31 * string_hash(topic_partition.topic) + topic_partition.partition) & _HASH_MASK
+    if hashed & _HASH_SIGN:
+        # The absolute value. As in Kafka, it is 0 for the smallest integer.
+        hashed = (-hashed) & _HASH_MASK
+        hashed = 0 if hashed == _HASH_SIGN else hashed
+    return hashed % fetchers
+
+
+class RequestedPartition(NamedTuple):
+    """The fetch parameters of one partition. The leader caches the last ones it received."""
+
+    topic_id: bytes
+    fetch_offset: int
+    log_start_offset: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+
+FollowerSession: TypeAlias = FetchSessionHandler[TopicPartition, RequestedPartition]
+FollowerRequest: TypeAlias = FetchSessionRequest[TopicPartition, RequestedPartition]
+
 
 # The last version of Fetch with topic names.
 _LAST_WITH_NAMES = 12

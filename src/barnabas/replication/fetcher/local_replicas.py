@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from barnabas.replication.partition.follower_role import OffsetMismatchError
+from barnabas.replication.partition.partition_roles import OffsetMismatchError
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from barnabas.storage.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.replication.partition.follower_role import Fetched, FollowerAppend
-    from barnabas.replication.partition.log_truncation import OffsetTruncation
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import PartitionRegistry
+    from barnabas.replication.partition.partition_roles import Fetched, FollowerAppend
+    from barnabas.replication.partition.results import EpochEndOffset
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
+
+
+class OffsetTruncation(NamedTuple):
+    """The target of one truncation."""
+
+    offset: int
+    # Whether both logs are known to be equal below. If not, the follower queries the leader again.
+    is_complete: bool
+
+
+def truncation_offset(log: Log, leader_end: EpochEndOffset, fetch_offset: int) -> OffsetTruncation:
+    """Return the largest offset up to which both logs may be equal.
+
+    Args:
+        log: the follower's log.
+        leader_end: the leader's largest epoch that is at most the follower's last epoch, with its
+            end offset in the leader's log.
+        fetch_offset: the initial fetch offset, used if the leader has no epochs.
+    """
+    own_end = log.log_end_offset
+    if leader_end.end_offset == UNKNOWN_OFFSET:
+        return OffsetTruncation(fetch_offset, is_complete=True)
+    if leader_end.epoch == UNKNOWN_EPOCH:
+        return OffsetTruncation(min(leader_end.end_offset, own_end), is_complete=True)
+    epoch, end_of_epoch = log.end_offset_for_epoch(leader_end.epoch)
+    if end_of_epoch == UNKNOWN_OFFSET:
+        return OffsetTruncation(min(leader_end.end_offset, own_end), is_complete=True)
+    if epoch != leader_end.epoch:
+        # The follower has no record of that epoch: truncate to the end of the previous epoch, and
+        # query again.
+        return OffsetTruncation(min(end_of_epoch, own_end), is_complete=False)
+    return OffsetTruncation(min(end_of_epoch, leader_end.end_offset, own_end), is_complete=True)
 
 
 class TruncatableLogs(Protocol):

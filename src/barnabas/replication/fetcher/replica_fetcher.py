@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.fetcher.fetch_processing import (
-    FetchProcessing,
-    Processed,
-    keep_records,
+from barnabas.replication.fetcher.fetch_processing import FetchProcessing, Processed, keep_records
+from barnabas.replication.fetcher.fetch_states import (
+    NOT_DELAYED,
+    FailedPartitions,
+    FetchPhase,
+    FetchState,
+    FetchStates,
 )
-from barnabas.replication.fetcher.fetch_state import NOT_DELAYED, FetchPhase, FetchState
-from barnabas.replication.fetcher.fetch_states import FailedPartitions, FetchStates
 from barnabas.replication.fetcher.fetcher_state import FETCHER_STATES, FetcherEvent, FetcherState
-from barnabas.replication.fetcher.follower_session import FollowerSession, RequestedPartition
-from barnabas.replication.fetcher.follower_truncation import FollowerTruncation
-from barnabas.replication.fetcher.out_of_range import OutOfRange
+from barnabas.replication.fetcher.follower_truncation import FollowerTruncation, OutOfRange
+from barnabas.replication.fetcher.leader_endpoint import FollowerSession, RequestedPartition
 from barnabas.replication.partition.offset_lookup import EARLIEST, LATEST
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.state_machine import StateMachine
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.fetch import FetchResponse, PartitionData
-    from barnabas.replication.fetcher.fetch_state import InitialFetchState
-    from barnabas.replication.fetcher.fetcher_key import FetcherKey
-    from barnabas.replication.fetcher.follower_session import FollowerRequest
+    from barnabas.replication.config import FetcherSettings
+    from barnabas.replication.fetcher.fetch_states import InitialFetchState
     from barnabas.replication.fetcher.leader_endpoint import (
         EpochQuery,
+        FetcherKey,
+        FollowerRequest,
         LeaderEndpoint,
         ListedOffset,
     )
     from barnabas.replication.fetcher.local_replicas import LocalReplicas
-    from barnabas.replication.fetcher_settings import FetcherSettings
     from barnabas.replication.partition.results import EpochEndOffset
     from barnabas.runtime.clock import Clock
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
@@ -59,7 +59,6 @@ _log = logging.getLogger(__name__)
 # partitions. The time per partition limits that cost when topics are created one after the other.
 _PENDING_FETCH_MS = 20.0
 _PENDING_FETCH_PER_PARTITION_MS = 0.2
-
 
 # A fetcher that expects partitions of another fetcher lets the leader wait at most this long. These
 # partitions are not fetched during that time.

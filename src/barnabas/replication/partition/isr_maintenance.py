@@ -14,7 +14,7 @@ from barnabas.replication.partition.leader_role import AnswerOutcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.replication.partition.alter_partition import (
+    from barnabas.replication.partition.isr import (
         AlterPartitionProposal,
         AlterPartitionResult,
         AlterPartitionSender,

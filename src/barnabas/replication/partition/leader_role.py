@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.partition_registration import RECOVERED
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import (
+from barnabas.replication.partition.isr import (
     OUTDATED,
     REFUSED,
     AlterPartitionProposal,
     AlterPartitionResult,
+    IsrState,
 )
-from barnabas.replication.partition.isr import IsrState
 from barnabas.replication.partition.replica import NO_BROKER_EPOCH, Replica
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET, FetchResult
 from barnabas.storage.errors import StorageError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-    from barnabas.replication.partition.partition_state import PartitionState
+    from barnabas.replication.partition.partition_roles import PartitionState
     from barnabas.storage.results import AppendInfo, AppendOrigin
     from barnabas.storage.validation.batch_inspection import InspectedRecords, JoinedBatch
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.follower_role import FollowerRole
 from barnabas.replication.partition.leader_role import LeaderRole
-from barnabas.replication.partition.offline_role import NO_LEADER, OfflineRole
-from barnabas.replication.partition.partition_state import PartitionState
+from barnabas.replication.partition.partition_roles import (
+    NO_LEADER,
+    FollowerRole,
+    OfflineRole,
+    PartitionState,
+)
 from barnabas.replication.partition.results import (
     UNKNOWN_EPOCH,
     UNKNOWN_OFFSET,
@@ -28,7 +31,7 @@ from barnabas.storage.results import FetchIsolation, LogOffsetMetadata
 if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
-    from barnabas.replication.partition.partition_settings import PartitionSettings
+    from barnabas.replication.partition.partition_roles import PartitionSettings
     from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 

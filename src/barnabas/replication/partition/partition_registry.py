@@ -1,6 +1,9 @@
 """The partitions that this broker hosts, kept in step with the metadata.
 
-Part of Kafka's ReplicaManager (KIP-500).
+Part of Kafka's ReplicaManager (KIP-500). A replica with a damaged log goes offline if other
+replicas have the records, and the broker reports its directory as lost to the controller (KIP-858).
+The controller removes it from the ISR and elects another leader. Then the broker deletes the
+damaged segment and fetches it again.
 """
 
 from __future__ import annotations
@@ -15,19 +18,21 @@ from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.metadata.metadata_version import METADATA_VERSION, METADATA_VERSION_MAX
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.fetcher_settings import fetch_version
+from barnabas.replication.config import fetch_version
 from barnabas.replication.partition.partition import Partition
 from barnabas.storage.errors import InconsistentTopicIdError, StorageError
-from barnabas.storage.topic_partition import TopicPartition
+from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.topics import LocalChanges, LocalPartition
-    from barnabas.replication.partition.partition_settings import PartitionSettings
+    from barnabas.replication.partition.partition_roles import PartitionSettings
     from barnabas.storage.config import LogConfig
+    from barnabas.storage.errors import DamagedLogError
     from barnabas.storage.log.log import Log
+    from barnabas.waiting.timing_wheel import TimingWheel
 
 _log = logging.getLogger(__name__)
 
@@ -314,3 +319,119 @@ class PartitionRegistry:
         for topic_partition in affected:
             self.take_offline(topic_partition)
         return affected
+
+
+class DamageDependencies(msgspec.Struct, frozen=True):
+    """The collaborators and callbacks of `DamagedReplicas`."""
+
+    node_id: int
+    registry: PartitionRegistry
+    brokers: ImageBrokers
+    wheel: TimingWheel
+    # Takes a partition offline, and checks its pending operations.
+    take_offline: Callable[[TopicPartition], None]
+    wake: Callable[[TopicPartition], None]
+    # Reports a lost replica to the controller. None if no other broker can take over.
+    give_up: Callable[[TopicIdPartition], None] | None
+
+
+class DamagedReplicas:
+    """Takes replicas with damaged logs offline."""
+
+    __slots__ = ("_dependencies",)
+
+    def __init__(self, dependencies: DamageDependencies) -> None:
+        self._dependencies = dependencies
+
+    def on_damage(self, key: TopicPartition, error: DamagedLogError) -> None:
+        """Handle a damaged log. Without another live ISR member, the partition stays online."""
+        dependencies = self._dependencies
+        partition = dependencies.registry.online.get(key)
+        if dependencies.give_up is None or partition is None or not self._has_other_in_sync(key):
+            return
+        _log.warning(
+            "Damaged replica goes offline: partition=%s path=%s; it is fetched again "
+            "after the controller has removed it from the ISR",
+            key,
+            error.path,
+        )
+        dependencies.registry.note_damage(key, error.path)
+        where = TopicIdPartition(partition.topic_id, *key)
+        # In the next turn, since this method may be called during a fetch.
+        dependencies.wheel.add(0, partial(self._give_up, where, dependencies.give_up))
+
+    def _give_up(
+        self, where: TopicIdPartition, give_up: Callable[[TopicIdPartition], None]
+    ) -> None:
+        self._dependencies.take_offline(where.topic_partition)
+        self._dependencies.wake(where.topic_partition)
+        give_up(where)
+
+    def _has_other_in_sync(self, key: TopicPartition) -> bool:
+        brokers = self._dependencies.brokers
+        registration = None if brokers.image is None else brokers.image.topics.partition(*key)
+        return registration is not None and any(
+            each != self._dependencies.node_id and brokers.is_alive(each)
+            for each in registration.isr
+        )
+
+
+class HighWatermarkListeners:
+    """Calls one listener per partition when the partition's high watermark has moved.
+
+    The caller checks a partition after each change of it, never during the change.
+    """
+
+    __slots__ = ("_listeners", "_registry", "_reported")
+
+    def __init__(self, registry: PartitionRegistry) -> None:
+        self._registry = registry
+        self._listeners: dict[TopicPartition, Callable[[], None]] = {}
+        # The high watermark at the last call of each listener. Same keys as `_listeners`.
+        self._reported: dict[TopicPartition, int] = {}
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition has a listener."""
+        return topic_partition in self._listeners
+
+    def __len__(self) -> int:
+        """Return the number of listeners."""
+        return len(self._listeners)
+
+    def add(self, topic_partition: TopicPartition, on_moved: Callable[[], None]) -> None:
+        """Call `on_moved` after each move of the high watermark, until `remove`.
+
+        The partition may be offline; then the calls begin when it is online again.
+        """
+        assert topic_partition not in self._listeners, f"{topic_partition} has a listener"
+        self._listeners[topic_partition] = on_moved
+        found = self._registry.partition(topic_partition)
+        self._reported[topic_partition] = (
+            -1 if isinstance(found, ErrorCode) else found.log.high_watermark
+        )
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Remove the partition's listener. Without a listener, do nothing."""
+        self._listeners.pop(topic_partition, None)
+        self._reported.pop(topic_partition, None)
+
+    def check(self, topic_partition: TopicPartition) -> None:
+        """Call the partition's listener if the high watermark has moved since its last call."""
+        listener = self._listeners.get(topic_partition)
+        if listener is None:
+            return
+        found = self._registry.partition(topic_partition)
+        if isinstance(found, ErrorCode):
+            return
+        high_watermark = found.log.high_watermark
+        if high_watermark == self._reported[topic_partition]:
+            return
+        self._reported[topic_partition] = high_watermark
+        try:
+            listener()
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the caller serves another request
+            _log.exception(
+                "Unexpected error in a listener to a high watermark: partition=%s", topic_partition
+            )

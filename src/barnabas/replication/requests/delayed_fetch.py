@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.requests.delayed_produce import PartitionLookup
+from barnabas.replication.requests.delayed_writes import PartitionLookup
 from barnabas.storage.results import FetchIsolation
 from barnabas.waiting.delayed_operation import DelayedOperation
 from barnabas.waiting.steps import in_parts
@@ -22,10 +22,13 @@ from barnabas.waiting.steps import in_parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable
 
-    from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.partition.fetch_params import (
+        FetchParams,
+        FetchPartitionData,
+        SessionPartition,
+    )
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
-    from barnabas.replication.requests.session_partition import SessionPartition
     from barnabas.storage.results import LogOffsetMetadata
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.purgatory import Purgatory

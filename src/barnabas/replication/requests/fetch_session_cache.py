@@ -10,20 +10,22 @@ from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.fetch_metadata import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
-from barnabas.replication.requests.fetch_context import (
+from barnabas.replication.requests.fetch_session import (
     FetchContext,
+    FetchSession,
     FullContext,
     IncrementalContext,
+    PartitionRequest,
     RefusedContext,
     SessionlessContext,
+    size_of,
 )
-from barnabas.replication.requests.fetch_session import FetchSession, PartitionRequest, size_of
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
+    from barnabas.replication.requests.idle_partitions import IdlePartitionRegistry
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
     from barnabas.storage.topic_partition import TopicIdPartition

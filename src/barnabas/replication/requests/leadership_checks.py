@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.replication.partition.leader_role import LeaderRole
     from barnabas.replication.partition.partition import Partition
-    from barnabas.replication.requests.idle_partition_registry import IdlePartitionRegistry
+    from barnabas.replication.requests.idle_partitions import IdlePartitionRegistry
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.purgatory import Purgatory
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry

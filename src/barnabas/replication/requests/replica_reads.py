@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.replication.requests.delayed_fetch import ReadLimit
-    from barnabas.replication.requests.idle_partition_set import IdlePartitionSet
+    from barnabas.replication.requests.idle_partitions import IdlePartitionSet
     from barnabas.replication.requests.leadership_checks import LeadershipChecks
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition

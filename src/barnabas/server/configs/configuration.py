@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
-from barnabas.coordinator.group.configs.config import DEFINITION as COORDINATOR_KEYS
-from barnabas.coordinator.group.configs.kind_configs import check_group_limits
+from barnabas.coordinator.group.group_config import DEFINITION as COORDINATOR_KEYS
+from barnabas.coordinator.group.kind_configs import check_group_limits
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.raft.config import RAFT_CONFIGS

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.alter_partition import AlterPartitionResult
+from barnabas.replication.partition.isr import AlterPartitionResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         AlterPartitionRequest,
         AlterPartitionResponse,
     )
-    from barnabas.replication.partition.alter_partition import AlterPartitionProposal
+    from barnabas.replication.partition.isr import AlterPartitionProposal
     from barnabas.runtime.timer import Timer
     from barnabas.server.controller_access.controller_access import ControllerAccess
 

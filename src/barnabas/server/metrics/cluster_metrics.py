@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
-from barnabas.storage.damage import DamageKind
+from barnabas.storage.errors import DamageKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.startup.log_directories import DataDirectories
-    from barnabas.storage.damage import DamageRegister
+    from barnabas.storage.errors import DamageRegister
 
 
 class ClusterMetrics:

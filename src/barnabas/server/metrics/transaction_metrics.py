@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.runtime.loading.load_times import load_time_families
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.runtime.loader import load_time_families
+from barnabas.coordinator.transaction.transaction_metadata import TransactionState
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.metrics.registry import summary_of

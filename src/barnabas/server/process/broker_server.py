@@ -9,7 +9,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_coordinator import (
     GroupCoordinator,
     ShareServices,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.configs.kind_configs import (
+from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
+from barnabas.coordinator.group.kind_configs import (
     ASSIGNMENT_INTERVAL,
     SHARE_ASSIGNMENT_INTERVAL,
     STREAMS_ASSIGNMENT_INTERVAL,

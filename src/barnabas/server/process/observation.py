@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_coordinator import group_families
-from barnabas.coordinator.share.share_gauges import share_families
+from barnabas.coordinator.share.share_coordinator import share_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.metrics.registry import MetricsRegistry, summary_of

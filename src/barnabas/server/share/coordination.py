@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareSurroundings
+from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareDependencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.share.config import ShareCoordinatorConfig
     from barnabas.protocol.errors import ErrorCode
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
+    from barnabas.replication.requests.delayed_writes import DeleteRecordsResult
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -45,7 +45,7 @@ def make_share_coordinator(
     return ShareCoordinator(
         config,
         dependencies,
-        ShareSurroundings(
+        ShareDependencies(
             lambda topic_id, partition: _has_partition(cluster, topic_id, partition),
             lambda: cluster.image.features.has_share_groups,
             delete_records,

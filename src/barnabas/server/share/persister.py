@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.share import state_api
 from barnabas.coordinator.share.share_coordinator import SHARE_GROUP_TOPIC
-from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+from barnabas.coordinator.share.share_partition_state import SharePartitionKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings, take_distinct
 from barnabas.waiting.steps import run_in_slices

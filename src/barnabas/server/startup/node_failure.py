@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from barnabas.storage.file_names import LOG_SUFFIX, offset_of
+from barnabas.storage.topic_partition import LOG_SUFFIX, offset_of
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.runtime.transaction_ending import TransactionEnding
+from barnabas.coordinator.runtime.coordinator_record import TransactionEnding
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -30,7 +30,7 @@ from barnabas.waiting.steps import in_parts, run_in_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.coordinator.transaction.markers import Markers
+    from barnabas.coordinator.transaction.transaction_metadata import Markers
     from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock

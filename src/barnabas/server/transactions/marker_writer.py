@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
-from barnabas.coordinator.runtime.transaction_ending import build_end_marker
+from barnabas.coordinator.runtime.coordinator_record import build_end_marker
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-    from barnabas.coordinator.runtime.transaction_ending import TransactionEnding
+    from barnabas.coordinator.runtime.coordinator_record import TransactionEnding
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.transaction.transaction_metadata import Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import read_header
 from barnabas.record.errors import CorruptBatchError

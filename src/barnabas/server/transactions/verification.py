@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from barnabas.coordinator.transaction.producer import Producer  # noqa: TC001 - field types
 from barnabas.coordinator.transaction.transaction_coordinator import TRANSACTION_TOPIC
+from barnabas.coordinator.transaction.transaction_metadata import Producer  # noqa: TC001 - field types
 from barnabas.metrics.histogram import Histogram
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import (

@@ -22,26 +22,32 @@ from barnabas.record.batch import (
     read_header,
 )
 from barnabas.record.columns import record_slices, uncompressed
-from barnabas.storage.cleaner.cleaner_filter import BatchFilter, CleanedTransactions
-from barnabas.storage.cleaner.cleaner_job import CleanedSegment, CleaningStats, MapBuilt, OffsetMap
+from barnabas.storage.cleaner.cleaner_filter import (
+    BatchFilter,
+    CleanedSegment,
+    CleanedTransactions,
+    CleaningStats,
+    MapBuilt,
+    OffsetMap,
+)
 from barnabas.storage.errors import CorruptRecordError
-from barnabas.storage.file_names import (
+from barnabas.storage.segment.batch_scan import PlacedBatch
+from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.segment_indexes import RELATIVE_OFFSET_MAX
+from barnabas.storage.topic_partition import (
     CLEANED_FILE_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     offset_file,
 )
-from barnabas.storage.segment.batch_scan import PlacedBatch
-from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
-from barnabas.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.record.batch import Buffer
     from barnabas.runtime.disk import Disk, File
-    from barnabas.storage.cleaner.cleaner_job import CleaningJob, SourceSegment
+    from barnabas.storage.cleaner.cleaner_filter import CleaningJob, SourceSegment
     from barnabas.storage.segment.transaction_index import AbortedEntry
 
 _BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.runtime.workers.offload import OffloadError, OffloadTask, SlicedOffload
 from barnabas.settings.key import ConfigError
-from barnabas.storage.cleaner.cleaner_job import (
+from barnabas.storage.cleaner.cleaner_filter import (
     CleanedSegment,
     CleaningJob,
     CleaningStats,
@@ -36,7 +36,7 @@ from barnabas.storage.cleaner.cleaner_selection import (
 from barnabas.storage.cleaner.cleaner_work import clean
 from barnabas.storage.config import cleaner_config
 from barnabas.storage.errors import KafkaStorageError, StorageError
-from barnabas.storage.file_names import CLEANED_FILE_SUFFIX
+from barnabas.storage.topic_partition import CLEANED_FILE_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

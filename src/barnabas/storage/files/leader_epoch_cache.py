@@ -6,8 +6,8 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.runtime.disk import is_out_of_descriptors
-from barnabas.storage.file_names import LEADER_EPOCH_CHECKPOINT
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines, encode_lines
+from barnabas.storage.topic_partition import LEADER_EPOCH_CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

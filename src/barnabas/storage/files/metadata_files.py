@@ -17,7 +17,7 @@ from barnabas.protocol.primitives import ZERO_UUID, uuid_from_string, uuid_to_st
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.settings.properties import PropertiesError, format_properties, parse_properties
 from barnabas.storage.errors import InconsistentDirectoryError, InconsistentTopicIdError
-from barnabas.storage.file_names import PARTITION_METADATA
+from barnabas.storage.topic_partition import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,13 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import FileSlice, is_out_of_descriptors
-from barnabas.storage.damage import DamageKind
-from barnabas.storage.errors import DamagedLogError
-from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX
+from barnabas.storage.errors import DamagedLogError, DamageKind
 from barnabas.storage.log.flusher import RETRY_MS, sync_files
 from barnabas.storage.results import AbortedTransaction, LogOffsetMetadata, ReadResult
 from barnabas.storage.segment.segment import Segment
-from barnabas.storage.segment.segment_swap import SegmentSwap
+from barnabas.storage.segment.segments import SegmentSwap
+from barnabas.storage.topic_partition import CLEANED_FILE_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

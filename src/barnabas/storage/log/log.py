@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage.errors import KafkaStorageError, OffsetOutOfRangeError
-from barnabas.storage.file_names import LOG_SUFFIX, offset_of
 from barnabas.storage.files.metadata_files import LogIdentity
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.log_appender import LogAppender
@@ -25,6 +24,7 @@ from barnabas.storage.log.roll_and_retention import LogRetention, LogRoller
 from barnabas.storage.log_dependencies import DiskGuard
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.segment.segments import roll_jitter
+from barnabas.storage.topic_partition import LOG_SUFFIX, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,9 +23,9 @@ from barnabas.storage.errors import (
     LogChangedError,
     OffsetOutOfRangeError,
 )
-from barnabas.storage.file_names import LOG_SUFFIX
 from barnabas.storage.results import AbortedTransaction, FetchIsolation, ReadResult
 from barnabas.storage.segment.batch_scan import describe_end, valid_batches, whole_headers
+from barnabas.storage.topic_partition import LOG_SUFFIX
 from barnabas.waiting.off_loop import OffLoop
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.storage.file_names import LOG_SUFFIX
 from barnabas.storage.log.flusher import Flusher
+from barnabas.storage.topic_partition import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,9 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from barnabas.storage.damage import DamageKind
-from barnabas.storage.errors import KafkaStorageError
-from barnabas.storage.file_names import PARTITION_METADATA
+from barnabas.storage.errors import DamageKind, KafkaStorageError
 from barnabas.storage.files.checkpoint import CheckpointError, OffsetCheckpoint
 from barnabas.storage.files.metadata_files import NO_BROKER_EPOCH, encode_topic_id, take_marker
 from barnabas.storage.log.log import Log
@@ -23,6 +21,7 @@ from barnabas.storage.log_dependencies import LogOpening
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.topic_partition import (
     DELETE_SUFFIX,
+    PARTITION_METADATA,
     STRAY_SUFFIX,
     TopicPartition,
     parse_directory_name,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.disk import Disk
     from barnabas.storage.config import LogConfig, StorageConfig
-    from barnabas.storage.damage import DamageRegister
+    from barnabas.storage.errors import DamageRegister
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log_dependencies import LogDependencies
 

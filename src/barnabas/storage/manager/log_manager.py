@@ -17,7 +17,6 @@ from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
 from barnabas.storage.files.metadata_files import NO_BROKER_EPOCH, write_marker
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_dependencies import LogOpening
-from barnabas.storage.manager.log_closing import LogRemoval, close_logs, rename_to_stray
 from barnabas.storage.manager.log_loading import (
     SLICE_MS,
     AssignedLogs,
@@ -28,7 +27,14 @@ from barnabas.storage.manager.log_loading import (
     UnreadableLogs,
 )
 from barnabas.storage.manager.log_table import LogTable, emptiest
-from barnabas.storage.manager.log_tasks import DescriptorRelief, LogCheckpoints, LogTasks
+from barnabas.storage.manager.log_tasks import (
+    DescriptorRelief,
+    LogCheckpoints,
+    LogRemoval,
+    LogTasks,
+    close_logs,
+    rename_to_stray,
+)
 from barnabas.storage.manager.trusted_clock import TrustedClock, TrustedClockFile
 from barnabas.waiting.steps import run_in_slices
 

@@ -17,7 +17,6 @@ from barnabas.storage.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from barnabas.storage.file_names import PRODUCER_SNAPSHOT_SUFFIX, offset_file, offset_of
 from barnabas.storage.producers.open_transactions import (
     OpenTransactions,
     VerificationGuard,
@@ -37,6 +36,7 @@ from barnabas.storage.producers.producer_entry import (
 )
 from barnabas.storage.results import AppendOrigin
 from barnabas.storage.segment.transaction_index import AbortedEntry
+from barnabas.storage.topic_partition import PRODUCER_SNAPSHOT_SUFFIX, offset_file, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

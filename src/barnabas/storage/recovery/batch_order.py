@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import CorruptRecordError
-from barnabas.storage.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from barnabas.storage.segment.batch_scan import headers, valid_batches
-from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.storage.segment.segment_indexes import RELATIVE_OFFSET_MAX
+from barnabas.storage.topic_partition import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.storage.config import LONG_MAX
-from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import (
     DamagedLogError,
+    DamageKind,
     InconsistentTopicIdError,
     StorageError,
 )
-from barnabas.storage.file_names import (
+from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from barnabas.storage.files.metadata_files import read_topic_id, write_topic_id
+from barnabas.storage.producers.producer_state import ProducerState
+from barnabas.storage.recovery.batch_order import BatchOrder, clean_end, idle_end, overlaps
+from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
+from barnabas.storage.segment.largest_timestamps import LargestTimestamps
+from barnabas.storage.segment.segment import Segment
+from barnabas.storage.segment.segments import Segments, finish_swaps, roll_jitter
+from barnabas.storage.topic_partition import (
     DELETED_FILE_SUFFIX,
     INDEX_SUFFIX,
     LARGEST_TIMESTAMPS,
@@ -31,15 +39,6 @@ from barnabas.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_of,
 )
-from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from barnabas.storage.files.metadata_files import read_topic_id, write_topic_id
-from barnabas.storage.producers.producer_state import ProducerState
-from barnabas.storage.recovery.batch_order import BatchOrder, clean_end, idle_end, overlaps
-from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
-from barnabas.storage.segment.largest_timestamps import LargestTimestamps
-from barnabas.storage.segment.segment import Segment
-from barnabas.storage.segment.segment_swap import finish_swaps
-from barnabas.storage.segment.segments import Segments, roll_jitter
 
 if TYPE_CHECKING:
     from collections.abc import Generator

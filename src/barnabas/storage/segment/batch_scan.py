@@ -21,7 +21,7 @@ from barnabas.record.batch import (
     made_header,
 )
 from barnabas.storage.errors import CorruptRecordError, DamagedLogError
-from barnabas.storage.file_names import LOG_SUFFIX
+from barnabas.storage.topic_partition import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

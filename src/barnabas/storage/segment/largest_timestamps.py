@@ -19,7 +19,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from barnabas.record.checksum import crc32c
-from barnabas.storage.file_names import LARGEST_TIMESTAMPS, LOG_SUFFIX
+from barnabas.storage.topic_partition import LARGEST_TIMESTAMPS, LOG_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage.errors import CorruptRecordError, DamagedLogError
-from barnabas.storage.file_names import (
+from barnabas.storage.segment.batch_scan import BatchPlace, WrongEntryError, find_batch, headers
+from barnabas.storage.segment.segment_indexes import (
+    NO_TIMESTAMP,
+    RELATIVE_OFFSET_MAX,
+    OffsetIndex,
+    TimeIndex,
+)
+from barnabas.storage.segment.transaction_index import TransactionIndex
+from barnabas.storage.topic_partition import (
     DELETED_FILE_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -17,10 +25,6 @@ from barnabas.storage.file_names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
-from barnabas.storage.segment.batch_scan import BatchPlace, WrongEntryError, find_batch, headers
-from barnabas.storage.segment.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
-from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimeIndex
-from barnabas.storage.segment.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

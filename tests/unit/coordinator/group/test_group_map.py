@@ -18,7 +18,6 @@ from barnabas.coordinator.group.classic.group_record import (
     group_tombstone,
     replay_classic,
 )
-from barnabas.coordinator.group.configs.group_type_settings import GroupSettings
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
 from barnabas.coordinator.group.consumer.consumer_records import (
     current_record,
@@ -29,13 +28,12 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     member_tombstones,
 )
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+from barnabas.coordinator.group.group_base import GroupMemory, GroupMetrics, RefusalError
+from barnabas.coordinator.group.group_config import GroupSettings
 from barnabas.coordinator.group.group_kind import GroupDependencies, KindShard
-from barnabas.coordinator.group.group_memory import GroupMemory
-from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.kinds import new_group_map
-from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.group.share.share_shard import ShareShard
-from barnabas.coordinator.group.streams.streams_shard import StreamsShard
+from barnabas.coordinator.group.share.share_group import ShareShard
+from barnabas.coordinator.group.streams.streams_group import StreamsShard
 from barnabas.coordinator.group.topics import TopicHashes
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.protocol_error import ProtocolError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group import group_memory
-from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX
+from barnabas.coordinator.group import group_base
+from barnabas.coordinator.group.group_base import PENDING_IDS_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import DELAY_MS, SESSION_MS, MembersWorld, subscription
 
@@ -32,7 +32,7 @@ def test_a_group_cannot_exceed_its_memory_limit(world: MembersWorld) -> None:
     answers = [world.join(version=3, protocols=large(10)) for _ in range(10)]
     refused = [each.error for each in answers if each]
     assert refused == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 4
-    assert held(world) < group_memory.GROUP_BYTES_MAX
+    assert held(world) < group_base.GROUP_BYTES_MAX
     polite = world.join(version=3)
     world.run_for(2 * DELAY_MS + 1)
     assert polite.one.error_code == ErrorCode.NONE
@@ -62,7 +62,7 @@ def test_a_rejoining_member_that_exceeds_the_group_limit_is_removed(
 def test_the_limit_of_all_groups_returns_a_retriable_error(
     world: MembersWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_memory, "TOTAL_BYTES_MAX", 10 * MEGABYTE)
+    monkeypatch.setattr(group_base, "TOTAL_BYTES_MAX", 10 * MEGABYTE)
     answers = [
         world.join(version=3, group=f"g{number}", protocols=large(3), session_ms=SESSION_MS)
         for number in range(5)
@@ -113,7 +113,7 @@ def test_the_number_of_protocols_of_a_member_is_limited(world: MembersWorld) -> 
     def protocols(count: int) -> dict[str, bytes]:
         return {f"p{number}": subscription("flights") for number in range(count)}
 
-    most = group_memory.PROTOCOLS_MAX
+    most = group_base.PROTOCOLS_MAX
     too_many = world.join(protocols=protocols(most + 1))
     assert too_many.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert held(world) == 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -45,7 +45,7 @@ class JointWorld(ConsumersWorld):
             self.answered.append((group, response.error_code))
             self.last[group, member] = response
 
-        self.coordinator.consumers.heartbeat(Heartbeating(request, CLIENT, None), 1, answer)
+        self.coordinator.consumers.heartbeat(ConsumerHeartbeat(request, CLIENT, None), 1, answer)
 
     def end_turn(self) -> None:
         self.run_for(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.runtime.partitioner import java_hash, partition_for
+from barnabas.coordinator.runtime.coordinator_runtime import java_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord, CoordinatorResult
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
-from barnabas.coordinator.runtime.shards.shard import Shard
-from barnabas.coordinator.runtime.shards.shard_context import ShardContext
+from barnabas.coordinator.runtime.shard import Shard, ShardContext
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
 from barnabas.protocol.records.partition_record import PartitionRecord

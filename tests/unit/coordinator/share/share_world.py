@@ -9,9 +9,9 @@ from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.share.share_coordinator import (
     SHARE_GROUP_TOPIC,
     ShareCoordinator,
-    ShareSurroundings,
+    ShareDependencies,
 )
-from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+from barnabas.coordinator.share.share_partition_state import SharePartitionKey
 from barnabas.coordinator.share.state_api import INITIALIZE, READ, READ_SUMMARY, WRITE, StateApi
 from barnabas.protocol.messages import (
     initialize_share_group_state as initialize,
@@ -29,9 +29,9 @@ from unit.replication.replica_set import LEADER, ReplicaSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.share.share_shard import ShareShard
+    from barnabas.coordinator.share.share_shard import ShareStateShard
     from barnabas.protocol.errors import ErrorCode
-    from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
+    from barnabas.replication.requests.delayed_writes import DeleteRecordsResult
     from barnabas.storage.log.log import Log
 
 GROUP, TOPIC_ID = "g", b"the topic's id.."
@@ -89,7 +89,7 @@ class ShareWorld:
                 wheel=self.replicas.wheel,
                 executor=runtime.executor,
             ),
-            ShareSurroundings(self._has_partition, lambda: self.is_enabled, self._delete_records),
+            ShareDependencies(self._has_partition, lambda: self.is_enabled, self._delete_records),
         )
         self.coordinator.runtime.on_elected(0, leader_epoch)
         self.run_for(50)
@@ -115,7 +115,7 @@ class ShareWorld:
         return log
 
     @property
-    def shard(self) -> ShareShard:
+    def shard(self) -> ShareStateShard:
         (shard,) = self.coordinator.runtime.shards()
         return shard
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from barnabas.coordinator.share.share_gauges import share_families
+from barnabas.coordinator.share.share_coordinator import share_families
 from barnabas.coordinator.share.share_record import snapshot_record
 from barnabas.coordinator.share.share_shard import STATE_BATCHES_MAX
 from barnabas.coordinator.share.state_api import READ

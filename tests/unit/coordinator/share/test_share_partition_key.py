@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+from barnabas.coordinator.share.share_partition_state import SharePartitionKey
 
 TOPIC_ID = bytes(range(16))
 UUID = "AAECAwQFBgcICQoLDA0ODw"

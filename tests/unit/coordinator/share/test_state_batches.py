@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from barnabas.coordinator.share.state_batches import (
+from barnabas.coordinator.share.share_partition_state import (
     InvalidBatchError,
     StateBatch,
     combine,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.transaction.decisions import (
-    Ending,
+    EndRequest,
     Initialization,
     NeedsProducerIdError,
     add_partitions,
@@ -16,14 +16,17 @@ from barnabas.coordinator.transaction.decisions import (
     is_fenced_by,
     verify_partitions,
 )
-from barnabas.coordinator.transaction.producer import Producer
-from barnabas.coordinator.transaction.transaction_metadata import EPOCH_MAX, TransactionMetadata
+from barnabas.coordinator.transaction.transaction_metadata import (
+    EPOCH_MAX,
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.coordinator.transaction.transaction_record import (
     read_transaction,
     read_transactional_id,
     transaction_record,
 )
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -44,7 +47,7 @@ def metadata_in(state: TransactionState, epoch: int = EPOCH) -> TransactionMetad
 
 def ending(metadata: TransactionMetadata, epoch: int, is_commit: bool, version: int) -> object:
     """Return the new state, BUMPED for a state with a higher epoch, or the error."""
-    request = Ending(ID, Producer(PRODUCER_ID, epoch), is_commit, version)
+    request = EndRequest(ID, Producer(PRODUCER_ID, epoch), is_commit, version)
     error = check_ending(metadata, request)
     if error is not ErrorCode.NONE:
         return error
@@ -101,7 +104,7 @@ def test_end_txn_of_clients_of_version_2_follows_the_table(
 
 def test_another_producer_id_and_an_unknown_transactional_id_are_refused() -> None:
     for version in (0, 2):
-        request = Ending(ID, Producer(PRODUCER_ID + 1, EPOCH), True, version)
+        request = EndRequest(ID, Producer(PRODUCER_ID + 1, EPOCH), True, version)
         for metadata in (None, metadata_in(ONGOING)):
             assert check_ending(metadata, request) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert check_producer(None, Producer(1, 1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -110,7 +113,7 @@ def test_another_producer_id_and_an_unknown_transactional_id_are_refused() -> No
 
 def test_an_exhausted_epoch_ends_with_a_new_producer_id() -> None:
     metadata = metadata_in(ONGOING, EPOCH_MAX - 1)
-    request = Ending(ID, Producer(PRODUCER_ID, EPOCH_MAX - 1), True, 2)
+    request = EndRequest(ID, Producer(PRODUCER_ID, EPOCH_MAX - 1), True, 2)
     with pytest.raises(NeedsProducerIdError):
         end(metadata, request, None, NOW_MS)
     prepared = end(metadata, request, 99, NOW_MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from barnabas.coordinator.transaction.transaction_state import (
+from barnabas.coordinator.transaction.transaction_metadata import (
     TRANSACTION_STATES,
     TransactionState,
 )

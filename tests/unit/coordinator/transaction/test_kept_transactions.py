@@ -7,14 +7,17 @@ import pytest
 from barnabas.coordinator.transaction import decisions
 from barnabas.coordinator.transaction.decisions import (
     NO_TIMEOUT_MS,
-    Ending,
+    EndRequest,
     Initialization,
     NeedsProducerIdError,
 )
-from barnabas.coordinator.transaction.producer import Producer
-from barnabas.coordinator.transaction.transaction_metadata import EPOCH_MAX, TransactionMetadata
+from barnabas.coordinator.transaction.transaction_metadata import (
+    EPOCH_MAX,
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.coordinator.transaction.transaction_record import read_transaction, transaction_record
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -52,7 +55,7 @@ def ended(
     *,
     is_commit: bool = True,
 ) -> TransactionMetadata | ErrorCode:
-    request = Ending(ID, producer, is_commit, version)
+    request = EndRequest(ID, producer, is_commit, version)
     error = decisions.check_ending(metadata, request)
     if error is not ErrorCode.NONE:
         return error

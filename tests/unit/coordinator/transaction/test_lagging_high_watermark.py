@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.transaction.decisions import Ending, Initialization
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.transaction.decisions import EndRequest, Initialization
 from barnabas.coordinator.transaction.transaction_coordinator import TRANSACTION_TOPIC
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import (
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
@@ -101,7 +103,7 @@ def test_markers_above_the_high_watermark_are_sent_without_another_request(
     world: ReplicatedWorld,
 ) -> None:
     producer = world.open_transaction()
-    world.coordinator.end(Ending(ID, producer, True, 2), world.results.append)
+    world.coordinator.end(EndRequest(ID, producer, True, 2), world.results.append)
     world.start(1)
     assert not world.markers.sent
 
@@ -113,7 +115,7 @@ def test_markers_above_the_high_watermark_are_sent_without_another_request(
 
 def test_a_coordinator_that_waits_for_a_commit_has_no_timer(world: ReplicatedWorld) -> None:
     producer = world.open_transaction()
-    world.coordinator.end(Ending(ID, producer, True, 2), world.results.append)
+    world.coordinator.end(EndRequest(ID, producer, True, 2), world.results.append)
     world.coordinator.runtime.shutdown()
     before = world.replicas.wheel.waiting_count
     world.start(1)
@@ -123,7 +125,7 @@ def test_a_coordinator_that_waits_for_a_commit_has_no_timer(world: ReplicatedWor
 
 def test_a_decision_whose_write_timed_out_is_applied_at_its_commit(world: ReplicatedWorld) -> None:
     producer = world.open_transaction()
-    world.coordinator.end(Ending(ID, producer, True, 2), world.results.append)
+    world.coordinator.end(EndRequest(ID, producer, True, 2), world.results.append)
     world.run_for(6_000)
     assert world.results.pop() is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert not world.markers.sent
@@ -136,7 +138,7 @@ def test_records_of_another_leader_commit_nothing_here(world: ReplicatedWorld) -
     """The next leader has replaced the decision by a record of its own at the same offset."""
     producer = world.open_transaction()
     decided_at = world.log_end_offset
-    world.coordinator.end(Ending(ID, producer, True, 2), world.results.append)
+    world.coordinator.end(EndRequest(ID, producer, True, 2), world.results.append)
     world.replicas.replay(
         PartitionChangeRecord(partition_id=0, topic_id=b"transactions-id.", leader=FOLLOWER)
     )
@@ -150,7 +152,7 @@ def test_no_timeout_aborts_before_the_loaded_records_are_committed(
     world: ReplicatedWorld,
 ) -> None:
     producer = world.open_transaction()
-    world.coordinator.end(Ending(ID, producer, True, 2), world.results.append)
+    world.coordinator.end(EndRequest(ID, producer, True, 2), world.results.append)
     end = world.log_end_offset
     world.start(1)
     world.run_for(3 * TIMEOUT_MS)
@@ -167,7 +169,7 @@ def test_a_coordinator_that_resigns_before_the_commit_starts_nothing(
     world: ReplicatedWorld,
 ) -> None:
     producer = world.open_transaction()
-    world.coordinator.end(Ending(ID, producer, True, 2), world.results.append)
+    world.coordinator.end(EndRequest(ID, producer, True, 2), world.results.append)
     world.start(1)
     world.coordinator.runtime.on_resigned(0)
     world.follow()

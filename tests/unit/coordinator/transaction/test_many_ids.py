@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.coordinator.transaction.decisions import Initialization
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.transaction.transaction_metadata import Producer, TransactionState
 from barnabas.coordinator.transaction.transaction_shard import _EXAMINED_AT_ONCE_MAX
-from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.transaction.transaction_world import CONFIG, P0, World
 

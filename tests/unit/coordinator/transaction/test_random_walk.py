@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from barnabas.coordinator.transaction.decisions import Producer
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import (
+from barnabas.coordinator.transaction.transaction_metadata import (
     TRANSACTION_STATES,
+    TransactionMetadata,
     TransactionState,
 )
 from barnabas.protocol.errors import ErrorCode

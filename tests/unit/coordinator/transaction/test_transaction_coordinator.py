@@ -7,10 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from barnabas.coordinator.transaction.decisions import NO_TIMEOUT_MS, Ending, Initialization
-from barnabas.coordinator.transaction.producer import Producer
-from barnabas.coordinator.transaction.transaction_metadata import EPOCH_MAX, TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.decisions import NO_TIMEOUT_MS, EndRequest, Initialization
+from barnabas.coordinator.transaction.transaction_metadata import (
+    EPOCH_MAX,
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.topic_partition import TopicPartition
 from unit.coordinator.transaction.transaction_world import CONFIG, ID, P0, P1, TIMEOUT_MS, World
@@ -102,7 +105,7 @@ def test_a_retried_end_is_answered_only_by_a_coordinator_without_a_successor(ver
     partition = TopicPartition("t", 0)
     world.coordinator.add_partitions(ID, producer, frozenset([partition]), version, lambda _: None)
     world.follow(2)
-    ending = Ending(ID, producer, True, version)
+    ending = EndRequest(ID, producer, True, version)
     world.coordinator.end(ending, lambda _: None)
     world.follow(3)
     world.markers.write()

@@ -6,15 +6,17 @@ from collections.abc import Callable
 
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.coordinator.transaction.config import TransactionConfig
-from barnabas.coordinator.transaction.decisions import Ending, Initialization
-from barnabas.coordinator.transaction.markers import Markers
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.transaction.decisions import EndRequest, Initialization
 from barnabas.coordinator.transaction.transaction_coordinator import (
     TRANSACTION_TOPIC,
     TransactionCoordinator,
 )
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.coordinator.transaction.transaction_state import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import (
+    Markers,
+    Producer,
+    TransactionMetadata,
+    TransactionState,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.topic_record import TopicRecord
@@ -154,7 +156,7 @@ class World:
     def end(self, producer: Producer, is_commit: bool) -> TransactionMetadata | ErrorCode:
         found: list[TransactionMetadata | ErrorCode] = []
         client_version = 2 if self.version == 2 else 0
-        self.coordinator.end(Ending(ID, producer, is_commit, client_version), found.append)
+        self.coordinator.end(EndRequest(ID, producer, is_commit, client_version), found.append)
         return found[0]
 
     def state(self) -> TransactionState:

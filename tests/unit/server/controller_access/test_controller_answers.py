@@ -14,7 +14,7 @@ from barnabas.protocol.messages.alter_partition import (
     PartitionDataResponse,
     TopicDataResponse,
 )
-from barnabas.replication.partition.alter_partition import (
+from barnabas.replication.partition.isr import (
     AlterPartitionProposal,
     AlterPartitionResult,
 )

@@ -31,7 +31,7 @@ from barnabas.protocol.messages.vote import (
 )
 from barnabas.raft.log.metadata_log import METADATA_TOPIC
 from barnabas.raft.transport.conversion import core_response
-from barnabas.replication.partition.alter_partition import AlterPartitionProposal
+from barnabas.replication.partition.isr import AlterPartitionProposal
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.cluster_view import ClusterView
 from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from barnabas.record.builder import BatchBuilder
-from barnabas.replication.requests.joint_appends import REQUESTS_MAX
+from barnabas.replication.requests.replica_appends import REQUESTS_MAX
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.topic_partition import TopicPartition
 from unit.runtime.streams import Recorder

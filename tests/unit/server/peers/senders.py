@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.share import state_api
-from barnabas.coordinator.transaction.markers import Markers
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.transaction.transaction_metadata import Markers, Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import (

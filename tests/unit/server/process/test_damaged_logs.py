@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.storage.damage import DamageKind
+from barnabas.storage.errors import DamageKind
 from barnabas.storage.files.metadata_files import encode_topic_id, read_topic_id
 from barnabas.storage.topic_partition import TopicPartition
 from unit.server.simulated_broker import SimulatedBroker

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.coordinator.transaction.markers import Markers
+from barnabas.coordinator.transaction.transaction_metadata import Markers
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.write_txn_markers import (

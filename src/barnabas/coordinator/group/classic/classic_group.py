@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.coordinator.group.classic.classic_member import subscribed_topics
-from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX, Group, pending_id_bytes
+from barnabas.coordinator.group.group_base import PENDING_IDS_MAX, Group, pending_id_bytes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
-    from barnabas.coordinator.group.group_memory import GroupMemory
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.group.group_base import GroupMemory
+    from barnabas.coordinator.runtime.responses import PendingResponse
 
 
 class GroupState(Enum):

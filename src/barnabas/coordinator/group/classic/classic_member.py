@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.group_memory import member_bytes
-from barnabas.coordinator.group.refusal import TOPIC_NAMES_MAX
+from barnabas.coordinator.group.group_base import TOPIC_NAMES_MAX, member_bytes
 from barnabas.protocol.codec import decode, decode_from
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import encode_coordinator_value, read_prefix
@@ -25,7 +24,7 @@ from barnabas.protocol.records.consumer_protocol_subscription import ConsumerPro
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.protocol.messages.sync_group import SyncGroupResponse
 

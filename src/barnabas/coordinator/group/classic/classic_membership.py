@@ -32,9 +32,9 @@ from barnabas.coordinator.group.classic.group_record import (
     new_group_record,
 )
 from barnabas.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, nothing
-from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX, member_bytes
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.group.group_base import PENDING_IDS_MAX, member_bytes
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
@@ -42,7 +42,7 @@ from barnabas.protocol.primitives import STRING_BYTES_MAX
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from barnabas.protocol.messages.leave_group import (
@@ -61,7 +61,7 @@ class ClientIdentity(msgspec.Struct, frozen=True):
     host: str
 
 
-class Joining(msgspec.Struct, frozen=True):
+class JoinRequest(msgspec.Struct, frozen=True):
     """One JoinGroup request, its client and its response."""
 
     request: JoinGroupRequest
@@ -131,7 +131,7 @@ class ClassicMembership:
 
     # JoinGroup.
 
-    def join(self, joining: Joining) -> Written:
+    def join(self, joining: JoinRequest) -> Written:
         """Add or update a member. It is answered when the group's next generation starts.
 
         A request without a member id may create the group.
@@ -160,7 +160,7 @@ class ClassicMembership:
         if error is not ErrorCode.NONE and self._groups.find(group.group_id) is group:
             self._groups.remove(group, client_error(error))
 
-    def _join_group(self, group: ClassicGroup, joining: Joining) -> Written:
+    def _join_group(self, group: ClassicGroup, joining: JoinRequest) -> Written:
         member_id = joining.request.member_id
         error = self._check_room(group, joining)
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
@@ -178,7 +178,7 @@ class ClassicMembership:
             return self._join_new(group, joining)
         return self._join_known(group, joining)
 
-    def _check_room(self, group: ClassicGroup, joining: Joining) -> ErrorCode:
+    def _check_room(self, group: ClassicGroup, joining: JoinRequest) -> ErrorCode:
         member_id, instance_id = joining.request.member_id, joining.request.group_instance_id
         if not self._has_room(group, member_id):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -205,7 +205,7 @@ class ClassicMembership:
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member_id in group.members or len(group.members) < size_max
 
-    def _join_new(self, group: ClassicGroup, joining: Joining) -> Written:
+    def _join_new(self, group: ClassicGroup, joining: JoinRequest) -> Written:
         instance_id = joining.request.group_instance_id
         prefix = joining.client.client_id if instance_id is None else instance_id
         if len(prefix.encode()) > _ID_PREFIX_BYTES_MAX:
@@ -237,7 +237,7 @@ class ClassicMembership:
         joining.refuse(new_id, ErrorCode.MEMBER_ID_REQUIRED)
         return nothing()
 
-    def _join_known(self, group: ClassicGroup, joining: Joining) -> Written:
+    def _join_known(self, group: ClassicGroup, joining: JoinRequest) -> Written:
         request = joining.request
         member_id = request.member_id
         if member_id in group.pending_join_members:
@@ -272,7 +272,7 @@ class ClassicMembership:
                     group, f"{subject} {member_id} rejoins; {_reason(request.reason)}"
                 )
 
-    def _add(self, group: ClassicGroup, joining: Joining, member_id: str) -> Written:
+    def _add(self, group: ClassicGroup, joining: JoinRequest, member_id: str) -> Written:
         member = joining.member(member_id)
         member.is_new = True
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
@@ -286,7 +286,7 @@ class ClassicMembership:
         )
 
     def _replace_static(
-        self, group: ClassicGroup, joining: Joining, old: ClassicMember, new_id: str
+        self, group: ClassicGroup, joining: JoinRequest, old: ClassicMember, new_id: str
     ) -> Written:
         """Replace a returning static member. In a stable group it keeps its assignment."""
         old_leader_id = group.leader_id
@@ -321,7 +321,7 @@ class ClassicMembership:
     def _on_replacement_written(
         self,
         group: ClassicGroup,
-        joining: Joining,
+        joining: JoinRequest,
         members: tuple[ClassicMember, ClassicMember],
         old_leader_id: str | None,
         error: ErrorCode,

@@ -22,8 +22,8 @@ from barnabas.protocol.records.group_metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.coordinator.group.group_base import GroupMemory
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.group.group_memory import GroupMemory
 
 # The version that Kafka 4.4 writes.
 _VERSION = 3

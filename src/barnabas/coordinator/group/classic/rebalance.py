@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.classic.classic_group import GroupEvent, GroupState, failed_join
 from barnabas.coordinator.group.classic.classic_member import NO_ASSIGNMENT
 from barnabas.coordinator.group.classic.group_record import group_record
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic.classic_member import ClassicMember
-    from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_base import GroupMetrics
+    from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_map import GroupsOfKind
-    from barnabas.coordinator.group.group_metrics import GroupMetrics
-    from barnabas.coordinator.runtime.shards.shard_timers import ShardTimers
+    from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
 
     Written = CoordinatorResult[None]

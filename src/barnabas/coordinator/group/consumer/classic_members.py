@@ -23,22 +23,22 @@ from barnabas.coordinator.group.classic.classic_member import (
     encode_assignment,
     read_version,
 )
-from barnabas.coordinator.group.configs.config import MigrationPolicy
 from barnabas.coordinator.group.consumer.consumer_group import (
     JOIN_EPOCH,
     ClassicMetadata,
     ConsumerMember,
     MemberState,
 )
-from barnabas.coordinator.group.consumer.conversion import Departure, fits
+from barnabas.coordinator.group.consumer.conversion import LeavingMembers, fits
 from barnabas.coordinator.group.consumer.heartbeats import (
-    Heartbeating,
+    ConsumerHeartbeat,
     check_instance,
     find_member,
     replace_static,
 )
-from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_config import MigrationPolicy
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -50,11 +50,11 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.coordinator.group.classic.classic_membership import Joining
+    from barnabas.coordinator.group.classic.classic_membership import JoinRequest
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
+    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.protocol.messages.sync_group import SyncGroupRequest
@@ -76,7 +76,7 @@ class ClassicMembers:
 
     # JoinGroup.
 
-    def join(self, group: ConsumerGroup, joining: Joining) -> CoordinatorResult[None]:
+    def join(self, group: ConsumerGroup, joining: JoinRequest) -> CoordinatorResult[None]:
         """Add or update a member of a group with members.
 
         The response follows when the records are committed. It does not wait for other members.
@@ -87,7 +87,7 @@ class ClassicMembers:
             joining.refuse(NO_MEMBER_ID, error.error)
             return CoordinatorResult(None)
 
-    def _join(self, group: ConsumerGroup, joining: Joining) -> CoordinatorResult[None]:
+    def _join(self, group: ConsumerGroup, joining: JoinRequest) -> CoordinatorResult[None]:
         request = joining.request
         if self._policy is MigrationPolicy.DISABLED:
             raise RefusalError(
@@ -113,7 +113,7 @@ class ClassicMembers:
         member = self._find_or_create(group, heartbeat, member_id)
         updated = replace(heartbeat.updated(member), classic=classic)
         epoch, has_new_subscription = self._membership.update(group, heartbeat, (member, updated))
-        departure = Departure(joining=updated, is_stale=group.assignment_epoch < epoch)
+        departure = LeavingMembers(joining=updated, is_stale=group.assignment_epoch < epoch)
         if not is_dynamic and self._membership.downgrade.is_due(group, departure):
             return self._join_last(group, heartbeat, departure, has_new_subscription, joining)
         target_epoch, target = self._membership.update_target(
@@ -129,10 +129,10 @@ class ClassicMembers:
     def _join_last(
         self,
         group: ConsumerGroup,
-        heartbeat: Heartbeating,
-        departure: Departure,
+        heartbeat: ConsumerHeartbeat,
+        departure: LeavingMembers,
         has_new_subscription: bool,
-        joining: Joining,
+        joining: JoinRequest,
     ) -> CoordinatorResult[None]:
         """Convert the group: the client replaces the last member of the consumer protocol."""
         updated = departure.joining
@@ -142,7 +142,7 @@ class ClassicMembers:
             updated = self._membership.reconcile(
                 group, heartbeat, updated, group.assignment_epoch, target, has_new_subscription
             )
-        departure = Departure(joining=updated, is_stale=departure.is_stale)
+        departure = LeavingMembers(joining=updated, is_stale=departure.is_stale)
         on_converted = self._membership.convert_to_classic(group, heartbeat.records, departure)
 
         def on_appended(error: ErrorCode) -> None:
@@ -154,7 +154,7 @@ class ClassicMembers:
             None, heartbeat.records, is_replayed=False, on_appended=on_appended
         )
 
-    def _heartbeating(self, joining: Joining, metadata: bytes) -> Heartbeating:
+    def _heartbeating(self, joining: JoinRequest, metadata: bytes) -> ConsumerHeartbeat:
         """Return the heartbeat with the fields of a JoinGroup. Raises RefusalError.
 
         Args:
@@ -182,11 +182,11 @@ class ClassicMembers:
                 if topic_id is not None
             ],
         )
-        return Heartbeating(fields, joining.client, None)
+        return ConsumerHeartbeat(fields, joining.client, None)
 
     @staticmethod
     def _find_or_create(
-        group: ConsumerGroup, heartbeat: Heartbeating, member_id: str
+        group: ConsumerGroup, heartbeat: ConsumerHeartbeat, member_id: str
     ) -> ConsumerMember:
         """Return the known or new member. Raises RefusalError."""
         request = heartbeat.request
@@ -198,7 +198,7 @@ class ClassicMembers:
         return check_instance(known, member_id, request.instance_id)
 
     def _on_joined(
-        self, group_id: str, member: ConsumerMember, joining: Joining
+        self, group_id: str, member: ConsumerMember, joining: JoinRequest
     ) -> Callable[[ErrorCode], None]:
         timers, request = self._membership.timers, joining.request
 

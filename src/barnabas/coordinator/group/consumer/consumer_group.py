@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from barnabas.coordinator.group.assignment import NOTHING, NOTHING_OWNED, Owned, Target
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
-from barnabas.coordinator.group.group_memory import member_bytes
+from barnabas.coordinator.group.group_base import member_bytes
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
+from barnabas.coordinator.group.topics import NOTHING, NOTHING_OWNED, Owned, Target
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_base import GroupMemory
 
 
 class ConsumerGroupState(Enum):

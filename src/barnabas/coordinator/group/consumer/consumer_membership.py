@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignment import NOTHING_OWNED, Target
 from barnabas.coordinator.group.consumer.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -29,8 +28,13 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_epoch_record,
 )
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
-from barnabas.coordinator.group.consumer.consumer_targets import ConsumerTargets, compute_targets
-from barnabas.coordinator.group.consumer.conversion import Departure
+from barnabas.coordinator.group.consumer.consumer_targets import (
+    ConsumerTargets,
+    Reconciliation,
+    compute_targets,
+    reconcile,
+)
+from barnabas.coordinator.group.consumer.conversion import LeavingMembers
 from barnabas.coordinator.group.consumer.heartbeats import (
     check_instance,
     find_dynamic,
@@ -39,10 +43,10 @@ from barnabas.coordinator.group.consumer.heartbeats import (
     find_static,
     quiet_consumer_heartbeat,
 )
-from barnabas.coordinator.group.consumer.reconciliation import Reconciliation, reconcile
 from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChange
-from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.topics import NOTHING_OWNED, Target
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
-    from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
+    from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 
@@ -89,7 +93,7 @@ class ConsumerMembership:
         """Start the timeouts of all members after the shard is loaded."""
         self.timers.start_all(self._shard.session_timeout_of)
 
-    def heartbeat(self, heartbeat: Heartbeating) -> Answer:
+    def heartbeat(self, heartbeat: ConsumerHeartbeat) -> Answer:
         """Return the response and the records of a heartbeat whose fields are valid."""
         # 1. A heartbeat that changes nothing needs no further step.
         response = quiet_consumer_heartbeat(self._shard, self.timers, heartbeat)
@@ -104,7 +108,7 @@ class ConsumerMembership:
 
     # Joining and continuing.
 
-    def _continue(self, heartbeat: Heartbeating) -> Answer:
+    def _continue(self, heartbeat: ConsumerHeartbeat) -> Answer:
         request = heartbeat.request
         # 2. Find or create the group.
         group = self._shard.find_or_create(
@@ -162,7 +166,7 @@ class ConsumerMembership:
     def update(
         self,
         group: ConsumerGroup,
-        heartbeat: Heartbeating,
+        heartbeat: ConsumerHeartbeat,
         change: tuple[ConsumerMember, ConsumerMember],
     ) -> tuple[int, bool]:
         """Append the records of a new or changed member. Raises RefusalError.
@@ -214,7 +218,7 @@ class ConsumerMembership:
     def _update_epoch(
         self,
         group: ConsumerGroup,
-        heartbeat: Heartbeating,
+        heartbeat: ConsumerHeartbeat,
         change: tuple[ConsumerMember, ConsumerMember],
         is_bumped: bool,
     ) -> int:
@@ -234,7 +238,7 @@ class ConsumerMembership:
     def update_target(
         self,
         group: ConsumerGroup,
-        heartbeat: Heartbeating,
+        heartbeat: ConsumerHeartbeat,
         group_epoch: int,
         change: tuple[ConsumerMember, ConsumerMember],
     ) -> tuple[int, Target]:
@@ -257,7 +261,7 @@ class ConsumerMembership:
     def reconcile(
         self,
         group: ConsumerGroup,
-        heartbeat: Heartbeating,
+        heartbeat: ConsumerHeartbeat,
         member: ConsumerMember,
         epoch: int,
         target: Target,
@@ -301,7 +305,7 @@ class ConsumerMembership:
 
     # Leaving.
 
-    def _leave(self, heartbeat: Heartbeating) -> Answer:
+    def _leave(self, heartbeat: ConsumerHeartbeat) -> Answer:
         request = heartbeat.request
         group = self._shard.groups.require(request.group_id)
         response = ConsumerGroupHeartbeatResponse(
@@ -347,7 +351,7 @@ class ConsumerMembership:
         self, group: ConsumerGroup, members: list[ConsumerMember], response: R
     ) -> CoordinatorResult[R]:
         """Remove members. If only classic members remain, the group becomes a classic group."""
-        departure = Departure(members)
+        departure = LeavingMembers(members)
         if self.downgrade.is_due(group, departure):
             records: list[CoordinatorRecord] = []
             on_converted = self.convert_to_classic(group, records, departure)
@@ -361,7 +365,7 @@ class ConsumerMembership:
         return CoordinatorResult(response, self._fence(group, members), on_appended=on_appended)
 
     def convert_to_classic(
-        self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: Departure
+        self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: LeavingMembers
     ) -> Callable[[ErrorCode], None]:
         """Convert the group, and append the records, which are not replayed.
 

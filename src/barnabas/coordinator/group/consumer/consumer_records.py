@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignment import NOTHING_OWNED, Owned
 from barnabas.coordinator.group.consumer.consumer_group import (
     ClassicMetadata,
     ConsumerMember,
@@ -24,6 +23,7 @@ from barnabas.coordinator.group.replayed_group import (
     remove_target,
     remove_target_epoch,
 )
+from barnabas.coordinator.group.topics import NOTHING_OWNED, Owned
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.records.consumer_group_current_member_assignment import (
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from barnabas.coordinator.group.topics import Target
 
 
 _MEMBER_KEYS = (

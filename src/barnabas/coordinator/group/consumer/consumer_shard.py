@@ -10,17 +10,16 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.coordinator.group.configs.kind_configs import ConsumerGroupConfig
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.group_kind import KindShard
-from barnabas.coordinator.group.member_timers import RETRY_MS, MemberTimers
+from barnabas.coordinator.group.group_kind import RETRY_MS, KindShard, MemberTimers
+from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerMember
+    from barnabas.coordinator.group.group_config import GroupTypeSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
-    from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+    from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 
 
 # Limits on the kept matches of a shard: expressions, and names of topics.

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.assignment import NOTHING, target_of
 from barnabas.coordinator.group.classic.classic_group import (
     CONSUMER_PROTOCOL_TYPE,
     ClassicGroup,
@@ -42,21 +41,20 @@ from barnabas.coordinator.group.consumer.consumer_group import (
     ConsumerMember,
 )
 from barnabas.coordinator.group.consumer.consumer_records import group_records, group_tombstones
-from barnabas.coordinator.group.group_memory import GroupMemory
-from barnabas.coordinator.group.refusal import RefusalError
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.group.group_base import GroupMemory, RefusalError
+from barnabas.coordinator.group.topics import NOTHING, target_of
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.classic.rebalance import Rebalance
-    from barnabas.coordinator.group.configs.config import MigrationPolicy
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
+    from barnabas.coordinator.group.group_config import MigrationPolicy
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.group.topics import TopicsView
+    from barnabas.coordinator.group.topics import Target, TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.records.consumer_protocol_subscription import (
         ConsumerProtocolSubscription,
@@ -268,7 +266,7 @@ _MAYBE_COMMITTED = frozenset(
 )
 
 
-class Departure(msgspec.Struct, frozen=True):
+class LeavingMembers(msgspec.Struct, frozen=True):
     """The members of the consumer protocol that leave, and the state after them."""
 
     leaving: Collection[ConsumerMember] = ()
@@ -299,7 +297,7 @@ class Downgrade:
         self._groups = groups
         self._rebalance = rebalance
 
-    def is_due(self, group: ConsumerGroup, departure: Departure) -> bool:
+    def is_due(self, group: ConsumerGroup, departure: LeavingMembers) -> bool:
         """Whether the group becomes a classic group when these members leave or are replaced."""
         joining = departure.joining
         if joining is None:
@@ -319,7 +317,7 @@ class Downgrade:
         )
 
     def convert(
-        self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: Departure
+        self, group: ConsumerGroup, records: list[CoordinatorRecord], departure: LeavingMembers
     ) -> Callable[[ErrorCode], None]:
         """Replace the group, and append the records of the conversion, which are not replayed.
 
@@ -351,7 +349,7 @@ class Downgrade:
         return partial(self._on_appended, converted, bring_back)
 
     def _converted(
-        self, group: ConsumerGroup, departure: Departure, replacements: dict[str, str]
+        self, group: ConsumerGroup, departure: LeavingMembers, replacements: dict[str, str]
     ) -> ClassicGroup:
         now_ms = self._shard.clock.wall_ms()
         converted = ClassicGroup(group.group_id, GroupState.STABLE, now_ms, group.memory)
@@ -377,7 +375,7 @@ class Downgrade:
             bring_back()
 
 
-def _members_after(group: ConsumerGroup, departure: Departure) -> list[ConsumerMember]:
+def _members_after(group: ConsumerGroup, departure: LeavingMembers) -> list[ConsumerMember]:
     """Return the members of the classic group."""
     gone = {each.member_id for each in departure.leaving}
     joining = departure.joining

@@ -24,7 +24,7 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     member_tombstones,
     target_record,
 )
-from barnabas.coordinator.group.refusal import (
+from barnabas.coordinator.group.group_base import (
     TOPIC_NAMES_MAX,
     RefusalError,
     check_topic_names,
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
-    from barnabas.coordinator.group.configs.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard, ConsumerTimers
+    from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
-class Heartbeating(msgspec.Struct):
+class ConsumerHeartbeat(msgspec.Struct):
     """One request, its client, and the records that it causes.
 
     A JoinGroup of a member of a consumer group is handled like a heartbeat with the same fields.
@@ -176,7 +176,9 @@ def _invalid(message: str) -> RefusalError:
     return RefusalError(ErrorCode.INVALID_REQUEST, message)
 
 
-def find_dynamic(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -> ConsumerMember:
+def find_dynamic(
+    group: ConsumerGroup, heartbeat: ConsumerHeartbeat, member_id: str
+) -> ConsumerMember:
     """Return the known or new member of a request without instance id. Raises RefusalError."""
     epoch = heartbeat.request.member_epoch
     member = group.members.get(member_id)
@@ -196,7 +198,9 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> RefusalError:
     )
 
 
-def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -> ConsumerMember:
+def find_static(
+    group: ConsumerGroup, heartbeat: ConsumerHeartbeat, member_id: str
+) -> ConsumerMember:
     """Return the known or new member of a request with an instance id. Raises RefusalError.
 
     A joining member replaces the member that has left for a while with epoch -2, or that uses the
@@ -221,7 +225,7 @@ def find_static(group: ConsumerGroup, heartbeat: Heartbeating, member_id: str) -
 
 
 def replace_static(
-    group: ConsumerGroup, heartbeat: Heartbeating, known: ConsumerMember, member_id: str
+    group: ConsumerGroup, heartbeat: ConsumerHeartbeat, known: ConsumerMember, member_id: str
 ) -> ConsumerMember:
     """Return a static member with a new member id, and append the records of the replacement."""
     member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
@@ -273,7 +277,7 @@ def find_member(
     return member
 
 
-def _check_epoch(member: ConsumerMember, heartbeat: Heartbeating) -> None:
+def _check_epoch(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> None:
     """Fence a member whose epoch is not the current one.
 
     The previous epoch is accepted if the client owns nothing but assigned partitions: it has missed
@@ -302,7 +306,7 @@ _NONE = ErrorCode.NONE
 
 
 def quiet_consumer_heartbeat(
-    shard: ConsumerShard, timers: ConsumerTimers, heartbeat: Heartbeating
+    shard: ConsumerShard, timers: ConsumerTimers, heartbeat: ConsumerHeartbeat
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Return the response to a heartbeat that changes nothing; None for other heartbeats."""
     request = heartbeat.request

@@ -18,9 +18,9 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     regex_tombstone,
 )
 from barnabas.coordinator.group.consumer.consumer_shard import Matched
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.targets import GroupSlices
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.pattern import Pattern, PatternError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
+    from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
     Matches = Callable[[str], bool]
@@ -133,7 +133,7 @@ _REFRESH_MS = 0x7FFF_FFFF
 
 
 class RegexChange(Enum):
-    """How a heartbeat changes the regular expression of its member."""
+    """The change of a member's regular expression by a heartbeat."""
 
     NONE = auto()
     # The topics of the new expression are not known yet.
@@ -156,7 +156,7 @@ class GroupRegexes:
         group: ConsumerGroup,
         before: ConsumerMember,
         after: ConsumerMember,
-        heartbeat: Heartbeating,
+        heartbeat: ConsumerHeartbeat,
     ) -> RegexChange:
         """Start to resolve expressions if that is due. Raises RefusalError for an invalid one."""
         old, new = before.subscribed_topic_regex, after.subscribed_topic_regex
@@ -179,7 +179,7 @@ class GroupRegexes:
         group: ConsumerGroup,
         change: tuple[str, str],
         is_needed: bool,
-        heartbeat: Heartbeating,
+        heartbeat: ConsumerHeartbeat,
     ) -> None:
         last = next(iter(group.resolved.values()), UNRESOLVED)
         now_ms = self._shard.clock.wall_ms()

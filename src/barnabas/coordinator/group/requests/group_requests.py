@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.streams.streams_group import StreamsGroupState
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from enum import Enum
 
     from barnabas.coordinator.group.group_shard import GroupShard
-    from barnabas.coordinator.group.offsets.offset_store import PartitionKey
+    from barnabas.coordinator.group.offset_store import PartitionKey
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.list_groups import ListGroupsRequest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponse,

@@ -6,15 +6,15 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.requests.group_requests import describe_groups
 from barnabas.coordinator.group.share.share_membership import (
     ASSIGNOR,
     check_share_heartbeat,
     failed_share_heartbeat,
 )
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_group_describe import (
     Assignment,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.requests.group_requests import describe_groups
 from barnabas.coordinator.group.streams.configuring import configuring_topology, is_large
 from barnabas.coordinator.group.streams.group_epochs import ASSIGNOR
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     NO_TOPOLOGY,
     GivenTopology,
-    StreamsHeartbeat,
+    StreamsHeartbeatResult,
     check_streams_heartbeat,
     failed_streams_heartbeat,
 )
-from barnabas.coordinator.group.streams.streams_member import MemberOffsets
+from barnabas.coordinator.group.streams.task_reconciliation import MemberOffsets
 from barnabas.coordinator.group.streams.topology import topology_value
-from barnabas.coordinator.runtime.responses.append_errors import client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.java_collections import (
     JavaTable,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
     from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient
-    from barnabas.coordinator.group.streams.streams_member import StreamsMember
+    from barnabas.coordinator.group.streams.task_reconciliation import StreamsMember
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
@@ -225,7 +225,7 @@ class StreamsRequests:
         self,
         request: StreamsGroupHeartbeatRequest,
         client: StreamsClient,
-        on_done: Callable[[StreamsHeartbeat], None],
+        on_done: Callable[[StreamsHeartbeatResult], None],
         in_slices: Callable[[Generator[None, None, None]], None],
     ) -> None:
         """Handle StreamsGroupHeartbeat, versions 0 to 1.
@@ -239,7 +239,7 @@ class StreamsRequests:
         try:
             check_streams_heartbeat(request)
         except RefusalError as error:
-            on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
+            on_done(StreamsHeartbeatResult(failed_streams_heartbeat(error.error, error.message)))
             return
 
         topology = request.topology
@@ -248,7 +248,7 @@ class StreamsRequests:
             return
         given = NO_TOPOLOGY if topology is None else GivenTopology(topology_value(topology))
 
-        def respond(found: StreamsHeartbeat | None, error: ErrorCode) -> None:
+        def respond(found: StreamsHeartbeatResult | None, error: ErrorCode) -> None:
             if found is None and error is ErrorCode.NONE:
                 # The topology of the group is large, and must be configured before.
                 in_slices(self._heartbeat_in_steps(request, client, on_done))
@@ -263,7 +263,7 @@ class StreamsRequests:
         self,
         request: StreamsGroupHeartbeatRequest,
         client: StreamsClient,
-        on_done: Callable[[StreamsHeartbeat], None],
+        on_done: Callable[[StreamsHeartbeatResult], None],
     ) -> Generator[None, None, None]:
         """Configure the topology of the group, then do the heartbeat. Yields."""
         value = None
@@ -274,7 +274,7 @@ class StreamsRequests:
         try:
             configured = yield from self._configured(request.group_id, value)
         except RefusalError as error:
-            on_done(StreamsHeartbeat(failed_streams_heartbeat(error.error, error.message)))
+            on_done(StreamsHeartbeatResult(failed_streams_heartbeat(error.error, error.message)))
             return
         given = GivenTopology(value, is_prepared=True, configured=configured)
         self._runtime.write_jointly(
@@ -320,11 +320,11 @@ class StreamsRequests:
         return describe_groups(self._runtime, group_ids, describe, failed_streams_group, on_done)
 
 
-def _result(found: StreamsHeartbeat | None, error: ErrorCode) -> StreamsHeartbeat:
+def _result(found: StreamsHeartbeatResult | None, error: ErrorCode) -> StreamsHeartbeatResult:
     """Return the result of a write, or its error for the client."""
     if found is not None:
         return found
-    return StreamsHeartbeat(failed_streams_heartbeat(client_error(error), None))
+    return StreamsHeartbeatResult(failed_streams_heartbeat(client_error(error), None))
 
 
 def failed_streams_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:

@@ -1,4 +1,4 @@
-"""The state of a share group, of its members and of its topics (Kafka: ShareGroup).
+"""The share groups of a shard with their members and topics (Kafka: ShareGroup).
 
 A topic has state at the share coordinators (ShareGroup.ShareGroupStatePartitionMetadataInfo). A
 partition is assigned to members after its state is initialized.
@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from barnabas.coordinator.group.assignment import NOTHING, Target
+from barnabas.coordinator.group.group_kind import KindShard
+from barnabas.coordinator.group.kind_configs import ShareGroupConfig
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
+from barnabas.coordinator.group.topics import NOTHING, Target
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from collections.abc import Iterable
+
+    from barnabas.coordinator.group.group_base import GroupMemory
+    from barnabas.coordinator.group.group_config import GroupTypeSettings
+    from barnabas.coordinator.group.group_kind import GroupDependencies
 
 
 class ShareGroupState(Enum):
@@ -288,3 +294,38 @@ def _partitions_of(member: ShareMember) -> int:
     for indexes in member.assigned.values():
         count += len(indexes)
     return count
+
+
+# The name that Kafka writes for topic ids that no longer exist.
+_UNKNOWN_NAME = "<UNKNOWN>"
+
+
+class ShareShard(KindShard[ShareGroup, ShareGroupConfig]):
+    """The share groups of one shard."""
+
+    replaces_classic: ClassVar[bool] = False
+
+    __slots__ = ("_write_timeout_ms",)
+
+    def __init__(
+        self,
+        settings: GroupTypeSettings[ShareGroupConfig],
+        dependencies: GroupDependencies,
+        write_timeout_ms: int,
+    ) -> None:
+        super().__init__(ShareGroup, settings, dependencies)
+        # offsets.commit.timeout.ms.
+        self._write_timeout_ms = write_timeout_ms
+
+    # Configuration.
+
+    @property
+    def initialize_retry_ms(self) -> int:
+        """Time after which an initialization without a result is repeated."""
+        return max(self.config.group_share_initialize_retry_interval_ms, self._write_timeout_ms)
+
+    # Topics.
+
+    def names_of(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
+        """Return the names of topics; Kafka's placeholder for topics that do not exist."""
+        return {each: self.topics.topic_name(each) or _UNKNOWN_NAME for each in topic_ids}

@@ -16,12 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.assignors.assignor_input import STEP, AssignorInput, MemberInput
-from barnabas.coordinator.group.assignors.simple_assignor import assign_simply
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity  # noqa: TC001 - field type
-from barnabas.coordinator.group.member_timers import MemberTimers
-from barnabas.coordinator.group.refusal import RefusalError, check_topic_names, fenced_epoch
+from barnabas.coordinator.group.group_base import RefusalError, check_topic_names, fenced_epoch
+from barnabas.coordinator.group.group_kind import MemberTimers
 from barnabas.coordinator.group.share.share_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -36,14 +33,19 @@ from barnabas.coordinator.group.share.share_records import (
     target_epoch_record,
     target_record,
 )
+from barnabas.coordinator.group.share.simple_assignor import assign_simply
 from barnabas.coordinator.group.targets import (
+    STEP,
+    AssignorInput,
     GroupCopy,
+    MemberInput,
     SlicedTargets,
     TargetRecords,
     differing,
     is_large,
 )
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.group.topics import NOTHING, Target
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest  # noqa: TC001 - field type
 from barnabas.protocol.messages.share_group_heartbeat import (
@@ -58,9 +60,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, TypeAlias
 
-    from barnabas.coordinator.group.assignors.assignor_input import Assigning
-    from barnabas.coordinator.group.share.share_shard import ShareShard
+    from barnabas.coordinator.group.share.share_group import ShareShard
     from barnabas.coordinator.group.share.share_state import StateChanges
+    from barnabas.coordinator.group.targets import Assigning
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
     _Copy: TypeAlias = GroupCopy[ShareGroup, ShareMember, Target]
@@ -184,7 +186,7 @@ class ShareHeartbeat(msgspec.Struct):
     initialization: InitializeShareGroupStateRequest | None = None
 
 
-class _Heartbeating(msgspec.Struct):
+class _Heartbeat(msgspec.Struct):
     """One heartbeat in progress."""
 
     request: ShareGroupHeartbeatRequest
@@ -220,14 +222,14 @@ class ShareMembership:
         try:
             if request.member_epoch == LEAVE_EPOCH:
                 return self._leave(request)
-            return self._continue(_Heartbeating(request, client))
+            return self._continue(_Heartbeat(request, client))
         except RefusalError as error:
             failed = failed_share_heartbeat(error.error, error.message)
             return CoordinatorResult(ShareHeartbeat(failed))
 
     # Joining and continuing.
 
-    def _continue(self, heartbeat: _Heartbeating) -> CoordinatorResult[ShareHeartbeat]:
+    def _continue(self, heartbeat: _Heartbeat) -> CoordinatorResult[ShareHeartbeat]:
         request = heartbeat.request
         is_joining = request.member_epoch == JOIN_EPOCH
         # 2. Find or create the group.
@@ -275,7 +277,7 @@ class ShareMembership:
     def _update_epoch(
         self,
         group: ShareGroup,
-        heartbeat: _Heartbeating,
+        heartbeat: _Heartbeat,
         member: ShareMember,
         updated: ShareMember,
     ) -> tuple[int, bool, set[str] | None]:
@@ -301,7 +303,7 @@ class ShareMembership:
         return epoch, is_bumped, names
 
     def _update_target(
-        self, group: ShareGroup, heartbeat: _Heartbeating, group_epoch: int, updated: ShareMember
+        self, group: ShareGroup, heartbeat: _Heartbeat, group_epoch: int, updated: ShareMember
     ) -> tuple[int, Target]:
         """Return epoch and target assignment of the member. Compute them if they are outdated."""
         if group.assignment_epoch >= group_epoch:
@@ -319,7 +321,7 @@ class ShareMembership:
     def _assign(
         self,
         group: ShareGroup,
-        heartbeat: _Heartbeating,
+        heartbeat: _Heartbeat,
         member: ShareMember,
         target: tuple[int, Target],
     ) -> ShareMember:
@@ -412,7 +414,7 @@ def _unknown_member(group: ShareGroup, member_id: str) -> RefusalError:
     )
 
 
-def _updated(member: ShareMember, heartbeat: _Heartbeating) -> ShareMember:
+def _updated(member: ShareMember, heartbeat: _Heartbeat) -> ShareMember:
     """Return the member with the fields that the request has."""
     request, client = heartbeat.request, heartbeat.client
     after = member

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignment import NOTHING, target_of
 from barnabas.coordinator.group.replayed_group import (
     NO_EPOCH,
     RecordReplay,
@@ -19,6 +18,7 @@ from barnabas.coordinator.group.replayed_group import (
     remove_target_epoch,
 )
 from barnabas.coordinator.group.share.share_group import ShareMember, StateTopic, StateTopics
+from barnabas.coordinator.group.topics import NOTHING, target_of
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.records.share_group_current_member_assignment import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from barnabas.coordinator.group.assignment import Target
     from barnabas.coordinator.group.share.share_group import ShareGroup, StateTopicsById
+    from barnabas.coordinator.group.topics import Target
     from barnabas.runtime.clock import Clock
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.share.share_group import (
     NO_STATE_TOPICS,
     StateTopic,
@@ -22,7 +22,7 @@ from barnabas.coordinator.group.share.share_group import (
     subtract,
 )
 from barnabas.coordinator.group.share.share_records import state_topics_record
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -38,8 +38,7 @@ from barnabas.protocol.messages.initialize_share_group_state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from barnabas.coordinator.group.share.share_group import ShareGroup
-    from barnabas.coordinator.group.share.share_shard import ShareShard
+    from barnabas.coordinator.group.share.share_group import ShareGroup, ShareShard
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.delete_share_group_state import DeleteShareGroupStateResponse
     from barnabas.protocol.messages.initialize_share_group_state import (

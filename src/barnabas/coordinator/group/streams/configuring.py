@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from barnabas.coordinator.group.assignors.task_input import SubtopologyInput
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.streams.task_assignors import SubtopologyInput
 from barnabas.coordinator.group.streams.topology import (
     check_copartition_indexes,
     inputs_of,

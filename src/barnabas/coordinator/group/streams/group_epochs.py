@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignors.sticky_task_assignor import assign_sticky
-from barnabas.coordinator.group.assignors.task_input import (
-    NO_MEMBER_TASKS,
-    MemberTasks,
-    StreamsInput,
-    StreamsMemberInput,
-)
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.replayed_group import NO_EPOCH
 from barnabas.coordinator.group.streams.configuring import (
     StreamsStatus,
@@ -31,16 +24,23 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     Prepared,
     UnpreparedTopologyError,
 )
-from barnabas.coordinator.group.streams.streams_member import StreamsMember
 from barnabas.coordinator.group.streams.streams_records import (
     epoch_record,
     target_epoch_record,
     target_record,
     topology_record,
 )
+from barnabas.coordinator.group.streams.task_assignors import (
+    NO_MEMBER_TASKS,
+    MemberTasks,
+    StreamsInput,
+    StreamsMemberInput,
+    assign_sticky,
+)
+from barnabas.coordinator.group.streams.task_reconciliation import StreamsMember
 from barnabas.coordinator.group.streams.topology import StreamsTopology
 from barnabas.coordinator.group.targets import SlicedTargets, TargetRecords, differing
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.waiting.steps import run_to_end
 
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
-    from barnabas.coordinator.group.streams.streams_heartbeat import Heartbeating
-    from barnabas.coordinator.group.streams.streams_shard import StreamsShard
+    from barnabas.coordinator.group.streams.streams_group import StreamsShard
+    from barnabas.coordinator.group.streams.streams_heartbeat import StreamsHeartbeat
     from barnabas.coordinator.group.targets import GroupCopy
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -184,7 +184,7 @@ class GroupEpochs:
 
     # Topology.
 
-    def prepare(self, heartbeat: Heartbeating, member: StreamsMember) -> Prepared:
+    def prepare(self, heartbeat: StreamsHeartbeat, member: StreamsMember) -> Prepared:
         """Return the topology of the group with the current topics. Raises RefusalError."""
         group = heartbeat.group
         topology = _topology(heartbeat)
@@ -233,7 +233,7 @@ class GroupEpochs:
 
     def advance(
         self,
-        heartbeat: Heartbeating,
+        heartbeat: StreamsHeartbeat,
         prepared: Prepared,
         member: StreamsMember,
         *,
@@ -282,7 +282,7 @@ class GroupEpochs:
 
     def _target(
         self,
-        heartbeat: Heartbeating,
+        heartbeat: StreamsHeartbeat,
         epoch: int,
         configured: ConfiguredTopology,
         member: StreamsMember,
@@ -354,7 +354,7 @@ def delay_key(group_id: str) -> tuple[str, str]:
 
 
 def _configure(
-    heartbeat: Heartbeating, topology: StreamsTopology, topics: TopicsView, metadata_hash: int
+    heartbeat: StreamsHeartbeat, topology: StreamsTopology, topics: TopicsView, metadata_hash: int
 ) -> ConfiguredTopology:
     """Return the topology with the current topics, a known one if it is not out of date.
 
@@ -374,7 +374,7 @@ def _configure(
     return configure_topology(topology.value, topics.partition_count, metadata_hash)
 
 
-def _topology(heartbeat: Heartbeating) -> StreamsTopology:
+def _topology(heartbeat: StreamsHeartbeat) -> StreamsTopology:
     """Return the topology of the group, after the record of the first one. Raises RefusalError."""
     given, known = heartbeat.given.value, heartbeat.group.topology
     if given is None:
@@ -396,7 +396,7 @@ def _topology(heartbeat: Heartbeating) -> StreamsTopology:
     return known
 
 
-def _known_target(heartbeat: Heartbeating, member: StreamsMember) -> MemberTasks:
+def _known_target(heartbeat: StreamsHeartbeat, member: StreamsMember) -> MemberTasks:
     """Return the current target of a member, or of the static member that it replaces."""
     replaced = heartbeat.replaced
     return heartbeat.group.target_of(member.member_id if replaced is None else replaced.member_id)

@@ -1,4 +1,4 @@
-"""The state of a streams group (Kafka: StreamsGroup)."""
+"""The streams groups of a shard with their members and configs (Kafka: StreamsGroup)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from barnabas.coordinator.group.assignors.task_input import NO_MEMBER_TASKS, MemberTasks
+from barnabas.coordinator.group.group_kind import KindShard
+from barnabas.coordinator.group.kind_configs import StreamsGroupConfig
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup
-from barnabas.coordinator.group.streams.streams_member import (
+from barnabas.coordinator.group.streams.task_assignors import NO_MEMBER_TASKS, MemberTasks
+from barnabas.coordinator.group.streams.task_reconciliation import (
     NO_OWNED_TASKS,
     StreamsMember,
     StreamsMemberState,
@@ -20,11 +22,11 @@ from barnabas.coordinator.group.streams.streams_member import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set as AbstractSet
 
-    from barnabas.coordinator.group.configs.group_type_settings import GroupTypeSettings
-    from barnabas.coordinator.group.configs.kind_configs import StreamsGroupConfig
-    from barnabas.coordinator.group.group_memory import GroupMemory
+    from barnabas.coordinator.group.group_base import GroupMemory
+    from barnabas.coordinator.group.group_config import GroupTypeSettings
+    from barnabas.coordinator.group.group_kind import GroupDependencies
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
-    from barnabas.coordinator.group.streams.streams_member import MemberOffsets, OwnedTasks
+    from barnabas.coordinator.group.streams.task_reconciliation import MemberOffsets, OwnedTasks
     from barnabas.coordinator.group.streams.topology import StreamsTopology
     from barnabas.protocol.messages.streams_group_heartbeat import EndpointToPartitions
 
@@ -353,3 +355,30 @@ def _bytes_of(member: StreamsMember) -> int:
         if not tasks.is_empty:
             size += tasks.count() * _TASK_BYTES
     return size
+
+
+class StreamsShard(KindShard[StreamsGroup, StreamsGroupConfig]):
+    """The streams groups of one shard."""
+
+    too_large: ClassVar[str] = "The topology and the members take too much memory."
+
+    __slots__ = ("_last_configs",)
+
+    def __init__(
+        self, settings: GroupTypeSettings[StreamsGroupConfig], dependencies: GroupDependencies
+    ) -> None:
+        super().__init__(StreamsGroup, settings, dependencies)
+        # The configs that were read last.
+        self._last_configs: StreamsConfigs | None = None
+
+    def configs_of(self, group: StreamsGroup) -> StreamsConfigs:
+        """Return the current configs of a group."""
+        broker, own = self._settings.config, self._settings.overrides(group.group_id)
+        known = group.configs
+        if known is None or not known.is_of(broker, own):
+            # Groups without own configs share the object.
+            known = self._last_configs
+            if known is None or not known.is_of(broker, own):
+                known = self._last_configs = read_configs(self._settings, group.group_id, own)
+            group.configs = known
+        return known

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.assignors.task_input import MemberTasks
-from barnabas.coordinator.group.refusal import RefusalError, fenced_epoch
-from barnabas.coordinator.group.streams.streams_member import (
+from barnabas.coordinator.group.group_base import RefusalError, fenced_epoch
+from barnabas.coordinator.group.streams.task_assignors import MemberTasks
+from barnabas.coordinator.group.streams.task_reconciliation import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     StreamsMember,
@@ -32,18 +32,21 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from barnabas.coordinator.group.assignors.task_input import Tasks
     from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
-    from barnabas.coordinator.group.member_timers import MemberTimers
+    from barnabas.coordinator.group.group_kind import MemberTimers
     from barnabas.coordinator.group.streams.configuring import (
         ConfiguredInternalTopic,
         ConfiguredSubtopology,
         ConfiguredTopology,
         StreamsStatus,
     )
-    from barnabas.coordinator.group.streams.streams_group import StreamsConfigs, StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import OwnedTasks
-    from barnabas.coordinator.group.streams.streams_shard import StreamsShard
+    from barnabas.coordinator.group.streams.streams_group import (
+        StreamsConfigs,
+        StreamsGroup,
+        StreamsShard,
+    )
+    from barnabas.coordinator.group.streams.task_assignors import Tasks
+    from barnabas.coordinator.group.streams.task_reconciliation import OwnedTasks
     from barnabas.coordinator.group.streams.topology import StreamsTopology
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -120,7 +123,7 @@ def _partitions(
                 yield TopicPartition(topic=name, partitions=partitions)
 
 
-class StreamsHeartbeat(msgspec.Struct):
+class StreamsHeartbeatResult(msgspec.Struct):
     """The response to a heartbeat, and the topics that the broker creates after it."""
 
     response: StreamsGroupHeartbeatResponse
@@ -152,7 +155,7 @@ class UnpreparedTopologyError(Exception):
     """The topology must be configured first, in slices, since it is large."""
 
 
-class Heartbeating(msgspec.Struct):
+class StreamsHeartbeat(msgspec.Struct):
     """One heartbeat in progress."""
 
     request: StreamsGroupHeartbeatRequest

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignors.task_input import TaskAssignorError
-from barnabas.coordinator.group.member_timers import MemberTimers
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_kind import MemberTimers
 from barnabas.coordinator.group.streams.configuring import StreamsStatus
 from barnabas.coordinator.group.streams.group_epochs import GroupEpochs
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     Assignment,
-    Heartbeating,
     StreamsHeartbeat,
+    StreamsHeartbeatResult,
     UnpreparedTopologyError,
     check_epoch,
     check_owned_tasks,
@@ -33,14 +32,6 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     require_static,
     task_ids,
 )
-from barnabas.coordinator.group.streams.streams_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    MemberOffsets,
-    StreamsMember,
-    UserEndpoint,
-)
 from barnabas.coordinator.group.streams.streams_records import (
     current_record,
     epoch_record,
@@ -49,22 +40,28 @@ from barnabas.coordinator.group.streams.streams_records import (
     target_epoch_record,
     target_record,
 )
+from barnabas.coordinator.group.streams.task_assignors import TaskAssignorError
 from barnabas.coordinator.group.streams.task_reconciliation import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    MemberOffsets,
+    StreamsMember,
     TaskReconciliation,
+    UserEndpoint,
     reconcile_tasks,
 )
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
-    from barnabas.coordinator.group.streams.streams_group import StreamsGroup
+    from barnabas.coordinator.group.streams.streams_group import StreamsGroup, StreamsShard
     from barnabas.coordinator.group.streams.streams_heartbeat import (
         GivenTopology,
         Prepared,
         StreamsClient,
     )
-    from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.streams_group_heartbeat import (
         StreamsGroupHeartbeatRequest,
@@ -99,7 +96,7 @@ class StreamsMembership:
         request: StreamsGroupHeartbeatRequest,
         client: StreamsClient,
         given: GivenTopology,
-    ) -> CoordinatorResult[StreamsHeartbeat | None]:
+    ) -> CoordinatorResult[StreamsHeartbeatResult | None]:
         """Return the response and the records of a heartbeat whose fields are valid.
 
         Args:
@@ -113,7 +110,7 @@ class StreamsMembership:
         # 1. A heartbeat that changes nothing needs no further step.
         response = quiet_heartbeat(self._shard, self.timers, request, client)
         if response is not None:
-            return CoordinatorResult(StreamsHeartbeat(response))
+            return CoordinatorResult(StreamsHeartbeatResult(response))
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 return self._leave(request)
@@ -123,7 +120,7 @@ class StreamsMembership:
             group = self._shard.find_or_create(request.group_id, records, is_joining=is_joining)
             configs, reported = self._shard.configs_of(group), reported_tasks(request)
             return self._continue(
-                Heartbeating(request, client, group, configs, reported, given, records),
+                StreamsHeartbeat(request, client, group, configs, reported, given, records),
                 is_joining=is_joining,
             )
         except RefusalError as error:
@@ -132,13 +129,13 @@ class StreamsMembership:
             failed = failed_streams_heartbeat(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         except UnpreparedTopologyError:
             return CoordinatorResult(None)
-        return CoordinatorResult(StreamsHeartbeat(failed))
+        return CoordinatorResult(StreamsHeartbeatResult(failed))
 
     # Joining and continuing.
 
     def _continue(
-        self, heartbeat: Heartbeating, *, is_joining: bool
-    ) -> CoordinatorResult[StreamsHeartbeat | None]:
+        self, heartbeat: StreamsHeartbeat, *, is_joining: bool
+    ) -> CoordinatorResult[StreamsHeartbeatResult | None]:
         request, group = heartbeat.request, heartbeat.group
         if is_joining:
             self._check_size(group, request)
@@ -180,7 +177,7 @@ class StreamsMembership:
         elif not self._shard.groups.has(group.group_id):
             on_appended = partial(self._on_created, group.group_id, prepared)
         return CoordinatorResult(
-            StreamsHeartbeat(response, to_create), heartbeat.records, on_appended=on_appended
+            StreamsHeartbeatResult(response, to_create), heartbeat.records, on_appended=on_appended
         )
 
     def _on_created(self, group_id: str, prepared: Prepared, error: ErrorCode) -> None:
@@ -201,7 +198,7 @@ class StreamsMembership:
             )
 
     def _reconcile(
-        self, heartbeat: Heartbeating, member: StreamsMember, assignment: Assignment
+        self, heartbeat: StreamsHeartbeat, member: StreamsMember, assignment: Assignment
     ) -> StreamsMember:
         """Return the member after its next step towards the target."""
         if member.is_reconciled_to(assignment.target_epoch):
@@ -220,7 +217,7 @@ class StreamsMembership:
 
     def _response(
         self,
-        heartbeat: Heartbeating,
+        heartbeat: StreamsHeartbeat,
         before: StreamsMember,
         after: StreamsMember,
         configured: ConfiguredTopology,
@@ -257,7 +254,7 @@ class StreamsMembership:
 
     def _leave(
         self, request: StreamsGroupHeartbeatRequest
-    ) -> CoordinatorResult[StreamsHeartbeat | None]:
+    ) -> CoordinatorResult[StreamsHeartbeatResult | None]:
         group = self._shard.groups.require(request.group_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
@@ -279,8 +276,8 @@ class StreamsMembership:
                     pending_revocation=StreamsMember("").pending_revocation,
                 )
                 record = current_record(group.group_id, after)
-                return CoordinatorResult(StreamsHeartbeat(response), [record])
-        return self.remove(group, member, StreamsHeartbeat(response))
+                return CoordinatorResult(StreamsHeartbeatResult(response), [record])
+        return self.remove(group, member, StreamsHeartbeatResult(response))
 
     def remove(
         self, group: StreamsGroup, member: StreamsMember, response: T
@@ -316,7 +313,7 @@ class StreamsMembership:
         return records
 
 
-def _find_member(heartbeat: Heartbeating, *, is_joining: bool) -> StreamsMember:
+def _find_member(heartbeat: StreamsHeartbeat, *, is_joining: bool) -> StreamsMember:
     """Return the known or new member of a request. Raises RefusalError."""
     request, group = heartbeat.request, heartbeat.group
     if request.instance_id is not None:
@@ -330,7 +327,9 @@ def _find_member(heartbeat: Heartbeating, *, is_joining: bool) -> StreamsMember:
     return member
 
 
-def _find_static(heartbeat: Heartbeating, instance_id: str, *, is_joining: bool) -> StreamsMember:
+def _find_static(
+    heartbeat: StreamsHeartbeat, instance_id: str, *, is_joining: bool
+) -> StreamsMember:
     """Return the static member, after the records that replace a former one."""
     request, group = heartbeat.request, heartbeat.group
     known = group.static_member(instance_id)
@@ -354,7 +353,7 @@ def _find_static(heartbeat: Heartbeating, instance_id: str, *, is_joining: bool)
 
 
 def _change_endpoints(
-    heartbeat: Heartbeating, before: StreamsMember, after: StreamsMember, *, has_new_tasks: bool
+    heartbeat: StreamsHeartbeat, before: StreamsMember, after: StreamsMember, *, has_new_tasks: bool
 ) -> None:
     """Forget the partitions by endpoint that the heartbeat changes, and raise their epoch."""
     group, replaced = heartbeat.group, heartbeat.replaced
@@ -368,7 +367,7 @@ def _change_endpoints(
         group.endpoint_epoch += 1
 
 
-def _note_missing_tags(heartbeat: Heartbeating, member: StreamsMember) -> None:
+def _note_missing_tags(heartbeat: StreamsHeartbeat, member: StreamsMember) -> None:
     """Add a status if the member lacks client tags, and its client knows the status."""
     missing = [each for each in heartbeat.configs.rack_tags if each not in member.client_tags]
     if missing and heartbeat.client.version >= _CLIENT_TAGS_SINCE:
@@ -386,7 +385,9 @@ def _unknown_member(group: StreamsGroup, member_id: str) -> RefusalError:
     )
 
 
-def _updated(member: StreamsMember, heartbeat: Heartbeating, *, is_joining: bool) -> StreamsMember:
+def _updated(
+    member: StreamsMember, heartbeat: StreamsHeartbeat, *, is_joining: bool
+) -> StreamsMember:
     """Return the member with the fields that the request has."""
     request, client = heartbeat.request, heartbeat.client.identity
     changes: dict[str, object] = {}

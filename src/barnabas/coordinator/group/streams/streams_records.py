@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.assignors.task_input import MemberTasks
 from barnabas.coordinator.group.replayed_group import (
     NO_EPOCH,
     RecordReplay,
@@ -15,7 +14,8 @@ from barnabas.coordinator.group.replayed_group import (
     remove_target,
     remove_target_epoch,
 )
-from barnabas.coordinator.group.streams.streams_member import (
+from barnabas.coordinator.group.streams.task_assignors import MemberTasks
+from barnabas.coordinator.group.streams.task_reconciliation import (
     NO_OWNED_TASKS,
     OwnedTasks,
     StreamsMember,
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from barnabas.coordinator.group.assignors.task_input import Tasks
     from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-    from barnabas.coordinator.group.streams.streams_member import ActiveTasks
+    from barnabas.coordinator.group.streams.task_assignors import Tasks
+    from barnabas.coordinator.group.streams.task_reconciliation import ActiveTasks
 
 
 _MEMBER_KEYS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.refusal import NAMES_LENGTH_MAX, RefusalError
+from barnabas.coordinator.group.group_base import NAMES_LENGTH_MAX, RefusalError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import encode_coordinator_value
 from barnabas.protocol.records.streams_group_topology import (

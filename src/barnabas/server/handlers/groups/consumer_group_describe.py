@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.requests.consumer_requests import failed_group
+from barnabas.coordinator.group.requests.member_requests import failed_group
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.server.handlers.groups.described_groups import visible_groups

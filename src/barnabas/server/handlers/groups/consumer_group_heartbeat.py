@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
-from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
+from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.handlers.groups.client_identity import client_of
@@ -36,7 +36,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
         if not cluster.image.features.has_consumer_groups:
             return failed_heartbeat(ErrorCode.UNSUPPORTED_VERSION, None)
         client = client_of(context)
-        heartbeat = Heartbeating(request, client, _may_describe(context))
+        heartbeat = ConsumerHeartbeat(request, client, _may_describe(context))
         consumers.heartbeat(heartbeat, context.version, context.respond)
         return None
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.runtime.partitioner import partition_for
-from barnabas.coordinator.share.share_partition_key import SharePartitionKey
+from barnabas.coordinator.runtime.coordinator_runtime import partition_for
+from barnabas.coordinator.share.share_partition_state import SharePartitionKey
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import (

@@ -17,7 +17,7 @@ from barnabas.server.cluster.streams_topic_names import topology_problem
 from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.streams.streams_heartbeat import StreamsHeartbeat
+    from barnabas.coordinator.group.streams.streams_heartbeat import StreamsHeartbeatResult
     from barnabas.protocol.messages.streams_group_heartbeat import (
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
@@ -57,7 +57,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
             return failed_streams_heartbeat(ErrorCode.STREAMS_INVALID_TOPOLOGY, problem)
         identity = client_of(context)
 
-        def respond(heartbeat: StreamsHeartbeat) -> None:
+        def respond(heartbeat: StreamsHeartbeatResult) -> None:
             if heartbeat.to_create:
                 # Kafka remembers errors for two heartbeats.
                 errors_ms = 2 * heartbeat.response.heartbeat_interval_ms
@@ -75,7 +75,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
 def _create_topics(
     access: Access | None,
     topics: InternalStreamsTopics,
-    heartbeat: StreamsHeartbeat,
+    heartbeat: StreamsHeartbeatResult,
     errors_ms: float,
 ) -> None:
     """Create the missing internal topics, and add earlier errors to the status."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.protocol.schema import Message
-    from barnabas.replication.requests.fetch_context import FetchContext
+    from barnabas.replication.requests.fetch_session import FetchContext
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.transaction.decisions import Initialization
-from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID, Producer
+from barnabas.coordinator.transaction.transaction_metadata import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import (
     InitProducerIdRequest,

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.replication.partition.results import FetchResult, failed_fetch
-from barnabas.replication.requests.fetch_context import answer_in_steps
+from barnabas.replication.requests.fetch_session import answer_in_steps
 from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE
 from barnabas.server.dispatch.request import EXEMPT
 from barnabas.waiting.steps import in_parts
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.replication.partition.fetch_params import FetchPartitionData
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.replication.requests.fetch_context import FetchContext
+    from barnabas.replication.requests.fetch_session import FetchContext
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.conversion.old_fetch import OldFetch
     from barnabas.server.dispatch.request import RequestContext

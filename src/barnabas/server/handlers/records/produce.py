@@ -25,7 +25,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from barnabas.record.batch import HEADER_SIZE
-from barnabas.replication.requests.delayed_produce import DelayedProduce
+from barnabas.replication.requests.delayed_writes import DelayedProduce
 from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
 from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.replication.partition.results import ProduceResult
-    from barnabas.replication.requests.deferred_append import DeferredAppend
+    from barnabas.replication.requests.delayed_writes import DeferredAppend
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.conversion.old_produce import Converted
     from barnabas.server.dispatch.request import Handle, RequestContext

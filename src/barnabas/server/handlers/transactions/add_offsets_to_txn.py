@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.transaction.transaction_metadata import Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.transaction.transaction_metadata import Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.transaction.decisions import Ending
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.transaction.decisions import EndRequest
+from barnabas.coordinator.transaction.transaction_metadata import Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -45,7 +45,7 @@ def handler(dependencies: BrokerDependencies) -> Handle:
         if not request.transactional_id:
             on_done(ErrorCode.INVALID_REQUEST)
             return
-        ending = Ending(
+        ending = EndRequest(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             request.committed,

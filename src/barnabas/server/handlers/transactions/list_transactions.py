@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.transaction.transaction_state import STATE_LABELS
+from barnabas.coordinator.transaction.transaction_metadata import STATE_LABELS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_transactions import (
     ListTransactionsRequest,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.group.requests.offset_requests import InTransaction
-from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer
-from barnabas.coordinator.transaction.producer import Producer
+from barnabas.coordinator.runtime.coordinator_record import TransactionalProducer
+from barnabas.coordinator.transaction.transaction_metadata import Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,

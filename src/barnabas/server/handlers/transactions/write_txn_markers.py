@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.runtime.transaction_ending import TransactionEnding
+from barnabas.coordinator.runtime.coordinator_record import TransactionEnding
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.configs.kind_configs import (
+from barnabas.coordinator.group.kind_configs import (
     DEAD_LETTER_AUTO_CREATE,
     DEAD_LETTER_PREFIX,
 )

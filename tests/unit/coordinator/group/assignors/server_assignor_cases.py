@@ -12,15 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from barnabas.coordinator.group.assignment import NOTHING, Target
-from barnabas.coordinator.group.assignors.assignor_input import (
+from barnabas.coordinator.group.consumer.consumer_assignors import assign_ranges, assign_uniformly
+from barnabas.coordinator.group.share.simple_assignor import assign_simply
+from barnabas.coordinator.group.targets import (
     Assigning,
     AssignorInput,
     MemberInput,
 )
-from barnabas.coordinator.group.assignors.range_assignor import assign_ranges
-from barnabas.coordinator.group.assignors.simple_assignor import assign_simply
-from barnabas.coordinator.group.assignors.uniform_assignor import assign_uniformly
+from barnabas.coordinator.group.topics import NOTHING, Target
 from barnabas.waiting.steps import run_to_end
 
 ASSIGNORS: dict[str, Callable[[AssignorInput], Assigning]] = {

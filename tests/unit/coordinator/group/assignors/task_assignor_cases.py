@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from barnabas.coordinator.group.assignors.mock_task_assignor import assign_mock
-from barnabas.coordinator.group.assignors.sticky_task_assignor import assign_sticky
-from barnabas.coordinator.group.assignors.task_input import (
+from barnabas.coordinator.group.streams.task_assignors import (
     MemberTasks,
     StreamsInput,
     StreamsMemberInput,
@@ -23,12 +21,12 @@ from barnabas.coordinator.group.assignors.task_input import (
     TaskAssignorError,
     TaskOffsets,
     Tasks,
+    assign_sticky,
 )
 from barnabas.waiting.steps import run_to_end
 
 TASK_ASSIGNORS: dict[str, Callable[[StreamsInput], TaskAssigning]] = {
     "sticky": assign_sticky,
-    "mock": assign_mock,
 }
 FAILED = {"failed": "TaskAssignorException"}
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"

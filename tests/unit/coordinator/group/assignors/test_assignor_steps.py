@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.assignors.assignor_input import (
-    AssignorInput,
-    MemberInput,
-)
-from barnabas.coordinator.group.assignors.range_assignor import assign_ranges
-from barnabas.coordinator.group.assignors.simple_assignor import assign_simply
-from barnabas.coordinator.group.assignors.sticky_task_assignor import assign_sticky
-from barnabas.coordinator.group.assignors.task_input import (
+from barnabas.coordinator.group.consumer.consumer_assignors import assign_ranges, assign_uniformly
+from barnabas.coordinator.group.share.simple_assignor import assign_simply
+from barnabas.coordinator.group.streams.task_assignors import (
     StreamsInput,
     StreamsMemberInput,
     SubtopologyInput,
+    assign_sticky,
 )
-from barnabas.coordinator.group.assignors.uniform_assignor import assign_uniformly
+from barnabas.coordinator.group.targets import (
+    AssignorInput,
+    MemberInput,
+)
 from unit.coordinator.instructions import Instructions
 
 # Limit of a step: less than SHORT_SLICE_MS. Work in one step for each member or partition of these

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from barnabas.coordinator.group.assignment import Target
-from barnabas.coordinator.group.assignors.assignor_input import (
+from barnabas.coordinator.group.consumer.consumer_assignors import assign_ranges, assign_uniformly
+from barnabas.coordinator.group.targets import (
     AssignorInput,
     MemberInput,
 )
-from barnabas.coordinator.group.assignors.range_assignor import assign_ranges
-from barnabas.coordinator.group.assignors.uniform_assignor import assign_uniformly
+from barnabas.coordinator.group.topics import Target
 from barnabas.waiting.steps import run_to_end
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from barnabas.coordinator.group.assignors import sticky_task_assignor
-from barnabas.coordinator.group.assignors.mock_task_assignor import assign_mock
-from barnabas.coordinator.group.assignors.sticky_task_assignor import Task, assign_sticky
-from barnabas.coordinator.group.assignors.task_input import (
+from barnabas.coordinator.group.streams import task_assignors
+from barnabas.coordinator.group.streams.task_assignors import (
     MemberTasks,
     StreamsInput,
     StreamsMemberInput,
     SubtopologyInput,
+    Task,
     TaskAssignorError,
     Tasks,
+    assign_sticky,
 )
 from barnabas.waiting.steps import run_to_end
 
@@ -69,15 +69,10 @@ def by_process(group: StreamsInput, found: dict[str, MemberTasks]) -> dict[str, 
 
 @given(groups())
 def test_each_active_task_has_one_member(group: StreamsInput) -> None:
-    for assign in (assign_sticky, assign_mock):
-        try:
-            found = run_to_end(assign(group))
-        except TaskAssignorError:
-            assert assign is assign_mock
-            continue
-        assert found.keys() == group.members.keys()
-        active = [task for own in found.values() for task in listed(own.active)]
-        assert sorted(active) == all_tasks(group)
+    found = run_to_end(assign_sticky(group))
+    assert found.keys() == group.members.keys()
+    active = [task for own in found.values() for task in listed(own.active)]
+    assert sorted(active) == all_tasks(group)
 
 
 @given(groups())
@@ -128,7 +123,7 @@ def test_tasks_of_small_groups_are_those_of_the_general_algorithm(group: Streams
     for _ in range(2):
         found = run_to_end(assign_sticky(group))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sticky_task_assignor, "_known_tasks", lambda _: None)
+            patch.setattr(task_assignors, "_known_tasks", lambda _: None)
             assert run_to_end(assign_sticky(group)) == found
         members = {
             name: StreamsMemberInput(each.process_id, found[name])
@@ -164,17 +159,8 @@ def test_a_member_with_more_of_the_state_is_preferred() -> None:
 
 def test_a_group_without_members_cannot_get_tasks() -> None:
     group = StreamsInput({}, {"0": SubtopologyInput(1, is_stateful=False)})
-    for assign in (assign_sticky, assign_mock):
-        with pytest.raises(TaskAssignorError, match="No member"):
-            run_to_end(assign(group))
-
-
-def test_two_owners_of_a_task_fail_the_mock_assignor() -> None:
-    owned = MemberTasks({"0": frozenset({0})})
-    members = {name: StreamsMemberInput(name, owned) for name in "ab"}
-    group = StreamsInput(members, {"0": SubtopologyInput(1, is_stateful=False)})
-    with pytest.raises(TaskAssignorError, match="0_0 has two owners"):
-        run_to_end(assign_mock(group))
+    with pytest.raises(TaskAssignorError, match="No member"):
+        run_to_end(assign_sticky(group))
 
 
 def test_a_large_group_is_computed_in_many_steps() -> None:

@@ -10,7 +10,7 @@ from barnabas.coordinator.group.classic.classic_member import (
     decode_subscription,
     subscribed_topics,
 )
-from barnabas.coordinator.group.refusal import TOPIC_NAMES_MAX
+from barnabas.coordinator.group.group_base import TOPIC_NAMES_MAX
 from barnabas.protocol.protocol_error import ProtocolError
 from unit.coordinator.members_world import subscription
 

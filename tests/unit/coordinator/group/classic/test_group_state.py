@@ -15,7 +15,7 @@ from barnabas.coordinator.group.classic.classic_member import (
     MemberIdentity,
     MemberTimes,
 )
-from barnabas.coordinator.group.group_memory import GroupMemory
+from barnabas.coordinator.group.group_base import GroupMemory
 
 
 def group_in(state: GroupState) -> ClassicGroup:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.configs.config import DEFINITION
-from barnabas.coordinator.group.configs.kind_configs import ASSIGNOR_KEYS, ConsumerGroupConfig
+from barnabas.coordinator.group.group_config import DEFINITION
+from barnabas.coordinator.group.kind_configs import ASSIGNOR_KEYS, ConsumerGroupConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.definition import ConfigError
 from unit.coordinator.consumers_world import ConsumersWorld

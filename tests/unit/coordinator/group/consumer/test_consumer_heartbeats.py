@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.refusal import NAMES_LENGTH_MAX, TOPIC_NAMES_MAX
+from barnabas.coordinator.group.group_base import NAMES_LENGTH_MAX, TOPIC_NAMES_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.consumers_world import REBALANCE_MS, ConsumersWorld
 from unit.coordinator.coordinator_world import counted_lookups

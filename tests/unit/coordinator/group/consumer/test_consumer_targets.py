@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.coordinator.group import targets as group_targets
 from barnabas.coordinator.group.consumer import consumer_targets
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import Member

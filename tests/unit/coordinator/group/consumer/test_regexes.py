@@ -13,7 +13,7 @@ from barnabas.coordinator.group.consumer import (
     regexes,
 )
 from barnabas.coordinator.group.consumer.consumer_shard import Matched, MatchedTopics
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.coordinator.runtime.state_partition import StatePartition
 from unit.coordinator.consumers_world import ConsumersWorld
 from unit.coordinator.coordinator_world import Topics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.offsets import offset_cleaner
-from barnabas.coordinator.group.refusal import TOPIC_NAMES_MAX
+from barnabas.coordinator.group import offset_cleaner
+from barnabas.coordinator.group.group_base import TOPIC_NAMES_MAX
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.members_world import MembersWorld, subscription
 from unit.coordinator.streams_world import StreamsWorld, topology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
+from barnabas.coordinator.group.offset_store import CommittedOffset, OffsetStore
 
 GROUP, KEY, OTHER = "group", ("t", 0), ("t", 1)
 PRODUCER = 7

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.offsets.offset_fetch import GroupOffsets, fetch_group
-from barnabas.coordinator.group.offsets.offset_store import CommittedOffset
+from barnabas.coordinator.group.offset_store import CommittedOffset
+from barnabas.coordinator.group.requests.offset_requests import GroupOffsets, fetch_group
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

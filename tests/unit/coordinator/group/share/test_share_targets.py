@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group import targets
-from barnabas.coordinator.group.assignment import NOTHING
-from barnabas.coordinator.group.assignors.assignor_input import STEP
 from barnabas.coordinator.group.share import share_membership
 from barnabas.coordinator.group.share.share_group import ShareGroup
+from barnabas.coordinator.group.targets import STEP
+from barnabas.coordinator.group.topics import NOTHING
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.shares_world import SharesWorld
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.group_coordinator import group_families
-from barnabas.coordinator.group.offsets.offset_changes import MemberClaim, OffsetsToCommit
-from barnabas.coordinator.group.offsets.offset_store import CommittedOffset
+from barnabas.coordinator.group.offset_changes import MemberClaim, OffsetsToCommit
+from barnabas.coordinator.group.offset_store import CommittedOffset
 from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse

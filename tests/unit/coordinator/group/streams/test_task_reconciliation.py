@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.assignors.task_input import MemberTasks
-from barnabas.coordinator.group.group_memory import GroupMemory
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import GroupMemory, RefusalError
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
-from barnabas.coordinator.group.streams.streams_member import (
+from barnabas.coordinator.group.streams.task_assignors import MemberTasks
+from barnabas.coordinator.group.streams.task_reconciliation import (
     OwnedTasks,
     StreamsMember,
     StreamsMemberState,
-)
-from barnabas.coordinator.group.streams.task_reconciliation import (
     TaskReconciliation,
     reconcile_tasks,
 )

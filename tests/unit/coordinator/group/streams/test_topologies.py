@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from barnabas.coordinator.group.refusal import NAMES_LENGTH_MAX, RefusalError
+from barnabas.coordinator.group.group_base import NAMES_LENGTH_MAX, RefusalError
 from barnabas.coordinator.group.streams.configuring import (
     STEP,
     ConfiguredTopology,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.coordinator.group.refusal import RefusalError
+from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.requests.streams_requests import (
     described,
     described_value,

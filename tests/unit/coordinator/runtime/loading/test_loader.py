@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.coordinator.runtime.loading.loader import Loader
-from barnabas.coordinator.runtime.shards.shard_state import ShardState
+from barnabas.coordinator.runtime.loader import Loader
+from barnabas.coordinator.runtime.shard import ShardState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.runtime.shards.shard_state import SHARD_STATES, ShardEvent, ShardState
+from barnabas.coordinator.runtime.shard import SHARD_STATES, ShardEvent, ShardState
 from barnabas.protocol.errors import ErrorCode
 from unit.coordinator.coordinator_world import CoordinatorWorld
 

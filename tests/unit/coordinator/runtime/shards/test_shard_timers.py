@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
-from barnabas.coordinator.runtime.shards.shard_timers import RETRY_MS, RETRY_MS_MAX, ShardTimers
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
+from barnabas.coordinator.runtime.shard import RETRY_MS, RETRY_MS_MAX, ShardTimers
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
 

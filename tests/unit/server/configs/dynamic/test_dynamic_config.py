@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.coordinator.group.configs.kind_configs import (
+from barnabas.coordinator.group.kind_configs import (
     DEAD_LETTER_AUTO_CREATE,
     DEAD_LETTER_PREFIX,
 )

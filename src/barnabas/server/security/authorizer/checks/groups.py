@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
-from barnabas.coordinator.group.requests.consumer_requests import failed_group
+from barnabas.coordinator.group.requests.member_requests import failed_group
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult
 from barnabas.protocol.messages.describe_groups import DescribedGroup

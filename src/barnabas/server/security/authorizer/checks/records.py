@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import problem_of
-from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID
+from barnabas.coordinator.transaction.transaction_metadata import NO_EPOCH, NO_PRODUCER_ID
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

@@ -1,1 +1,0 @@
-"""The assignors of Kafka: server-side assignors of partitions, and assignors of tasks."""

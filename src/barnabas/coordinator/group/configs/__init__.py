@@ -1,1 +1,0 @@
-"""Configuration keys of groups, by protocol."""
