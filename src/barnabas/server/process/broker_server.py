@@ -43,17 +43,15 @@ from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
-from barnabas.server.process.group_settings import make_group_settings
+from barnabas.server.peers.latest_offsets import LatestOffsets
+from barnabas.server.process.coordinators import make_group_settings, make_share_coordinator
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
-from barnabas.server.share.coordination import make_share_coordinator
-from barnabas.server.share.dead_letters.dead_letter_settings import DeadLetterSettings
-from barnabas.server.share.dead_letters.dead_letter_writer import (
+from barnabas.server.share.dead_letter_writer import (
     DeadLetterDependencies,
     DeadLetterWriter,
 )
-from barnabas.server.share.group_settings import ShareGroupSettings
-from barnabas.server.share.latest_offsets import LatestOffsets
+from barnabas.server.share.group_settings import DeadLetterSettings, ShareGroupSettings
 from barnabas.server.share.persister import Persister
 from barnabas.server.share.share_partitions import SharePartitions, SharePartitionServices
 from barnabas.server.startup.node_failure import (

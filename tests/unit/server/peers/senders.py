@@ -22,12 +22,12 @@ from barnabas.protocol.messages import (
 )
 from barnabas.runtime.executor import InlineExecutor
 from barnabas.server.conversion.conversion_queue import ConversionQueue
-from barnabas.server.share.dead_letters.dead_letter import DeadLetter
-from barnabas.server.share.dead_letters.dead_letter_writer import (
+from barnabas.server.peers.latest_offsets import LatestOffsets
+from barnabas.server.share.dead_letter_records import DeadLetter
+from barnabas.server.share.dead_letter_writer import (
     DeadLetterDependencies,
     DeadLetterWriter,
 )
-from barnabas.server.share.latest_offsets import LatestOffsets
 from barnabas.server.share.persister import Persister
 from barnabas.server.transactions.marker_sender import NetworkMarkerSender
 from barnabas.server.transactions.verification import Operation, TransactionVerification

@@ -1,13 +1,23 @@
-"""Creates the share coordinator of a broker."""
+"""Creation of a broker's share coordinator, and of the configuration of its groups."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.configs.group_type_settings import GroupSettings, GroupTypeSettings
+from barnabas.coordinator.group.configs.kind_configs import (
+    ASSIGNMENT_INTERVAL,
+    SHARE_ASSIGNMENT_INTERVAL,
+    STREAMS_ASSIGNMENT_INTERVAL,
+    ConsumerGroupConfig,
+    ShareGroupConfig,
+    StreamsGroupConfig,
+)
 from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareSurroundings
+from barnabas.metadata.configs.configs_image import GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.coordinator.share.config import ShareCoordinatorConfig
@@ -15,7 +25,39 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
     from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+    from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.topic_partition import TopicPartition
+
+
+def make_group_settings(
+    config: ParsedConfig, cluster: ClusterView, dynamic: DynamicBrokerConfig
+) -> GroupSettings:
+    """Return the configuration of groups.
+
+    Args:
+        config: the configuration of the broker at its start.
+        cluster: has the configs of single groups.
+        dynamic: the current configuration. The result follows it.
+    """
+
+    def overrides(group_id: str) -> Mapping[str, str]:
+        return cluster.image.configs.get(GROUP, group_id)
+
+    settings = GroupSettings(
+        GroupTypeSettings(config.build(ConsumerGroupConfig), overrides),
+        GroupTypeSettings(config.build(ShareGroupConfig), overrides),
+        GroupTypeSettings(config.build(StreamsGroupConfig), overrides),
+    )
+
+    def apply(changed: ParsedConfig) -> None:
+        settings.consumers.config = changed.build(ConsumerGroupConfig)
+        settings.shares.config = changed.build(ShareGroupConfig)
+        settings.streams.config = changed.build(StreamsGroupConfig)
+
+    intervals = (ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL, STREAMS_ASSIGNMENT_INTERVAL)
+    dynamic.subscribe(intervals, apply)
+    return settings
 
 
 def make_share_coordinator(
