@@ -26,7 +26,7 @@ from barnabas.coordinator.transaction.transaction_record import read_transaction
 from barnabas.coordinator.transaction.transaction_shard import TransactionShard
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.controller_access.producer_ids import ProducerIds
+from barnabas.server.controller_access.broker_requests import ProducerIds
 from barnabas.server.transactions.marker_writer import MarkerWriter
 from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.producers import producer_state

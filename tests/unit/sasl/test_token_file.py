@@ -15,7 +15,7 @@ from barnabas.sasl.jaas import OAUTHBEARER_MODULE
 from barnabas.sasl.token_file import ALLOWED_FILES, TokenFile, token_file
 from barnabas.sasl.unsecured_token import make_unsecured
 from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
+from barnabas.server.configs.oauth_settings import TokenLoginSettings
 from barnabas.settings.key import ConfigError
 
 TOKEN = make_unsecured({"sub": "alice", "exp": 4_000_000_000})

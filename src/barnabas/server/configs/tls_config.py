@@ -20,7 +20,7 @@ from barnabas.settings.range import each_one_of, one_of, satisfying
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.server.configs.security_protocol import SecurityProtocol
+    from barnabas.server.configs.endpoints import SecurityProtocol
     from barnabas.settings.definition import ParsedConfig
     from barnabas.settings.range import ConfigValue, Range
 

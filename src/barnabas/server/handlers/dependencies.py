@@ -23,17 +23,15 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.cluster.lost_leaders import LostLeaders
     from barnabas.server.configs.described_configs import DescribedConfigs
-    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
-    from barnabas.server.controller_access.auto_topics import AutoTopics
-    from barnabas.server.controller_access.controller_access import ControllerAccess
-    from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
-    from barnabas.server.controller_access.producer_ids import ProducerIds
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.controller_access.auto_topics import AutoTopics, InternalStreamsTopics
+    from barnabas.server.controller_access.broker_requests import ProducerIds
+    from barnabas.server.controller_access.controller_access import ControllerAccess, QuorumApi
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import Entry
     from barnabas.server.dispatch.served_api import ServedApi
     from barnabas.server.listeners.node_sockets import NodeSockets
     from barnabas.server.quorum.broker_watch import BrokerWatch
-    from barnabas.server.quorum.quorum_api import QuorumApi
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.security.authorizer.guard import Guard
     from barnabas.server.share.persister import Persister

@@ -26,14 +26,14 @@ from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.server.cluster.lost_leaders import LostLeaders
 from barnabas.server.configs.described_configs import DescribedConfigs
-from barnabas.server.configs.dynamic.dynamic_subscriptions import subscribe_to_dynamic_keys
-from barnabas.server.configs.listener_endpoints import advertised_endpoints
-from barnabas.server.configs.topic_configs import TopicConfigs
-from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
-from barnabas.server.controller_access.auto_topics import AutoTopics
-from barnabas.server.controller_access.directory_assignments import DirectoryAssignments
-from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
-from barnabas.server.controller_access.producer_ids import ProducerIds
+from barnabas.server.configs.dynamic_config import TopicConfigs, subscribe_to_dynamic_keys
+from barnabas.server.configs.endpoints import advertised_endpoints
+from barnabas.server.controller_access.auto_topics import AutoTopics, InternalStreamsTopics
+from barnabas.server.controller_access.broker_requests import (
+    DirectoryAssignments,
+    ForwardedAlterPartition,
+    ProducerIds,
+)
 from barnabas.server.controller_access.registration import (
     Registrant,
     Registration,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from barnabas.network.connection import Connection
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock
-    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.listeners.listener import Listener
     from barnabas.server.process.shared_server import SharedServer

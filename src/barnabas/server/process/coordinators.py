@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.replication.requests.delayed_delete_records import DeleteRecordsResult
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.topic_partition import TopicPartition
 

@@ -11,7 +11,7 @@ from barnabas.server.listeners.listener import Listener
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.dispatch.request import Entry
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas

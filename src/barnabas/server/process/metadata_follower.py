@@ -18,7 +18,7 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.replication.partition.partition_registry import LeadershipChanges
 from barnabas.server.cluster.log_assignments import LogAssignments
-from barnabas.server.configs.topic_configs import default_keys
+from barnabas.server.configs.dynamic_config import default_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
-    from barnabas.server.configs.topic_configs import TopicConfigs
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig, TopicConfigs
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.manager.log_manager import LogManager
 

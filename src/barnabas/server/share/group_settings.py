@@ -21,7 +21,7 @@ from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
     from barnabas.settings.definition import ParsedConfig
 
 

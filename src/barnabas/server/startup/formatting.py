@@ -21,7 +21,7 @@ from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
 from barnabas.raft.voter_set import Address, ReplicaKey, Voter, VoterSet
 from barnabas.server.configs.config import log_directories
-from barnabas.server.configs.endpoint import parse_address
+from barnabas.server.configs.endpoints import parse_address
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
 from barnabas.storage.errors import DirectoryInUseError
 from barnabas.storage.files.log_directory import LOCK_FILE, write_identity

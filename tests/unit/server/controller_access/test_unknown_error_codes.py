@@ -34,9 +34,11 @@ from barnabas.raft.transport.conversion import core_response
 from barnabas.replication.partition.alter_partition import AlterPartitionProposal
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.cluster_view import ClusterView
-from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
+from barnabas.server.controller_access.broker_requests import (
+    DirectoryAssignments,
+    ForwardedAlterPartition,
+)
 from barnabas.server.controller_access.controller_registrant import ControllerRegistrant
-from barnabas.server.controller_access.directory_assignments import DirectoryAssignments
 from barnabas.server.controller_access.registration import Registrant, Registration
 from barnabas.sim.world import SimWorld
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition

@@ -19,7 +19,7 @@ from barnabas.sasl.jaas import OAUTHBEARER_MODULE
 from barnabas.sasl.oauthbearer_messages import ACKNOWLEDGMENT, INVALID_TOKEN, bearer_message
 from barnabas.sasl.unsecured_token import make_unsecured
 from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.configs.security.oauth_settings import UNSECURED, VALIDATOR
+from barnabas.server.configs.oauth_settings import UNSECURED, VALIDATOR
 from barnabas.server.process.node import Node
 from barnabas.server.security.sasl.issuer_keys import parse_keys
 from barnabas.settings.key import ConfigError

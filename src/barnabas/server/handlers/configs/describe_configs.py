@@ -27,7 +27,7 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from barnabas.server.configs.dynamic.config_admin import names_broker
+from barnabas.server.configs.config_admin import names_broker
 from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
-    from barnabas.server.configs.security.listener_sasl import ListenerSasl
+    from barnabas.server.configs.listener_sasl import ListenerSasl
     from barnabas.server.dispatch.request import (
         Entry,
         Handle,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.loop import Runtime
     from barnabas.runtime.timer import Cancellable
-    from barnabas.server.configs.security.oauth_settings import KeySource
+    from barnabas.server.configs.oauth_settings import KeySource
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.scram_server import ScramUsers
     from barnabas.sasl.server_mechanism import ServerMechanism
-    from barnabas.server.configs.security.listener_sasl import ListenerSasl, MechanismSettings
+    from barnabas.server.configs.listener_sasl import ListenerSasl, MechanismSettings
 
 _NONCE_BYTES = 24
 

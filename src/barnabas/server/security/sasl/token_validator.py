@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.server_mechanism import Identity
-    from barnabas.server.configs.security.oauth_settings import KeySource, OAuthSettings
+    from barnabas.server.configs.oauth_settings import KeySource, OAuthSettings
 
 _log = logging.getLogger(__name__)
 

@@ -20,16 +20,15 @@ from barnabas.sasl.jaas import (
 from barnabas.sasl.oauthbearer_messages import OAUTHBEARER
 from barnabas.sasl.plain import PLAIN
 from barnabas.sasl.scram_keys import SCRAM_MECHANISMS
-from barnabas.server.configs.security.keys_of_listener import KeysOfListener
-from barnabas.server.configs.security.sasl_keys import GSSAPI
+from barnabas.server.configs.sasl_keys import GSSAPI, KeysOfListener
 from barnabas.settings.definition import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.server.configs.security.oauth_settings import OAuthSettings
-    from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
+    from barnabas.server.configs.oauth_settings import OAuthSettings, TokenLoginSettings
     from barnabas.settings.definition import ParsedConfig
+
 
 _ENABLED = "sasl.enabled.mechanisms"
 _JAAS = "sasl.jaas.config"
@@ -113,7 +112,7 @@ def login_settings(
     module = _module(keys, mechanism)
     if mechanism == OAUTHBEARER:
         # Imported only for nodes that log in by tokens.
-        from barnabas.server.configs.security.token_login_settings import token_login_settings
+        from barnabas.server.configs.oauth_settings import token_login_settings
 
         return token_login_settings(keys, {} if module is None else module.options, name)
     if module is None or not module.username or not module.password:
@@ -167,7 +166,7 @@ def _mechanism(keys: KeysOfListener, mechanism: str) -> MechanismSettings:
     module = _module(keys, mechanism)
     if mechanism == OAUTHBEARER:
         # Imported only for listeners with OAUTHBEARER.
-        from barnabas.server.configs.security.oauth_settings import oauth_settings
+        from barnabas.server.configs.oauth_settings import oauth_settings
 
         # Kafka requires a login module, which may have no options.
         module = module or LoginModule(OAUTHBEARER_MODULE, {})

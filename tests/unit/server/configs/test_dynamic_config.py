@@ -14,9 +14,8 @@ from barnabas.coordinator.group.configs.kind_configs import (
 from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.configuration import BROKER_KEYS
-from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+from barnabas.server.configs.dynamic_config import DynamicBrokerConfig, default_keys
 from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS
-from barnabas.server.configs.topic_configs import default_keys
 from barnabas.settings.key import DynamicMode
 from barnabas.storage.topic_partition import TopicPartition
 from unit.metadata.clusters import config, image_of

@@ -10,7 +10,7 @@ import pytest
 from barnabas.controller.configs.configs import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.configs.dynamic.log_levels import (
+from barnabas.server.configs.config_admin import (
     change_level,
     check_level_change,
     described_levels,
