@@ -27,7 +27,7 @@ from barnabas.coordinator.transaction.transaction_shard import TransactionShard
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.controller_access.broker_requests import ProducerIds
-from barnabas.server.transactions.marker_writer import MarkerWriter
+from barnabas.server.peers.markers import MarkerWriter
 from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.producers import producer_state
 from barnabas.storage.producers.open_transactions import OpenTransactions

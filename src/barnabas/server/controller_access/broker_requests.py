@@ -141,7 +141,10 @@ class _Assignment(NamedTuple):
 
 
 class DirectoryAssignments:
-    """Queue of directory assignments to report to the controller."""
+    """Queue of directory assignments to report to the controller.
+
+    Reports are collected during a turn and sent in one request. At most one request is in flight.
+    """
 
     __slots__ = (
         "_broker_epoch",

@@ -375,7 +375,7 @@ class Registration:
 
     def _report_refusal(self, request_name: str, error: ErrorCode) -> None:
         if error is ErrorCode.REQUEST_TIMED_OUT:
-            # The request timed out before it reached a controller. During a start, `quorum_wait`
+            # The request timed out before it reached a controller. During a start, `QuorumWait`
             # logs a warning in this case.
             _log.info("No controller responded to %s in time", request_name)
         elif error is not self.last_refusal:

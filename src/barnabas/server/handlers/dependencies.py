@@ -31,15 +31,14 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Entry
     from barnabas.server.dispatch.served_api import ServedApi
     from barnabas.server.listeners.node_sockets import NodeSockets
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry
+    from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
+    from barnabas.server.peers.transaction_verification import TransactionVerification
     from barnabas.server.quorum.broker_watch import BrokerWatch
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.security.authorizer.guard import Guard
     from barnabas.server.share.persister import Persister
     from barnabas.server.share.share_partitions import SharePartitions
-    from barnabas.server.telemetry.client_telemetry import ClientTelemetry
-    from barnabas.server.transactions.marker_sender import NetworkMarkerSender
-    from barnabas.server.transactions.marker_writer import MarkerWriter
-    from barnabas.server.transactions.verification import TransactionVerification
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.manager.log_manager import LogManager
 

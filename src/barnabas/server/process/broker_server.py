@@ -44,6 +44,8 @@ from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
 from barnabas.server.peers.latest_offsets import LatestOffsets
+from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
+from barnabas.server.peers.transaction_verification import TransactionVerification
 from barnabas.server.process.coordinators import make_group_settings, make_share_coordinator
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
@@ -59,9 +61,6 @@ from barnabas.server.startup.node_failure import (
     last_directory_failure,
     metadata_failure,
 )
-from barnabas.server.transactions.marker_sender import NetworkMarkerSender
-from barnabas.server.transactions.marker_writer import MarkerWriter
-from barnabas.server.transactions.verification import TransactionVerification
 from barnabas.storage.config import storage_config
 from barnabas.storage.files.metadata_files import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
@@ -77,8 +76,8 @@ if TYPE_CHECKING:
     from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.listeners.listener import Listener
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry
     from barnabas.server.process.shared_server import SharedServer
-    from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -515,8 +514,7 @@ class BrokerServer:
     def _make_telemetry(self) -> ClientTelemetry | None:
         if self._config.string("barnabas.client.telemetry") == "none":
             return None
-        from barnabas.server.telemetry.client_telemetry import ClientTelemetry
-        from barnabas.server.telemetry.receiver import LoggingReceiver
+        from barnabas.server.metrics.client_telemetry import ClientTelemetry, LoggingReceiver
 
         max_bytes = self._config.integer("telemetry.max.bytes")
         return ClientTelemetry(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.server.controller_access.forwarding import ControllerChannels
     from barnabas.server.process.broker_server import BrokerServer
     from barnabas.server.process.controller_server import ControllerServer
-    from barnabas.server.quorum.quorum_wait import QuorumWait
+    from barnabas.server.quorum.quorum_watch import QuorumWait
     from barnabas.server.startup.cluster_ids import ClusterIdCheck, ClusterIds
 
 _log = logging.getLogger(__name__)
@@ -290,7 +290,7 @@ class Node:
     # -- in a cluster -------------------------------------------------------------------------
 
     def _join_cluster(self) -> None:
-        from barnabas.server.quorum.quorum_wait import QuorumWait
+        from barnabas.server.quorum.quorum_watch import QuorumWait
 
         shared, cluster = self.shared, self._configuration.cluster
         others = {voter: at for voter, at in cluster.voters.items() if voter != cluster.node_id}

@@ -32,8 +32,7 @@ from barnabas.protocol.messages.vote import (
 from barnabas.raft.log.metadata_log import METADATA_TOPIC
 from barnabas.raft.transport.conversion import core_response
 from barnabas.replication.partition.alter_partition import AlterPartitionProposal
-from barnabas.server.cluster.backlog import Backlog
-from barnabas.server.cluster.cluster_view import ClusterView
+from barnabas.server.cluster.cluster_view import Backlog, ClusterView
 from barnabas.server.controller_access.broker_requests import (
     DirectoryAssignments,
     ForwardedAlterPartition,

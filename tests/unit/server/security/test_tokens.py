@@ -21,7 +21,7 @@ from barnabas.sasl.unsecured_token import make_unsecured
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.configs.oauth_settings import UNSECURED, VALIDATOR
 from barnabas.server.process.node import Node
-from barnabas.server.security.sasl.issuer_keys import parse_keys
+from barnabas.server.security.sasl.signed_tokens import parse_keys
 from barnabas.settings.key import ConfigError
 from unit.server.security_settings import PREFIX, sasl_settings
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient

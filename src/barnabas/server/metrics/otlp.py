@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     Field = tuple[int, int, "int | memoryview"]
 
+
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _VARINT_BYTES_MAX = 10
 

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from barnabas.server.transactions.marker_sender import NetworkMarkerSender
+from barnabas.server.peers.markers import NetworkMarkerSender
 from barnabas.sim.world import sim_runtime
 from barnabas.storage.topic_partition import TopicPartition
 

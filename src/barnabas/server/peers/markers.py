@@ -1,9 +1,8 @@
-"""Sends the markers of ended transactions (Kafka's TransactionMarkerChannelManager).
+"""Writes and sends the markers of ended transactions (Kafka's TransactionMarkerChannelManager).
 
-Markers for partitions of this broker are written directly.
-
-Markers are written from the next turn of the loop on, after the response to the request that ends
-the transaction. A turn serves a limited number of partitions.
+Markers for partitions of this broker are written directly. Markers are written from the next turn
+of the loop on, after the response to the request that ends the transaction. A turn serves a limited
+number of partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.runtime.transaction_ending import TransactionEnding
+from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
+from barnabas.coordinator.runtime.transaction_ending import TransactionEnding, build_end_marker
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,21 +23,90 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings, raise_later
-from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import in_parts, run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.transaction.markers import Markers
     from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
+    from barnabas.replication.partition.results import ProduceResult
+    from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.peers.peer_queues import PartsRequest
-    from barnabas.server.transactions.marker_writer import MarkerWriter
+
+
+_ACKS_ALL = -1
+_TIMEOUT_MS = 30_000
+# Markers to write in one turn of the event loop: each takes 0.2 ms.
+WRITTEN_AT_ONCE = 20
+# Errors of a group coordinator that is on another broker or not ready. As in Kafka, the sender
+# finds the leader again.
+_NOT_READY = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class MarkerWriter:
+    """Appends markers. The group coordinator appends the markers for committed offsets."""
+
+    __slots__ = ("_clock", "_groups", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, clock: Clock) -> None:
+        self._replicas = replicas
+        self._groups = groups
+        self._clock = clock
+
+    def write(
+        self,
+        ending: TransactionEnding,
+        partitions: Iterable[TopicPartition],
+        on_result: Callable[[TopicPartition, ErrorCode], None],
+    ) -> None:
+        """Append the marker to partitions that exist.
+
+        Args:
+            ending: the marker.
+            partitions: the partitions.
+            on_result: called once for each partition, with NONE after the commit of its marker.
+        """
+        batches: dict[TopicPartition, memoryview] = {}
+        now_ms = self._clock.wall_ms()
+        for partition in partitions:
+            if partition.topic == OFFSETS_TOPIC:
+                self._end_offsets(ending, partition, on_result)
+            else:
+                batches[partition] = memoryview(build_end_marker(ending, now_ms))
+        if not batches:
+            return
+
+        def on_appended(results: dict[TopicPartition, ProduceResult]) -> None:
+            for partition, result in results.items():
+                on_result(partition, result.error)
+
+        self._replicas.append_records(_TIMEOUT_MS, _ACKS_ALL, batches, ending.origin, on_appended)
+
+    def _end_offsets(
+        self,
+        ending: TransactionEnding,
+        partition: TopicPartition,
+        on_result: Callable[[TopicPartition, ErrorCode], None],
+    ) -> None:
+        def on_done(error: ErrorCode) -> None:
+            is_ready = error not in _NOT_READY
+            on_result(partition, error if is_ready else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        self._groups.runtime.complete_transaction(partition.partition, ending, on_done)
+
 
 _log = logging.getLogger(__name__)
 

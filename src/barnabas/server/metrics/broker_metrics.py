@@ -1,9 +1,16 @@
-"""Metrics of share sessions and share partitions (KIP-932)."""
+"""Metrics of share groups and of transactions on a broker (KIP-932).
+
+Those of transactions are Kafka's TransactionStateManager, TransactionMarkerChannelManager,
+AddPartitionsToTxnManager, and two gauges of ReplicaManager.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.runtime.loading.load_times import load_time_families
+from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.metrics.registry import summary_of
@@ -11,10 +18,15 @@ from barnabas.metrics.registry import summary_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.metrics.family import Tags
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.server.peers.markers import NetworkMarkerSender
+    from barnabas.server.peers.transaction_verification import TransactionVerification
     from barnabas.server.share.share_meters import ShareMeters
     from barnabas.server.share.share_partition import SharePartition
     from barnabas.server.share.share_partitions import SharePartitions
+
 
 # Attributes of DeadLetterCounts by Kafka's name.
 _DEAD_LETTERS = {
@@ -106,3 +118,57 @@ def _tags(partition: SharePartition) -> Tags:
         ("topic", where.topic),
         ("partition", str(where.partition)),
     )
+
+
+# A transaction is late this long after transaction.max.timeout.ms, as in Kafka.
+_LATE_MS = 300_000
+
+
+def transaction_families(
+    transactions: TransactionCoordinator,
+    sender: NetworkMarkerSender,
+    verification: TransactionVerification,
+) -> Iterator[MetricFamily]:
+    """Yield the metrics of the coordinator, of markers, and of verification."""
+    yield from load_time_families(
+        transactions.runtime.load_times,
+        transactions.runtime.now_ms(),
+        (names.TRANSACTION_LOAD_TIME_AVG, names.TRANSACTION_LOAD_TIME_MAX),
+    )
+    for name, value in (
+        (names.MARKERS_WITHOUT_LEADER, sender.unknown_leaders),
+        (names.MARKER_CONNECTIONS, sender.queues.connections),
+        (names.MARKER_CONNECTIONS_CREATED, sender.queues.connections_created),
+        (names.MARKER_REQUESTS, sender.queues.sent),
+        (names.MARKER_RESPONSES, sender.queues.responses),
+        (names.MARKER_LOG_APPEND_RETRIES, transactions.append_retries),
+        (names.VERIFICATION_FAILURES, verification.failures),
+    ):
+        yield MetricFamily(name, [((), value)])
+    yield MetricFamily(names.VERIFICATION_TIME, [((), summary_of(verification.times))])
+    states: Counter[TransactionState] = Counter()
+    for shard in transactions.runtime.active_shards():
+        states.update(shard.state_counts)
+    yield MetricFamily(
+        names.TRANSACTIONS, [((("state", each.label),), states[each]) for each in TransactionState]
+    )
+
+
+def producer_families(
+    replicas: ReplicaManager, timeout_ms: int, now_ms: int
+) -> Iterator[MetricFamily]:
+    """Yield the numbers of remembered producers, and of led partitions with a late transaction.
+
+    Args:
+        replicas: the replicas of the broker.
+        timeout_ms: `transaction.max.timeout.ms`.
+        now_ms: the wall-clock time.
+    """
+    oldest_ms = now_ms - timeout_ms - _LATE_MS
+    producers = late = 0
+    for partition in replicas.partitions():
+        state = partition.log.producer_state
+        producers += len(state.entries)
+        late += partition.is_leader and state.has_transaction_before(oldest_ms)
+    yield MetricFamily(names.PRODUCER_IDS, [((), producers)])
+    yield MetricFamily(names.LATE_TRANSACTIONS, [((), late)])

@@ -1,11 +1,14 @@
-"""Metrics of requests and connections (Kafka: RequestMetrics, socket-server-metrics).
+"""Metrics of a node in each role: requests, connections, client quotas and the process.
 
 Most requests are handled in the turn of the loop that reads them, and their response is written in
-the same turn. They wait in no queue, so their queue and send times count as 0 ms.
+the same turn. They wait in no queue, so their queue and send times count as 0 ms. A client has
+metrics of quotas while it has a quota, and until an hour after its last request. Their tags name
+the user and the client id that share the quota: both, or one of them and "".
 """
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,14 +18,24 @@ from barnabas.metrics.registry import QUANTILES
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSoftware
-from barnabas.server.dispatch.request_statistics import BOUNDS_MS
+from barnabas.server.dispatch.request_statistics import BOUNDS_MS, Times
+from barnabas.server.quotas.sanitized_user import sanitized_user
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeVar
 
     from barnabas.metrics.family import Tags
-    from barnabas.server.dispatch.request_statistics import ApiStatistics, RequestStatistics, Times
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.loop_watch import LoopWatch
+    from barnabas.runtime.timer import Timer
+    from barnabas.server.dispatch.request_statistics import ApiStatistics, RequestStatistics
     from barnabas.server.listeners.listener import Listener
+    from barnabas.server.quotas.client_quotas import ClientQuotas
+    from barnabas.server.quotas.client_usage import ClientUsage
+
+    U = TypeVar("U", bound="ClientUsage")
+
 
 # Maximum number of principals per listener in the metrics.
 _PRINCIPALS_MAX = 1000
@@ -160,3 +173,113 @@ def _by_principal(listener: Listener) -> dict[str, int]:
 
 def _software(session: object) -> ClientSoftware:
     return session if isinstance(session, ClientSoftware) else UNKNOWN_SOFTWARE
+
+
+_MS_PER_S = 1000.0
+_CHECK_MS = 1000.0
+_WALL = (("clock", "wall"),)
+_CPU = (("clock", "cpu"),)
+
+
+class ProcessMetrics:
+    """Measures pauses and lags between `start` and `stop`, with one timer per second."""
+
+    def __init__(self, clock: Clock, timer: Timer, watch: LoopWatch, version: str) -> None:
+        self._clock = clock
+        self._watch = watch
+        self._timer = timer
+        self._version = version
+        # Durations (ms) of garbage collections, and lags (ms) of the loop's timer.
+        self._pauses = Times()
+        self._lags = Times()
+        # Time (ms, monotonic) at which the current garbage collection began.
+        self._pause_began_ms = 0.0
+        # Time (ms, monotonic) at which the next check is due.
+        self._due_ms = 0.0
+        self._running = False
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._running = True
+        gc.callbacks.append(self._on_collection)
+        self._arm()
+
+    def stop(self) -> None:
+        """Stop measuring."""
+        if self._running:
+            self._running = False
+            gc.callbacks.remove(self._on_collection)
+
+    def families(self) -> Iterator[MetricFamily]:
+        """Yield the metrics, with times in seconds as is usual in Prometheus."""
+        for name, times in ((names.GC_PAUSE, self._pauses), (names.LOOP_LAG, self._lags)):
+            found = summary_of(times)
+            in_seconds = {part: value / _MS_PER_S for part, value in found.quantiles.items()}
+            summary = Summary(found.number, found.total / _MS_PER_S, in_seconds)
+            yield MetricFamily(name, [((), summary)])
+        watch = self._watch
+        longest = (
+            (_WALL, watch.longest_ms / _MS_PER_S),
+            (_CPU, watch.longest_cpu_ms / _MS_PER_S),
+        )
+        yield MetricFamily(names.LOOP_LONGEST_TURN, longest)
+        counts = ((_WALL, watch.long_turns), (_CPU, watch.long_cpu_turns))
+        yield MetricFamily(names.LOOP_LONG_TURNS, counts)
+        yield MetricFamily(names.BUILD_INFO, [((("version", self._version),), 1.0)])
+
+    def _on_collection(self, phase: str, _info: Mapping[str, int]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if phase == "start":
+            self._pause_began_ms = now_ms
+        else:
+            self._pauses.add(now_ms - self._pause_began_ms)
+
+    def _arm(self) -> None:
+        self._due_ms = self._clock.monotonic_ms() + _CHECK_MS
+        self._timer.call_later(_CHECK_MS, self._check)
+
+    def _check(self) -> None:
+        if self._running:
+            self._lags.add(max(0.0, self._clock.monotonic_ms() - self._due_ms))
+            self._arm()
+
+
+def quota_families(quotas: ClientQuotas) -> Iterator[MetricFamily]:
+    """Yield rates and throttle times of all clients that have a quota.
+
+    The values are computed during the iteration, because there may be thousands of clients.
+    """
+    now_ms = quotas.clock.monotonic_ms()
+    for quota, rate_name, throttle_name in (
+        (quotas.produce, names.PRODUCE_QUOTA_RATE, names.PRODUCE_QUOTA_THROTTLE),
+        (quotas.fetch, names.FETCH_QUOTA_RATE, names.FETCH_QUOTA_THROTTLE),
+        (quotas.request, names.REQUEST_QUOTA_RATE, names.REQUEST_QUOTA_THROTTLE),
+    ):
+        usage = quota.usage()
+        yield _family(rate_name, usage, lambda each: each.rate.measure(now_ms)[0])
+        yield _family(throttle_name, usage, lambda each: each.throttle_time(now_ms))
+    mutation = quotas.mutation
+    mutations = mutation.usage()
+    yield _family(names.MUTATION_QUOTA_RATE, mutations, lambda each: each.rate.measure(now_ms)[0])
+    yield _family(names.MUTATION_QUOTA_THROTTLE, mutations, lambda each: each.throttle_time(now_ms))
+    yield MetricFamily(
+        names.MUTATION_QUOTA_TOKENS,
+        (
+            (_tags(user, client_id), tokens)
+            for user, client_id, each in mutations
+            if (tokens := mutation.tokens(user, client_id, each)) is not None
+        ),
+    )
+    yield MetricFamily(names.EXEMPT_REQUEST_TIME, [((), quotas.exempt_request_time())])
+
+
+def _family(
+    name: str, usage: Iterable[tuple[str, str, U]], value: Callable[[U], float]
+) -> MetricFamily:
+    return MetricFamily(
+        name, ((_tags(user, client_id), value(each)) for user, client_id, each in usage)
+    )
+
+
+def _tags(user: str, client_id: str) -> Tags:
+    return (("user", sanitized_user(user)), ("client-id", client_id))

@@ -19,14 +19,14 @@ from barnabas.protocol.messages.get_telemetry_subscriptions import (
 )
 from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
 from barnabas.record.compression import GZIP, ZSTD, compress
-from barnabas.server.telemetry import receiver
-from barnabas.server.telemetry.otlp import (
+from barnabas.server.metrics import client_telemetry
+from barnabas.server.metrics.client_telemetry import LoggingReceiver
+from barnabas.server.metrics.otlp import (
     POINT_BYTES_MAX,
     MetricPoint,
     MetricsReader,
     OtlpError,
 )
-from barnabas.server.telemetry.receiver import LoggingReceiver
 from steps import Loop, counted, finish
 from unit.server.dispatch.sent_requests import alter
 from unit.server.simulated_broker import SimulatedBroker
@@ -136,16 +136,19 @@ def test_the_work_and_the_line_of_a_push_are_limited(
             super().__init__()
             readers.append(self)
 
-    monkeypatch.setattr(receiver, "MetricsReader", Recorded)
+    monkeypatch.setattr(client_telemetry, "MetricsReader", Recorded)
     with caplog.at_level("INFO", "barnabas.client_metrics"):
         _, steps = counted(LoggingReceiver(Loop()).receive({}, False, data))
     (reader,) = readers
-    assert reader.visits <= receiver.VISITS_MAX + POINT_BYTES_MAX
+    assert reader.visits <= client_telemetry.VISITS_MAX + POINT_BYTES_MAX
     # A step goes on to the next step's end, and then to the end of a data point.
     assert steps >= reader.visits // (2 * POINT_BYTES_MAX)
     (record,) = caplog.records
     # JSON writes a control character as six.
-    assert len(record.getMessage()) <= 6 * receiver.CHARACTERS_MAX + 200 * receiver.POINTS_MAX
+    assert (
+        len(record.getMessage())
+        <= 6 * client_telemetry.CHARACTERS_MAX + 200 * client_telemetry.POINTS_MAX
+    )
 
 
 def test_pushes_of_all_clients_share_a_rate_of_work(caplog: pytest.LogCaptureFixture) -> None:
@@ -161,12 +164,12 @@ def test_pushes_of_all_clients_share_a_rate_of_work(caplog: pytest.LogCaptureFix
         loop.now_ms += 20_000
         finish(logging_receiver.receive({}, False, METRICS))
     # One push may exceed the limit.
-    assert written <= receiver.RATE_MAX * 10 + 200 * receiver.POINTS_MAX
+    assert written <= client_telemetry.RATE_MAX * 10 + 200 * client_telemetry.POINTS_MAX
     left = 1_000 - len(logged) - sum(each["unlogged_pushes"] for each in logged)
     last = json.loads(caplog.records[-1].getMessage())
     assert last["unlogged_pushes"] == left > 0
     assert (logged[0]["is_complete"], last["is_complete"]) == (False, True)
-    assert len(logged[0]["metrics"]) <= receiver.POINTS_MAX
+    assert len(logged[0]["metrics"]) <= client_telemetry.POINTS_MAX
 
 
 @pytest.fixture

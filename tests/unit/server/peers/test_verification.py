@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.coordinator.transaction.producer import Producer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.transactions.verification import Batch, Operation, TransactionVerification
+from barnabas.server.peers.transaction_verification import Batch, Operation, TransactionVerification
 from barnabas.sim.world import SimWorld
 from barnabas.storage.producers.producer_entry import ProducerEntry
 from barnabas.storage.producers.producer_state import ProducerState
