@@ -18,7 +18,7 @@ from barnabas.coordinator.share import state_api
 from barnabas.coordinator.share.share_metrics import ShareMetrics
 from barnabas.coordinator.share.share_partition_key import SharePartitionKey as CoordinatorKey
 from barnabas.coordinator.share.share_shard import ShareShard
-from barnabas.metrics.histogram import Histogram
+from barnabas.metrics.measurements import Histogram
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.share.group_settings import ShareLimits
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch

@@ -7,7 +7,7 @@ import msgspec
 from barnabas.replication.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from barnabas.replication.replication_throttle import UNLIMITED
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType, DynamicMode
-from barnabas.settings.range import at_least, one_of
+from barnabas.settings.key import at_least, one_of
 
 NUM_REPLICA_FETCHERS = "num.replica.fetchers"
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"

@@ -12,7 +12,7 @@ from barnabas.storage.cleaner.log_cleaner import LogCleaner, Pass
 from barnabas.storage.config import CleanerConfig, LogConfig
 from barnabas.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from unit.storage.cleaner_fixtures import COMPACTED, DAY_MS, CleanerBench, all_batches
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, PARTITION, all_records, batch, read
 

@@ -12,7 +12,7 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.sim.disk import DiskFault, SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.file_names import LARGEST_TIMESTAMPS, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from unit.storage.cleaner_fixtures import CleanerBench
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, Bench, all_records, batch
 

@@ -23,7 +23,7 @@ from barnabas.storage.log_dependencies import LogOpening
 from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.results import FetchIsolation, ReadResult
 from barnabas.storage.segment.segments import Segments
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     NOW_MS,

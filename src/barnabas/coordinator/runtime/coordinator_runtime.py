@@ -14,7 +14,7 @@ from barnabas.coordinator.runtime.partitioner import partition_for
 from barnabas.coordinator.runtime.shards.shard import Shard
 from barnabas.coordinator.runtime.shards.shard_state import ShardState
 from barnabas.coordinator.runtime.state_partition import StatePartition
-from barnabas.metrics.sampled import SampledValues
+from barnabas.metrics.measurements import SampledValues
 from barnabas.protocol.errors import ErrorCode
 from barnabas.storage.topic_partition import TopicPartition
 

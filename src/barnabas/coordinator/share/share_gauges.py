@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.runtime.loading.load_times import load_time_families
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

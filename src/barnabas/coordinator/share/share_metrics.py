@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.metrics.sampled import SampledValues
+from barnabas.metrics.measurements import SampledValues
 
 
 class ShareMetrics:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from barnabas.metrics.family import Tags
+    from barnabas.metrics.registry import Tags
     from barnabas.replication.fetcher.fetcher_manager import FetcherManager
 
     # Returns the address of a broker's inter-broker listener, or None if unknown.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.metrics.meter import Meter
+from barnabas.metrics.measurements import Meter
 from barnabas.replication.fetcher.fetch_state import FetchState, InitialFetchState
 from barnabas.replication.fetcher.fetcher_key import FetcherKey, fetcher_id
 from barnabas.replication.fetcher.leader_endpoint import LeaderEndpoint

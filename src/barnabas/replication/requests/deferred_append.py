@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.storage.validation.batch_inspection import InspectedRecords
-from barnabas.waiting.delayed_operation import CanceledTogether
+from barnabas.waiting.purgatory import CanceledTogether
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from barnabas.storage.results import AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.storage.validation.batch_inspection import Inspection
-    from barnabas.waiting.delayed_operation import Cancellable
-    from barnabas.waiting.off_loop import Steps
+    from barnabas.waiting.purgatory import Cancellable
+    from barnabas.waiting.steps import Steps
 
     Outcome = InspectedRecords | Exception
 

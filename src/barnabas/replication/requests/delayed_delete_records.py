@@ -8,7 +8,7 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import UNKNOWN_OFFSET
-from barnabas.waiting.delayed_operation import DelayedOperation
+from barnabas.waiting.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.waiting.delayed_operation import DelayedOperation
+from barnabas.waiting.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

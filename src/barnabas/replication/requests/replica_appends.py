@@ -14,7 +14,7 @@ from barnabas.replication.partition.results import ProduceResult
 from barnabas.replication.requests.delayed_produce import DelayedProduce, PendingAppend
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
 from barnabas.storage.validation.batch_inspection import InspectionNeededError
-from barnabas.waiting.off_loop import ImmediateSteps
+from barnabas.waiting.steps import ImmediateSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -15,12 +15,12 @@ from barnabas.server.configs.endpoints import parse_address
 from barnabas.server.configs.tls_config import TLS_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
-from barnabas.settings.range import at_least, between, not_empty, one_of, satisfying
+from barnabas.settings.key import at_least, between, not_empty, one_of, satisfying
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.settings.definition import ParsedConfig
-    from barnabas.settings.range import ConfigValue
+    from barnabas.settings.key import ConfigValue
 
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
     from barnabas.settings.definition import ConfigDefinition
-    from barnabas.settings.range import ConfigValue
+    from barnabas.settings.key import ConfigValue
     from barnabas.storage.config import LogConfig
     from barnabas.storage.manager.log_manager import LogManager
 

@@ -17,7 +17,7 @@ from barnabas.sasl.jaas import (
     LoginModule,
     parse_jaas,
 )
-from barnabas.sasl.oauthbearer_messages import OAUTHBEARER
+from barnabas.sasl.oauthbearer import OAUTHBEARER
 from barnabas.sasl.plain import PLAIN
 from barnabas.sasl.scram_keys import SCRAM_MECHANISMS
 from barnabas.server.configs.sasl_keys import GSSAPI, KeysOfListener

@@ -16,15 +16,16 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from barnabas.sasl.oauthbearer_messages import check_extensions
+from barnabas.sasl.oauthbearer import check_extensions
 from barnabas.sasl.token_claims import ClaimRules
-from barnabas.sasl.token_file import is_file_url, token_file
 from barnabas.sasl.token_login import (
     CLAIM_OPTION,
     EXTENSION_OPTION,
     ClientCredentials,
     TokenSource,
+    is_file_url,
     options_with_prefix,
+    token_file,
     unsecured,
 )
 from barnabas.settings.definition import ConfigError

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least
+from barnabas.settings.key import at_least
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.settings.definition import ParsedConfig
-    from barnabas.settings.range import ConfigValue
+    from barnabas.settings.key import ConfigValue
 
 
 GSSAPI = "GSSAPI"

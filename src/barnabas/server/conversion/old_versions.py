@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import RequestContext
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
-    from barnabas.waiting.off_loop import OffLoop
+    from barnabas.waiting.steps import OffLoop
 
     RequestedPartition = tuple[TopicIdPartition, FetchPartitionData]
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.runtime.loading.load_times import load_time_families
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
-from barnabas.metrics.registry import summary_of
+from barnabas.metrics.registry import MetricFamily, summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-    from barnabas.metrics.family import Tags
+    from barnabas.metrics.registry import Tags
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.peers.markers import NetworkMarkerSender
     from barnabas.server.peers.transaction_verification import TransactionVerification

@@ -43,7 +43,7 @@ from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSof
 from barnabas.server.metrics.otlp import MetricsReader, OtlpError
 from barnabas.server.quotas.rate import QuotaRate
 from barnabas.settings.key import ConfigError
-from barnabas.waiting.off_loop import OffLoop
+from barnabas.waiting.steps import OffLoop
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import RequestContext
     from barnabas.server.metrics.otlp import MetricPoint
     from barnabas.settings.pattern import Pattern
-    from barnabas.waiting.off_loop import Steps
+    from barnabas.waiting.steps import Steps
 
 
 # Compression types in Kafka's order, best first.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.raft.core.roles import Follower, Leader
 from barnabas.raft.driver.quorum_status import state_name
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.delta import ElectionCounts
     from barnabas.metadata.topics import TopicsImage
-    from barnabas.metrics.family import Tags
-    from barnabas.metrics.sampled import SampledValues
+    from barnabas.metrics.measurements import SampledValues
+    from barnabas.metrics.registry import Tags
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
     from barnabas.runtime.disk import Disk

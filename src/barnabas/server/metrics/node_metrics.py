@@ -13,8 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily, Summary
-from barnabas.metrics.registry import QUANTILES
+from barnabas.metrics.registry import QUANTILES, MetricFamily, Summary
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSoftware
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from barnabas.metrics.family import Tags
+    from barnabas.metrics.registry import Tags
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.timer import Timer

@@ -16,7 +16,7 @@ import msgspec
 
 from barnabas.coordinator.transaction.producer import Producer
 from barnabas.coordinator.transaction.transaction_coordinator import TRANSACTION_TOPIC
-from barnabas.metrics.histogram import Histogram
+from barnabas.metrics.measurements import Histogram
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.group_coordinator import group_families
 from barnabas.coordinator.share.share_gauges import share_families
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
-from barnabas.metrics.registry import MetricsRegistry, summary_of
+from barnabas.metrics.registry import MetricFamily, MetricsRegistry, summary_of
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.server.metrics.broker_metrics import (
     producer_families,

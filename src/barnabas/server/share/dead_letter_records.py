@@ -39,7 +39,7 @@ from barnabas.storage.errors import StorageError
 from barnabas.storage.results import FetchIsolation
 from barnabas.storage.segment.batch_scan import headers
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.waiting.off_loop import OffLoop
+from barnabas.waiting.steps import OffLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

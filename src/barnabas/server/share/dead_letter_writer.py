@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from barnabas.server.peers.peer_queues import PartsRequest
     from barnabas.server.share.dead_letter_records import DeadLetter
     from barnabas.server.share.group_settings import DeadLetterSettings
-    from barnabas.waiting.off_loop import OffLoop
+    from barnabas.waiting.steps import OffLoop
 
 
 class LetterChannels:

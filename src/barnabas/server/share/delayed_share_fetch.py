@@ -16,7 +16,7 @@ from barnabas.replication.requests.delayed_fetch import limit_of
 from barnabas.server.share.records.acquisition import BATCHES_MAX, cut, scan
 from barnabas.server.share.records.share_records import FetchedRecords
 from barnabas.storage.errors import StorageError
-from barnabas.waiting.delayed_operation import DelayedOperation
+from barnabas.waiting.purgatory import DelayedOperation
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from barnabas.server.share.state_writer import StateWriter, WrittenOffsets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.metrics.histogram import Histogram
+    from barnabas.metrics.measurements import Histogram
     from barnabas.protocol.messages.read_share_group_state import (
         PartitionResult,
         ReadShareGroupStateResponse,

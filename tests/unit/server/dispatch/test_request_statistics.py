@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from barnabas.metrics import names
-from barnabas.metrics.family import Summary
+from barnabas.metrics.registry import Summary
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.server.dispatch.request_statistics import (
     ApiStatistics,

@@ -23,10 +23,9 @@ from barnabas.protocol.messages.describe_delegation_token import (
 from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
-from barnabas.sasl.errors import SaslError
-from barnabas.sasl.scram_client import ScramClient
+from barnabas.sasl.mechanism import SaslError
+from barnabas.sasl.scram import ScramClient, ScramServer
 from barnabas.sasl.scram_keys import ScramMechanism
-from barnabas.sasl.scram_server import ScramServer
 from barnabas.server.security.sasl import mechanisms
 from barnabas.server.security.sasl.mechanisms import ImageUsers, TokenUsers
 from unit.server.security.authorizer.secured_broker import MARY, SecuredBroker, allowing

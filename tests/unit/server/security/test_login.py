@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.sasl.errors import SaslError
+from barnabas.sasl.mechanism import Identity, SaslError
 from barnabas.sasl.plain import PlainServer
-from barnabas.sasl.server_mechanism import Identity
 from barnabas.server.security.sasl.login import (
     LOGIN_TABLE,
     Login,

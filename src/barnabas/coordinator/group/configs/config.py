@@ -16,7 +16,7 @@ from barnabas.coordinator.group.configs.kind_configs import (
     STREAMS_KEYS,
 )
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least, between, satisfying
+from barnabas.settings.key import at_least, between, satisfying
 
 
 class MigrationPolicy(Enum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.metrics.sampled import SampledValues
+    from barnabas.metrics.measurements import SampledValues
 
 
 def load_time_families(

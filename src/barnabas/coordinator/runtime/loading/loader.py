@@ -20,7 +20,7 @@ from barnabas.record.reader import decoded_records, records_payload
 from barnabas.storage.errors import CorruptRecordError, StorageError, TooManyOpenFilesError
 from barnabas.storage.producers.producer_entry import read_end_marker
 from barnabas.storage.results import FetchIsolation
-from barnabas.waiting.off_loop import OffLoop
+from barnabas.waiting.steps import OffLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer
     from barnabas.storage.log.log import Log
-    from barnabas.waiting.off_loop import Steps
+    from barnabas.waiting.steps import Steps
 
 _log = logging.getLogger(__name__)
 

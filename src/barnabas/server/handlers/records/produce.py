@@ -32,7 +32,7 @@ from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
 from barnabas.server.peers.transaction_verification import ProducedTransactions
 from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition, made_topic_partition
-from barnabas.waiting.delayed_operation import CanceledTogether
+from barnabas.waiting.purgatory import CanceledTogether
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:

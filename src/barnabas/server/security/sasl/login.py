@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.sasl.errors import SaslError
+from barnabas.sasl.mechanism import SaslError
 from barnabas.waiting.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.runtime.clock import Clock
-    from barnabas.sasl.server_mechanism import Identity, ServerMechanism
+    from barnabas.sasl.mechanism import Identity, ServerMechanism
 
 
 class LoginState(enum.Enum):

@@ -25,9 +25,10 @@ from barnabas.metadata.credentials import (
     token_hmac,
 )
 from barnabas.network.principal import USER
-from barnabas.sasl.oauthbearer_messages import OAUTHBEARER
-from barnabas.sasl.oauthbearer_server import OAuthBearerServer
+from barnabas.sasl.mechanism import Identity
+from barnabas.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from barnabas.sasl.plain import PLAIN, PlainServer
+from barnabas.sasl.scram import ScramServer, ScramUser, base64_text
 from barnabas.sasl.scram_keys import (
     ITERATIONS_MIN,
     SCRAM_MECHANISMS,
@@ -36,11 +37,7 @@ from barnabas.sasl.scram_keys import (
     printable_salt,
     salted_password,
 )
-from barnabas.sasl.scram_messages import base64_text
-from barnabas.sasl.scram_server import ScramServer, ScramUser
-from barnabas.sasl.server_mechanism import Identity
-from barnabas.sasl.token_claims import identity_of
-from barnabas.sasl.unsecured_token import read_unsecured
+from barnabas.sasl.token_claims import identity_of, read_unsecured
 from barnabas.server.security.sasl.login import OfferedMechanism
 from barnabas.settings.key import ConfigError
 
@@ -50,9 +47,9 @@ if TYPE_CHECKING:
     from barnabas.metadata.credentials import RetainedRecords, Tokens
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop import Runtime
+    from barnabas.sasl.mechanism import ServerMechanism
+    from barnabas.sasl.scram import ScramUsers
     from barnabas.sasl.scram_keys import ScramCredential, ScramMechanism
-    from barnabas.sasl.scram_server import ScramUsers
-    from barnabas.sasl.server_mechanism import ServerMechanism
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.configs.listener_sasl import ListenerSasl, MechanismSettings
     from barnabas.server.configs.oauth_settings import KeySource, OAuthSettings

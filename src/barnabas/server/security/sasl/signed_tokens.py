@@ -16,7 +16,7 @@ from jwt.api_jws import decode_complete
 from jwt.exceptions import PyJWTError
 
 from barnabas.network.reconnect_backoff import exponential_ms
-from barnabas.sasl.errors import SaslError
+from barnabas.sasl.mechanism import SaslError
 from barnabas.sasl.token_claims import identity_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop import Runtime
     from barnabas.runtime.timer import Cancellable
-    from barnabas.sasl.server_mechanism import Identity
+    from barnabas.sasl.mechanism import Identity
     from barnabas.sasl.token_claims import ClaimRules
     from barnabas.server.configs.oauth_settings import KeySource
 

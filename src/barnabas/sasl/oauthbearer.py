@@ -1,13 +1,22 @@
-"""Messages of OAUTHBEARER (RFC 7628)."""
+"""Both sides of OAUTHBEARER, and their messages (RFC 7628).
+
+The client sends a token. An error of the server needs a confirmation of the client.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from barnabas.sasl.errors import SaslError
+from barnabas.sasl.mechanism import SaslError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.sasl.mechanism import Identity
+
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 _SEPARATOR = "\x01"
@@ -87,3 +96,78 @@ def check_extensions(extensions: dict[str, str]) -> None:
 def _malformed(why: str) -> SaslError:
     text = f"Invalid OAUTHBEARER client first message: {why}"
     return SaslError(text, text)
+
+
+class OAuthBearerServer:
+    """One exchange."""
+
+    __slots__ = ("_rejection", "_validate", "claimed_name", "identity")
+
+    def __init__(self, validate: Callable[[str], Identity]) -> None:
+        """Args:
+        validate: returns the identity of a token, or raises SaslError.
+        """
+        self._validate = validate
+        # Why the token was rejected; None before that.
+        self._rejection: str | None = None
+        self.identity: Identity | None = None
+        self.claimed_name: str | None = None
+
+    def respond(self, message: bytes) -> bytes:
+        """Check the token. After the error of a rejected token, the next message fails.
+
+        Raises:
+            SaslError: the message is malformed, or the token was rejected before.
+        """
+        if self._rejection is not None:
+            raise SaslError(self._rejection, INVALID_TOKEN)
+        bearer = parse_bearer(message)
+        try:
+            identity = self._validate(bearer.token)
+        except SaslError as error:
+            self._rejection = error.reason
+            return INVALID_TOKEN.encode()
+        self.claimed_name = identity.name
+        if bearer.authorization_id not in ("", identity.name):
+            text = (
+                "Authentication failed: Client requested an authorization id that is different "
+                "from the token's principal name"
+            )
+            raise SaslError(text, text)
+        self.identity = identity
+        return b""
+
+
+class OAuthBearerClient:
+    """One exchange."""
+
+    __slots__ = ("_error", "_extensions", "_token", "is_complete")
+
+    def __init__(self, token: str, extensions: dict[str, str] | None = None) -> None:
+        self._token = token
+        self._extensions = extensions or {}
+        # The error of the server; None before that.
+        self._error: str | None = None
+        self.is_complete = False
+
+    def first(self) -> bytes:
+        """Return the message with the token."""
+        return bearer_message(self._token, self._extensions)
+
+    def prepare(self, message: bytes) -> Callable[[], None] | None:
+        """Return None: there is no slow work."""
+        return None
+
+    def respond(self, message: bytes) -> bytes | None:
+        """Accept the empty response, or confirm an error.
+
+        Raises:
+            SaslError: the server has accepted the token after an error.
+        """
+        if self._error is not None:
+            raise SaslError(f"the server has rejected the token: {self._error}")
+        if message:
+            self._error = message.decode("utf-8", "replace")[:200]
+            return ACKNOWLEDGMENT
+        self.is_complete = True
+        return None
