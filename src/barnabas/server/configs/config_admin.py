@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from barnabas.controller.configs.configs import ConfigOperation
+from barnabas.controller.config_changes import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
 from barnabas.protocol.errors import ErrorCode

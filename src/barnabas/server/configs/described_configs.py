@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.controller.configs.topic_configs import ConfigSource
+from barnabas.controller.config_rules import ConfigSource
 from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.configs.configs_image import (
     ALL_BROKERS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.controller.configs.configs import ConfigOperation
+from barnabas.controller.config_changes import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.config_admin import (

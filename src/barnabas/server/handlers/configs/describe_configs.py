@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.configs.topic_configs import ConfigSource
+from barnabas.controller.config_rules import ConfigSource
 from barnabas.controller.topic_names import problem_of
 from barnabas.metadata.configs.configs_image import (
     ALL_BROKERS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.controller.nodes.producer_ids import allocate_producer_ids
+from barnabas.controller.brokers import allocate_producer_ids
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from unit.controller.parts import applied, view_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.controller.partitions.directories import note_missing_directories
-from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.result import ControllerResult, Refusal, refuse_as_a_whole
 from barnabas.metadata.broker_registration import (
     BrokerRegistration,
     ControllerRegistration,
@@ -49,9 +49,8 @@ from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerR
 from barnabas.protocol.records.unregister_controller_record import UnregisterControllerRecord
 
 if TYPE_CHECKING:
+    from barnabas.controller.brokers import BrokerControl, BrokerSessions
     from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.nodes.broker_sessions import BrokerSessions
-    from barnabas.controller.nodes.brokers import BrokerControl
     from barnabas.controller.partitions.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
@@ -86,7 +85,7 @@ class RegistrationControl:
         try:
             self._check(view, request)
         except Refusal as refusal:
-            return ControllerResult([], refuse_registration(request, refusal))
+            return ControllerResult([], refuse_as_a_whole(request, refusal))
         known = image.brokers.get(request.broker_id)
         records: list[VersionedRecord] = []
         if known is not None and known.incarnation_id == request.incarnation_id:
@@ -196,13 +195,6 @@ def _registration(request: BrokerRegistrationRequest, epoch: int) -> BrokerRegis
     )
 
 
-def refuse_registration(
-    _request: BrokerRegistrationRequest, error: Refusal
-) -> BrokerRegistrationResponse:
-    """Return the error response to a broker registration."""
-    return BrokerRegistrationResponse(error_code=error.error_code)
-
-
 class UnregistrationControl:
     """Handles requests to unregister a broker, and returns the resulting records."""
 
@@ -218,19 +210,12 @@ class UnregistrationControl:
             refusal = Refusal(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
             )
-            return ControllerResult([], refuse_unregister_broker(request, refusal))
+            return ControllerResult([], refuse_as_a_whole(request, refusal))
         records: list[VersionedRecord] = self._elections.on_unregistered(view.image, broker.id)
         record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
         records.append((record, 0))
         response = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
         return ControllerResult(records, response, atomic=False)
-
-
-def refuse_unregister_broker(
-    _request: UnregisterBrokerRequest, error: Refusal
-) -> UnregisterBrokerResponse:
-    """Return the error response to an UnregisterBroker request."""
-    return UnregisterBrokerResponse(error_code=error.error_code, error_message=error.message)
 
 
 def register_controller(
@@ -242,7 +227,7 @@ def register_controller(
             ErrorCode.UNSUPPORTED_VERSION,
             "the metadata.version does not support the registration of controllers",
         )
-        return ControllerResult([], refuse_controller_registration(request, refusal))
+        return ControllerResult([], refuse_as_a_whole(request, refusal))
     registration = ControllerRegistration(
         id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -254,13 +239,6 @@ def register_controller(
     return ControllerResult([registration.to_record()], response)
 
 
-def refuse_controller_registration(
-    _request: ControllerRegistrationRequest, error: Refusal
-) -> ControllerRegistrationResponse:
-    """Return the error response to a controller registration."""
-    return ControllerRegistrationResponse(error_code=error.error_code, error_message=error.message)
-
-
 def unregister_controller(
     view: ControllerView, request: UnregisterControllerRequest
 ) -> ControllerResult[UnregisterControllerResponse]:
@@ -270,14 +248,7 @@ def unregister_controller(
             ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
             f"controller {request.controller_id} is not registered",
         )
-        return ControllerResult([], refuse_unregister_controller(request, refusal))
+        return ControllerResult([], refuse_as_a_whole(request, refusal))
     record = UnregisterControllerRecord(controller_id=request.controller_id)
     response = UnregisterControllerResponse(error_code=ErrorCode.NONE, error_message=None)
     return ControllerResult([(record, 0)], response)
-
-
-def refuse_unregister_controller(
-    _request: UnregisterControllerRequest, error: Refusal
-) -> UnregisterControllerResponse:
-    """Return the error response to a controller unregistration."""
-    return UnregisterControllerResponse(error_code=error.error_code, error_message=error.message)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.configs.topic_configs import TopicConfigs
-from barnabas.controller.nodes.broker_sessions import BrokerSessions
-from barnabas.controller.nodes.brokers import BrokerControl
-from barnabas.controller.nodes.registrations import RegistrationControl
+from barnabas.controller.brokers import BrokerControl, BrokerSessions
+from barnabas.controller.config_rules import TopicConfigs
 from barnabas.controller.partitions.directories import DirectoryControl
 from barnabas.controller.partitions.elections import Elections
+from barnabas.controller.registrations import RegistrationControl
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.partition_registration import (
     DIRECTORY_LOST,

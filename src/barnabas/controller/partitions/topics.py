@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.partitions.new_partitions import NewPartitions
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.controller.topic_names import METADATA_TOPIC, colliding, problem_of
-from barnabas.controller.topics.partitions import NewPartitions
 from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import (
@@ -34,14 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.configs.topic_configs import TopicConfigs
+    from barnabas.controller.config_rules import TopicConfigs
+    from barnabas.controller.partitions.new_partitions import ReplicaPlacer
     from barnabas.controller.policy_checks import PolicyChecks
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.controller.topics.placement import ReplicaPlacer
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.topics import TopicImage
     from barnabas.protocol.messages.create_topics import CreatableTopic
     from barnabas.runtime.rng import Rng
+
 
 # Kafka's limits of one request: partitions and records.
 _PARTITIONS_MAX = 10_000

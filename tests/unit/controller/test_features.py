@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.controller.nodes.features import FeatureControl, UpgradeType
+from barnabas.controller.features import FeatureControl, UpgradeType
 from barnabas.metadata.broker_registration import SupportedLevels
 from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode

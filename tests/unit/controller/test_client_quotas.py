@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from barnabas.controller.configs.client_quotas import alter_client_quotas
+from barnabas.controller.client_quotas import alter_client_quotas
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_client_quotas import (

@@ -6,9 +6,13 @@ from collections import Counter
 
 import pytest
 
+from barnabas.controller.partitions.new_partitions import (
+    NewPartitions,
+    PlacementSpec,
+    StripedPlacer,
+    UsableBroker,
+)
 from barnabas.controller.result import Refusal
-from barnabas.controller.topics.partitions import NewPartitions
-from barnabas.controller.topics.placement import PlacementSpec, StripedPlacer, UsableBroker
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.broker_registration_change_record import (
     BrokerRegistrationChangeRecord,

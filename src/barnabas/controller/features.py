@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.messages.update_features import FeatureUpdateKey
 
+
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 

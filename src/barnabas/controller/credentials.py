@@ -1,9 +1,13 @@
-"""Delegation tokens: create, renew and expire them (API keys 38, 39 and 40; KIP-48, KIP-373).
+"""Changes of SCRAM credentials and delegation tokens.
 
-Rules and the order of checks are those of Kafka. A client may renew and expire a token that it
-owns, or of which it is a renewer; it names the token by the HMAC. Brokers have checked before that
-the client has authenticated, and not by a token. The metadata log has ids only, so `TokenIndex`
-finds the token of an HMAC.
+AlterUserScramCredentials (API 51; KIP-554) changes each user once in a request. The controller gets
+a salted password, and writes the keys that it derives from it. Rules, and the texts that tools
+show, are those of Kafka.
+
+Delegation tokens are created, renewed and expired (APIs 38, 39 and 40; KIP-48, KIP-373). A client
+may renew and expire a token that it owns, or of which it is a renewer; it names the token by the
+HMAC. Brokers have checked before that the client has authenticated, and not by a token. The
+metadata log has ids only, so `TokenIndex` finds the token of an HMAC.
 """
 
 from __future__ import annotations
@@ -13,21 +17,163 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.credentials import NO_TOKENS, is_expired, principal_parts, token_hmac
+from barnabas.metadata.credentials import (
+    NO_TOKENS,
+    find_credential,
+    is_expired,
+    principal_parts,
+    token_hmac,
+)
 from barnabas.metadata.metadata_version import has_delegation_tokens
 from barnabas.network.principal import ANONYMOUS, USER
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
 from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
 from barnabas.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord
+from barnabas.protocol.records.remove_user_scram_credential_record import (
+    RemoveUserScramCredentialRecord,
+)
+from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.sasl.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, credential_of
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.credentials import Tokens
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.network.principal import Principal
+    from barnabas.protocol.messages.alter_user_scram_credentials import (
+        ScramCredentialDeletion,
+        ScramCredentialUpsertion,
+    )
+    from barnabas.protocol.messages.create_delegation_token import (
+        CreatableRenewers,
+        CreateDelegationTokenRequest,
+    )
+    from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+    from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+    from barnabas.protocol.schema import Record
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.rng import Rng
+
+    Answers = dict[str, Record | Refusal]
+
+    Steps = Generator[None, None, ControllerResult[CreateDelegationTokenResponse]]
+
+    RenewSteps = Generator[None, None, ControllerResult[RenewDelegationTokenResponse]]
+
+    ExpireSteps = Generator[None, None, ControllerResult[ExpireDelegationTokenResponse]]
+
+
+_TWICE = Refusal(
+    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+)
+
+
+def alter_scram_credentials(
+    view: ControllerView, request: AlterUserScramCredentialsRequest
+) -> Generator[None, None, ControllerResult[AlterUserScramCredentialsResponse]]:
+    """Set and delete credentials; yields before each of them."""
+    # The record or the error of each user.
+    answers: Answers = {}
+    for deletion in request.deletions:
+        yield
+        _store_answer(answers, deletion.name, _deletion(view.image, deletion))
+    for upsertion in request.upsertions:
+        yield
+        _store_answer(answers, upsertion.name, _upsertion(upsertion))
+    results = yield from gradually(_result(user, answer) for user, answer in answers.items())
+    records = [(each, 0) for each in answers.values() if not isinstance(each, Refusal)]
+    return ControllerResult(records, AlterUserScramCredentialsResponse(results=results))
+
+
+def refuse_alter_scram_credentials(
+    request: AlterUserScramCredentialsRequest, refusal: Refusal
+) -> Generator[None, None, AlterUserScramCredentialsResponse]:
+    """Return the error of the whole request, for each user."""
+    names = dict.fromkeys(
+        [each.name for each in request.deletions] + [each.name for each in request.upsertions]
+    )
+    results = yield from gradually(_result(name, refusal) for name in names)
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _store_answer(answers: Answers, user: str, answer: Record | Refusal) -> None:
+    """Store the answer of a user. A second valid change is an error; the first error stays."""
+    before = answers.get(user)
+    if not isinstance(before, Refusal):
+        answers[user] = answer if before is None else _TWICE
+
+
+def _deletion(image: ClusterImage, deletion: ScramCredentialDeletion) -> Record | Refusal:
+    try:
+        mechanism = _checked_mechanism(deletion.name, deletion.mechanism)
+    except Refusal as refusal:
+        return refusal.with_traceback(None)
+    if find_credential(image.retained, mechanism, deletion.name) is None:
+        return Refusal(
+            ErrorCode.RESOURCE_NOT_FOUND,
+            "Attempt to delete a user credential that does not exist",
+        )
+    return RemoveUserScramCredentialRecord(name=deletion.name, mechanism=int(mechanism))
+
+
+def _upsertion(upsertion: ScramCredentialUpsertion) -> Record | Refusal:
+    try:
+        mechanism = _checked_mechanism(upsertion.name, upsertion.mechanism)
+    except Refusal as refusal:
+        return refusal.with_traceback(None)
+    if upsertion.iterations < ITERATIONS_MIN:
+        return _unacceptable("Too few iterations")
+    if upsertion.iterations > ITERATIONS_MAX:
+        return _unacceptable("Too many iterations")
+    if not upsertion.salt or not upsertion.salted_password:
+        # Kafka writes such credentials, or fails. Clients cannot log in with them.
+        return _unacceptable("Salt and salted password must not be empty")
+    made = credential_of(
+        mechanism, bytes(upsertion.salted_password), bytes(upsertion.salt), upsertion.iterations
+    )
+    return UserScramCredentialRecord(
+        name=upsertion.name,
+        mechanism=mechanism,
+        salt=made.salt,
+        stored_key=made.stored_key,
+        server_key=made.server_key,
+        iterations=made.iterations,
+    )
+
+
+def _checked_mechanism(user: str, number: int) -> ScramMechanism:
+    """Return the mechanism; raises Refusal for an empty user name or an unknown mechanism."""
+    if not user:
+        raise _unacceptable("Username must not be empty")
+    try:
+        return ScramMechanism(number)
+    except ValueError:
+        error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        raise Refusal(error, "Unknown SCRAM mechanism") from None
+
+
+def _unacceptable(message: str) -> Refusal:
+    return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
+
+
+def _result(user: str, answer: Record | Refusal) -> AlterUserScramCredentialsResult:
+    error, message = ErrorCode.NONE, None
+    if isinstance(answer, Refusal):
+        error, message = answer.error_code, answer.message
+    return AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)
 
 
 _COMPUTED_AT_ONCE = 200
@@ -63,26 +209,6 @@ class TokenIndex:
                 yield
         self._indexed, self._hmacs, self._ids = tokens, hmacs, ids
 
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.metadata.image import ClusterImage
-    from barnabas.network.principal import Principal
-    from barnabas.protocol.messages.create_delegation_token import (
-        CreatableRenewers,
-        CreateDelegationTokenRequest,
-    )
-    from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-    from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.rng import Rng
-
-    Steps = Generator[None, None, ControllerResult[CreateDelegationTokenResponse]]
-    RenewSteps = Generator[None, None, ControllerResult[RenewDelegationTokenResponse]]
-    ExpireSteps = Generator[None, None, ControllerResult[ExpireDelegationTokenResponse]]
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.controller.configs.config_rules import ConfigRules, check_kind
+from barnabas.controller.config_rules import ConfigRules, check_kind
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.configs.configs_image import BROKER, TOPIC, merge_configs
 from barnabas.protocol.errors import ErrorCode
@@ -32,7 +32,19 @@ from barnabas.settings.key import ConfigType
 from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.config_rules import TopicConfigs
+    from barnabas.controller.policy_checks import PolicyChecks
+    from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
     from barnabas.settings.key import ConfigKey
+
+    Resource = TypeVar("Resource", AlterConfigsResource, LegacyResource)
+
+    Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
 
 
 class ConfigOperation(IntEnum):
@@ -89,19 +101,6 @@ def changed_value(
         )
     return value
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
-
-    from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.configs.topic_configs import TopicConfigs
-    from barnabas.controller.policy_checks import PolicyChecks
-    from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
-
-    Resource = TypeVar("Resource", AlterConfigsResource, LegacyResource)
-    Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _MANY_TIMES = "a resource occurs more than once"

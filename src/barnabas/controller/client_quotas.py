@@ -11,13 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs.configs_image import (
-    CLIENT_ID,
-    IP,
-    USER,
-    entity_of,
-    quota_record,
-)
+from barnabas.metadata.configs.configs_image import CLIENT_ID, IP, USER, entity_of, quota_record
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -35,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.configs.configs_image import QuotaEntity
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.messages.alter_client_quotas import EntryDataRequest
+
 
 USER_AND_CLIENT_KEYS: Mapping[str, ConfigType] = {
     "producer_byte_rate": ConfigType.LONG,

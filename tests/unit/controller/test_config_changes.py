@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.configs.configs import ConfigOperation
+from barnabas.controller.config_changes import ConfigOperation
 from barnabas.metadata.configs.configs_image import (
     BROKER,
     BROKER_LOGGER,
